@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import struct
 import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
@@ -11,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -53,6 +55,15 @@ class _Document:
 
 _MAX_MEMORY = 64 * 2**20
 """Size in bytes above which an archive is copied to a temporary file."""
+
+_MAX_MEMBER = 64 * 2**20
+"""Bytes that a member of an archive may unpack to."""
+
+_UNPACKING_ERRORS = (
+    *(BadZipFile, EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError),
+    *(lzma.LZMAError, struct.error, zlib.error),
+)
+"""What zipfile raises for archives that are damaged, encrypted or packed by other methods."""
 
 _HEADERS = ("header.json", "_journal/start.json")
 """The members of Inspect's archives that describe the evaluation; the second, while it runs."""
@@ -167,29 +178,36 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
     """Yield Inspect's log in a zip archive, a document for each sample."""
     with SpooledTemporaryFile(max_size=_MAX_MEMORY) as file:
         file.writelines(lines)
+        size = file.tell()
         try:
             with ZipFile(file) as archive:
-                names = archive.namelist()
-                header = next((one for one in _HEADERS if one in names), None)
-                log = {} if header is None else _member(archive, header)
-                if not any(name.startswith(_SAMPLES) for name in names):
+                members = {one.filename: one for one in archive.infolist()}
+                if sum(one.compress_size for one in members.values()) > size:
+                    raise BadZipFile("its members overlap")
+                header = next((one for one in _HEADERS if one in members), None)
+                log = {} if header is None else _member(archive, members[header])
+                if not any(name.startswith(_SAMPLES) for name in members):
                     log = ConversionError("no Inspect log in the zip archive: no sample")
                 if not isinstance(log, dict):
                     yield _Document(None, log, header)
                     return
-                for name in names:
+                for name, member in members.items():
                     if name.startswith(_SAMPLES):
-                        sample = _member(archive, name)
+                        sample = _member(archive, member)
                         failed = isinstance(sample, ConversionError)
                         yield _Document(None, sample if failed else {**log, "samples": [sample]}, name)
-        except (BadZipFile, EOFError) as error:
+        except _UNPACKING_ERRORS as error:
             yield _Document(None, ConversionError(f"not a whole zip archive: {error}"))
 
 
-def _member(archive: ZipFile, name: str) -> Any:
+def _member(archive: ZipFile, member: ZipInfo) -> Any:
     try:
-        return _parsed(archive.read(name))
-    except (BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+        with archive.open(member) as file:
+            text = file.read(_MAX_MEMBER + 1)
+        if len(text) > _MAX_MEMBER:
+            return ConversionError(f"unpacks to more than {_MAX_MEMBER // 2**20} MiB")
+        return _parsed(text)
+    except _UNPACKING_ERRORS as error:
         return ConversionError(f"cannot be unpacked: {error}")
 
 

@@ -6,6 +6,7 @@ Source: https://opentelemetry.io/docs/specs/otlp/#binary-protobuf-encoding.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from knowledgepulse_schemas.convert import ConversionError
@@ -53,15 +54,21 @@ def split_export(data: bytes) -> Iterator[tuple[str, str, str, bytes]]:
 
 
 def _framed(data: bytes) -> Iterator[bytes]:
-    """Yield length-prefixed exports; nothing if the lengths do not add up to the size of the data."""
-    frames = []
+    """Yield length-prefixed exports; nothing if the lengths do not add up to the size of the data.
+
+    No export is empty, or zeros would be millions of them.
+    """
+    starts = []
     position = 0
     while position + _LENGTH <= len(data):
         start = position + _LENGTH
+        starts.append(start)
         position = start + int.from_bytes(data[position:start], "big")
-        frames.append(data[start:position])
+        if position == start:
+            return
     if position == len(data):
-        yield from frames
+        for start, stop in pairwise([*starts, len(data) + _LENGTH]):
+            yield data[start : stop - _LENGTH]
 
 
 def _read(export: bytes) -> dict[str, Any]:

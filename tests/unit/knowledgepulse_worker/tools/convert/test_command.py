@@ -6,10 +6,12 @@ import base64
 import io
 import json
 import os
+import random
 import re
 import resource
 import signal
 import weakref
+from copy import copy
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -228,6 +230,19 @@ def archive(**members):
     return content.getvalue()
 
 
+def overlapping(count):
+    """Return an archive whose directory names the same content again and again."""
+    content = io.BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED) as file:
+        file.writestr("samples/0.json", random.Random(0).randbytes(10_000))
+        (first,) = file.infolist()
+        for number in range(1, count):
+            copied = copy(first)
+            copied.filename = f"samples/{number}.json"
+            file.filelist.append(copied)
+    return content.getvalue()
+
+
 INSPECT = DOCUMENTS["inspect"]
 HEADER = {name: value for name, value in INSPECT.items() if name != "samples"}
 TWO = {"samples__1.json": INSPECT["samples"][0], "samples__2.json": {**INSPECT["samples"][0], "id": 2}}
@@ -250,6 +265,9 @@ def test_each_sample_of_an_eval_archive_is_a_run(convert, header):
         (archive(**{"header.json": HEADER, "samples__3.json": b"{"}, **TWO), "samples/3.json: not conv", 2),
         (archive(**TWO), "samples/1.json: not converted: unknown format", 0),
         (archive(a=b"x"), "no Inspect log in the zip archive", 0),
+        (archive(**{"header.json": HEADER, "samples__3.json": b" " * 65 * 2**20}, **TWO), "than 64 MiB", 2),
+        (archive(samples__1=bytes(1000)).replace(b"\x08\x00", b"\x63\x00"), "samples/1: not converted", 0),
+        (overlapping(100), "not a whole zip archive: its members overlap", 0),
     ],
 )
 def test_what_is_wrong_in_an_archive_is_told_with_its_member(convert, content, problem, converted):
@@ -472,6 +490,14 @@ def test_reads_protobuf_spans_alone_and_in_frames(convert):
         assert trace["metadata"].pop("created_at_source") == "file"
     assert [trace["steps"] for trace in traces(framed)] == [trace["steps"] for trace in traces(alone)]
     assert traces(framed)[0]["task"]["objective"] == "Fix it"
+
+
+@pytest.mark.parametrize("content", [bytes(20_000_000), bytes(8)])
+def test_zeros_are_no_exports(convert, content):
+    """Each four of them would be one of length 0: for 20 MB, five million."""
+    result = convert(content, options=["--from", "otlp"])
+
+    assert "not converted: neither JSON nor OTLP protobuf: " in result.stderr
 
 
 @pytest.mark.parametrize("cut", [1, 3, 30])
