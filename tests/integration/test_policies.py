@@ -12,6 +12,7 @@ from aiokafka.admin import NewTopic
 from click.testing import CliRunner
 
 from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
@@ -176,7 +177,10 @@ async def test_an_empty_topic_is_a_one_line_error(make_stream, kp_worker, argume
 
 
 async def test_each_record_is_audited_under_the_policy_that_scored_it(make_stream, kp_worker, real_traces):
-    """Policies change by a restart, and while a worker runs; the settings of the audit are yet another's."""
+    """Policies change by a restart, and while a worker runs; the settings of the audit are yet another's.
+
+    A stranger's record among the policies stops neither workers nor tools.
+    """
     stream = await make_stream(2)
     batches = [real_traces[start : start + 8] for start in range(0, 24, 8)]
 
@@ -187,6 +191,7 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
     async with stream.worker(stream.configured(policy={"threshold": 0.4})) as worker:
         await stream.outputs(worker, raw)
         await worker.kill()
+    await write(stream, policies_topic_name(stream.settings.kafka.group), b"a stranger's", b"key")
     async with stream.worker(stream.configured(policy={"threshold": 0.5})) as worker:
         raw = await publish(batches[1])
         await stream.outputs(worker, raw)

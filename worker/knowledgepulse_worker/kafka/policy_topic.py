@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.output_publisher import connected_publisher
-from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader
+from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 POLICY_BYTES = 65_536
 """More than a policy takes: its number of domains is bounded."""
+
+
+_LAST_RECORDS = 8
+"""Number of records to read first to find the last policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +44,13 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
     Raises:
         NoBrokerError: the brokers cannot be reached.
         SecurityError: they refuse the login, the certificate or a right.
-        TopicError: the topic cannot be read, or holds something else.
+        TopicError: the topic cannot be read.
         DeliveryError: the brokers did not confirm the record.
     """
     topic = policies_topic_name(settings.kafka.group)
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        kept = await read_policies(reader, topic)
-    if kept and kept[-1].policy.digest == policy.digest:
+        last = await last_policy(reader, topic)
+    if last is not None and last.policy.digest == policy.digest:
         return
     record = OutputRecord(
         topic=topic,
@@ -56,26 +64,62 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
         await publisher.send_alone(record)
 
 
-async def read_policies(reader: Reader, topic: str) -> list[KeptPolicy]:
-    """Return the policies that were in force, in the order in which they last came into force.
+async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:
+    """Return the policy that came into force last; None if there is none.
 
-    Raises:
-        TopicError: a record is no policy, or not the one of its key.
+    Reads the topic from its end, and no further back than to that policy.
     """
+    held = await reader.bounds(topic, 0)
+    stop, count = held.stop, _LAST_RECORDS
+    with _skipping(topic) as foreign:
+        while stop > held.start:
+            start = max(held.start, stop - count)
+            kept = [one async for one in _policies(reader, topic, range(start, stop), foreign)]
+            if kept:
+                return kept[-1]
+            stop, count = start, 2 * count
+    return None
+
+
+async def read_policies(reader: Reader, topic: str) -> list[KeptPolicy]:
+    """Return the policies that were in force, in the order in which they last came into force."""
     kept: dict[str, KeptPolicy] = {}
-    async for record in reader.read(topic, 0, await reader.bounds(topic, 0)):
-        try:
-            policy = Policy.model_validate_json(record.value or b"")
-        except ValidationError:
-            raise TopicError(f"{topic}, offset {record.offset}: not a policy; delete this record") from None
-        if policy.digest.encode() != record.key:
-            raise TopicError(
-                f"{topic}, offset {record.offset}: the policy {policy.digest} has the key of another; "
-                "delete this record"
-            )
-        kept.pop(policy.digest, None)
-        kept[policy.digest] = KeptPolicy(policy, record.timestamp)
+    with _skipping(topic) as foreign:
+        async for one in _policies(reader, topic, await reader.bounds(topic, 0), foreign):
+            kept.pop(one.policy.digest, None)
+            kept[one.policy.digest] = one
     return list(kept.values())
+
+
+@contextmanager
+def _skipping(topic: str) -> Iterator[list[str]]:
+    """Give a list for the skipped records and their reasons; log once how many there were."""
+    foreign: list[str] = []
+    yield foreign
+    if foreign:
+        logger.warning("%s: foreign records skipped: %d, such as %s", topic, len(foreign), foreign[0])
+
+
+async def _policies(
+    reader: Reader, topic: str, offsets: range, foreign: list[str]
+) -> AsyncIterator[KeptPolicy]:
+    """Yield the policies in a range of offsets, and note the records that are none."""
+    async for record in reader.read(topic, 0, offsets):
+        try:
+            yield _kept_policy(record)
+        except ValueError as error:
+            foreign.append(f"offset {record.offset} ({error})")
+
+
+def _kept_policy(record: Record) -> KeptPolicy:
+    """Parse a record; raise a ValueError that says why it is no policy."""
+    try:
+        policy = Policy.model_validate_json(record.value or b"")
+    except ValidationError:
+        raise ValueError("not a policy of this release") from None
+    if policy.digest.encode() != record.key:
+        raise ValueError(f"the policy {policy.digest} under the key of another")
+    return KeptPolicy(policy, record.timestamp)
 
 
 def _complete(policy: Policy) -> Policy:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 
 from fakes.memory_reader import MemoryReader
-from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.policy_topic import _complete, read_policies
+from knowledgepulse_worker.kafka.policy_topic import _complete, last_policy, read_policies
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.policy import Policy
 from support.drawn_policies import POLICIES
@@ -61,17 +60,62 @@ def test_a_policy_without_a_guard_is_kept_in_the_form_of_earlier_releases():
     }
 
 
-@pytest.mark.parametrize("value", [b"garbage", b'{"threshold": 7}', b"null"])
-async def test_something_else_in_the_topic_is_named_with_its_offset(kept, value):
-    kept(Policy())
+@pytest.mark.parametrize("value", [b"garbage", b'{"threshold": 7}', b'{"later": 1}', b"null"])
+async def test_records_that_are_no_policy_are_skipped_and_logged_once(kept, caplog, value):
+    kept(Policy(threshold=0.4))
+    kept(Policy(), value=value)
     kept(Policy(), value=value)
 
-    with pytest.raises(TopicError, match=f"{TOPIC}, offset 1: not a policy; delete this record"):
-        await read_policies(kept.reader, TOPIC)
+    history = await read_policies(kept.reader, TOPIC)
+
+    assert [one.policy.threshold for one in history] == [0.4]
+    assert caplog.messages == [
+        f"{TOPIC}: foreign records skipped: 2, such as offset 1 (not a policy of this release)"
+    ]
 
 
-async def test_a_policy_under_another_key_is_named_with_its_offset(kept):
+async def test_a_policy_under_another_key_is_skipped_and_logged(kept, caplog):
+    """As after a release that computes other digests: outputs name the policy by its former one."""
     kept(Policy(), key=b"0123456789ab")
 
-    with pytest.raises(TopicError, match=f"{TOPIC}, offset 0: the policy {Policy().digest} has the key of"):
-        await read_policies(kept.reader, TOPIC)
+    assert await read_policies(kept.reader, TOPIC) == []
+    assert caplog.messages == [
+        (
+            f"{TOPIC}: foreign records skipped: 1, such as offset 0 "
+            f"(the policy {Policy().digest} under the key of another)"
+        )
+    ]
+
+
+async def test_a_topic_without_policies_has_no_last_one(kept):
+    assert await last_policy(kept.reader, TOPIC) is None
+
+    kept(Policy(), value=b"garbage")
+
+    assert await last_policy(kept.reader, TOPIC) is None
+
+
+@pytest.mark.parametrize("foreign", [0, 1, 7, 8, 9, 100])
+async def test_the_last_policy_is_found_behind_any_number_of_foreign_records(kept, foreign):
+    for threshold in (0.4, 0.9):
+        kept(Policy(threshold=threshold), 7)
+    for _ in range(foreign):
+        kept(Policy(), value=b"garbage")
+
+    last = await last_policy(kept.reader, TOPIC)
+
+    assert last is not None
+    assert (last.policy.threshold, last.since_ms) == (0.9, 7)
+
+
+async def test_only_the_end_of_the_topic_is_read_for_the_last_policy(kept, monkeypatch):
+    for number in range(1_000):
+        kept(Policy(threshold=number / 1_000))
+    read, original = [], kept.reader.read
+    monkeypatch.setattr(kept.reader, "read", lambda *where: read.extend(where[2]) or original(*where))
+
+    last = await last_policy(kept.reader, TOPIC)
+
+    assert last is not None
+    assert last.policy.threshold == 0.999
+    assert len(read) < 20
