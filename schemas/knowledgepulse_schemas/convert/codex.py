@@ -27,15 +27,16 @@ from knowledgepulse_schemas.convert.source import of_session
 NAME = "codex"
 
 _WRAPPERS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_STATES = {"world_state", "security_risk_score", "inter_agent_communication_metadata"}
+"""Types of lines about the session that hold no item."""
 _OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
 _SERVER = "mcp__"
-_FAILED = {"failed", "declined"}
 _ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}
 """Whether the agent has ended, by the events of a turn; None if its messages have to tell."""
 _ITEM_EVENTS = {"item_started", "item_updated", "item_completed"}
 _REPEATING_ITEMS = {
     *("agentmessage", "reasoning", "plan", "hookprompt", "contextcompaction", "subagentactivity", "sleep"),
-    *("websearch", "imageview", "imagegeneration"),
+    *("websearch", "imageview", "imagegeneration", "extension"),
 }
 """Items of the interface that repeat items of the API, in lower case."""
 _CALL_ITEMS = {"commandexecution", "dynamictoolcall", "collabagenttoolcall", "filechange", "mcptoolcall"}
@@ -191,7 +192,8 @@ class _Session:
         else:
             if kind == "turn_context":
                 self.transcript.named(payload.get("model"))
-            add = self.transcript.losses.add if kind in _WRAPPERS else self.transcript.losses.add_unknown
+            known = kind in _WRAPPERS or kind in _STATES
+            add = self.transcript.losses.add if known else self.transcript.losses.add_unknown
             add(kind, payload)
 
     def _add_meta(self, meta: Any) -> None:
@@ -368,7 +370,7 @@ def _has_failed(event: dict[str, Any]) -> bool:
     match event.get("result"):
         case {"Err": _} | {"Ok": {"isError": True}} | {"isError": True}:
             return True
-    if event.get("status") in _FAILED or event.get("error"):
+    if event.get("status") in ("failed", "declined") or event.get("error"):
         return True
     return bool(event.get("exit_code")) or event.get("success") is False
 

@@ -3,7 +3,8 @@
 The forms are those of OpenHands, SWE-smith and Qwen3-Coder (``<function=bash><parameter=command>…``), of
 Hermes and Qwen (``<tool_call>{"name": …}``), of Anthropic's early API (``<invoke name="bash">``) and of ReAct
 (``Action: … Action Input: …``). They are read only in runs that have no other calls, and only at the end of a
-text, where a model stops for the response: elsewhere a text may just quote them.
+text, where a model stops for the response: elsewhere a text may just quote them. The last ``</function>`` may
+be missing, since OpenHands stops the model at it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from knowledgepulse_schemas.convert.reading import as_text, parse_json
 UNREAD = "tool calls in text, in a form that is not known"
 
 _CALL = re.compile(
-    r"<function=(?P<name>[\w.:-]+)>(?P<body>(?:(?!<function=).)*?)</function>"
+    r"<function=(?P<name>[\w.:-]+)>(?P<body>(?:(?!<function=).)*?)(?:(?P<closed></function>)|\Z)"
     r"|<invoke name=\"(?P<invoked>[\w.:-]+)\">(?P<invocation>(?:(?!<invoke ).)*?)</invoke>"
     r"|<tool_call>\s*(?P<json>\{(?:(?!<tool_call>).)*?\})\s*</tool_call>",
     re.DOTALL,
@@ -39,6 +40,8 @@ _MARKS = (
 _RESPONSE = re.compile(
     r"\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>|<function_results>)\s*"
 )
+_FINAL = {"finish", "submit"}
+"""Tools that end the run: only a text with the mark of a response answers them."""
 _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
 
 
@@ -52,14 +55,15 @@ def with_calls(messages: list[hub.Message], losses: Losses) -> list[hub.Message]
     if not any(_has_mark(part) for one in messages if one.role == "assistant" for part in one.parts):
         return messages
     changed: list[hub.Message] = []
-    called = False
+    called: list[str] = []  # the tools that the next text of the user responds to
     for message in messages:
         parts = message.parts
         if message.role == "assistant":
             parts = tuple(new for part in parts for new in _called(part, losses))
-            called = any(isinstance(part, hub.ToolCall) for part in parts)
+            called = [part.name for part in parts if isinstance(part, hub.ToolCall)]
         elif message.role == "user" and called:
-            parts = tuple(map(_answered, parts))
+            is_final = _FINAL.issuperset(called)
+            parts, called = tuple(_answered(part, is_final=is_final) for part in parts), []
         changed.append(hub.Message(message.role, parts, message.at))
     return changed
 
@@ -114,6 +118,8 @@ def _call(found: re.Match[str]) -> hub.ToolCall | None:
                 return hub.ToolCall(name, rest.get("arguments", rest.get("parameters")))
         return None
     name, body = found["name"] or found["invoked"], found["body"] or found["invocation"] or ""
+    if found["name"] and not found["closed"] and (_PARAMETER.sub("", body).strip() or not body.strip()):
+        return None
     arguments = {
         one["name"] or one["named"]: as_text(one["value"] if one["name"] else one["given"]).strip("\n")
         for one in _PARAMETER.finditer(body)
@@ -121,10 +127,13 @@ def _call(found: re.Match[str]) -> hub.ToolCall | None:
     return hub.ToolCall(name, arguments or parse_json(body.strip()) or {})
 
 
-def _answered(part: hub.Part) -> hub.Part:
-    if isinstance(part, hub.Text) and (beginning := _RESPONSE.match(part.content)):
-        return hub.ToolCallResponse(_without_end(part.content[beginning.end() :], _RESPONSE_ENDS))
-    return part
+def _answered(part: hub.Part, *, is_final: bool) -> hub.Part:
+    """Return the text after a call as its response, without the mark of one if it has that."""
+    if not isinstance(part, hub.Text):
+        return part
+    if (beginning := _RESPONSE.match(part.content)) is None:
+        return part if is_final else hub.ToolCallResponse(part.content)
+    return hub.ToolCallResponse(_without_end(part.content[beginning.end() :], _RESPONSE_ENDS))
 
 
 def _without_end(text: str, ends: tuple[str, ...]) -> str:

@@ -103,7 +103,8 @@ class _Tree:
 
     def _run_roots(self) -> list[Node]:
         """Return the agents' runs, or else the roots of model calls, even of calls without content."""
-        if agents := list(self._outermost_agents()):
+        agents = list(self._outermost_agents())
+        if agents and (any(map(self._has_calls, agents)) or not any(map(self._has_calls, self._roots))):
             return self._whole(agents)
         return [root for root in self._roots if self._has_content(root)] or [
             root for root in self._roots if any(node.silent for node in self._below(root))
@@ -178,6 +179,10 @@ class _Tree:
 
     def _has_content(self, root: Node) -> bool:
         return any(node.event is not None or node.problem is not None for node in self._below(root))
+
+    def _has_calls(self, root: Node) -> bool:
+        """Check for calls below a span: an agent without any, beside calls, is a mere step of a graph."""
+        return any(node.event is not None and not node.agent for node in self._below(root))
 
     def _run(self, root: Node) -> hub.Run:
         for node in self._below(root):
