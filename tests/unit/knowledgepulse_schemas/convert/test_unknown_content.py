@@ -103,7 +103,7 @@ def test_a_suspect_loss_stays_suspect_in_a_total():
 @pytest.mark.parametrize(
     "document",
     [
-        {"type": "turn.started"},
+        {"type": "nobody.knows"},
         {"type": "user.said", "data": {"content": "Go on"}, "id": "1", "timestamp": "2026-01-01T00:00:00Z"},
     ],
 )
