@@ -23,6 +23,10 @@ test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real mode
 test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor model
 	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
 
+.PHONY: test-unit
+test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
+	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model' --ignore tests/unit/deploy tests/unit
+
 .PHONY: tools
 tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
 	@tests/tools.sh
@@ -95,6 +99,10 @@ $(OTELCOL): tests/collector/builder.yaml
 .PHONY: registry-check
 registry-check: $(VENV)/.test ## check the client of a registry against a real one, which takes npm
 	REGISTRY=$(abspath $(VENV))/registry tests/registry.sh $(BIN)/pytest
+
+.PHONY: dist
+dist: ## build the wheel and the sdist in dist/, install them in an empty environment, and run demo and score there
+	tests/dist.sh
 
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
