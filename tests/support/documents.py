@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _FOLDERS = ("deploy", "docs", "schemas", "tests", "worker")
 DOCUMENTS = [
-    "README.md",
+    *sorted(file.name for file in ROOT.glob("*.md")),
     *sorted(str(file.relative_to(ROOT)) for folder in _FOLDERS for file in (ROOT / folder).rglob("*.md")),
 ]
 
