@@ -23,7 +23,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 
 from knowledgepulse_schemas.convert import convert
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.tools.assemble.exports import read, split
+from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.collector import ENCODINGS, RECORDED, record, recorded, sent
 from support.otlp import logs_in, logs_of

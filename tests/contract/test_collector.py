@@ -9,7 +9,7 @@ import pytest
 from knowledgepulse_schemas.convert import Options, convert
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.assemble.exports import read, split
+from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from support.collector import ENCODINGS, recorded, sent

@@ -13,7 +13,7 @@ from knowledgepulse_schemas.convert import from_otlp
 from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.demo.processes import free_ports
-from knowledgepulse_worker.tools.evaluations.run import evaluations_group, run_evaluations
+from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations
 from support import metrics_page as page
 from support.otlp import attributes_of, logs_of
 from support.streams import Message, headers_of, score_of

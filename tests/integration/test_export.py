@@ -20,7 +20,7 @@ from pyarrow.fs import FileSystem
 
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.tools.export import store
+from knowledgepulse_worker.tools.export import dataset_store
 from knowledgepulse_worker.tools.export.manifest import PLAN
 from support.commands import kp_worker
 from support.s3 import s3_server
@@ -245,8 +245,8 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     url, folder = bucket
     scored = tmp_path / "scored.jsonl"
     scored.write_bytes(b"".join(with_quality_score(line, 0.5) + b"\n" for line in real_traces))
-    monkeypatch.setattr(store, "RENEWAL", 0.02)
-    monkeypatch.setattr(store, "DEAD", 1.0)
+    monkeypatch.setattr(dataset_store, "RENEWAL", 0.02)
+    monkeypatch.setattr(dataset_store, "DEAD", 1.0)
 
     def export(place):
         options = (str(scored), "--not-cleaned", "--embedder", "lexical", "--also", "messages")
@@ -256,7 +256,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     assert export(str(tmp_path / "local")) == "export 1: 154 traces of 154 records\n"
 
     # The first upload that is refused is a data file's.
-    publish = store.Store.publish
+    publish = dataset_store.Store.publish
     with monkeypatch.context() as ended:
 
         def refused(self, path):
@@ -265,7 +265,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
                 ended.setattr(self, "_files", FileSystem.from_uri(url)[0])
             publish(self, path)
 
-        ended.setattr(store.Store, "publish", refused)
+        ended.setattr(dataset_store.Store, "publish", refused)
         said = export(url)
     assert "s3://bucket/set: cannot be written: " in said
     assert "SIGNATURE_DOES_NOT_MATCH" in said
@@ -276,9 +276,9 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     assert export(url) == "export 1: 154 traces of 154 records\n"
     assert objects(folder) == tree(tmp_path / "local")
 
-    with store.open_store(url) as held:
+    with dataset_store.open_store(url) as held:
         assert "s3://bucket/set: another export is writing to it: " in export(url)
-        monkeypatch.setattr(store, "RENEWAL", 3600.0)
+        monkeypatch.setattr(dataset_store, "RENEWAL", 3600.0)
         with pytest.raises(OSError, match="another export took over"):
             _take_over(folder, held)
     assert export(url) == "nothing new\n"

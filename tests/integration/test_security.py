@@ -27,15 +27,15 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
-from knowledgepulse_worker.tools.audit.run import audit_rights
+from knowledgepulse_worker.tools.audit.stream_audit import audit_rights
 from knowledgepulse_worker.tools.contributions import contributions_topic
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
-from knowledgepulse_worker.tools.evaluations.run import evaluation_rights
-from knowledgepulse_worker.tools.export.sources import export_rights
-from knowledgepulse_worker.tools.policies.topics import kept_policy_rights
+from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights
+from knowledgepulse_worker.tools.export.export_inputs import export_rights
+from knowledgepulse_worker.tools.policies.scored_topics import kept_policy_rights
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
 from support.secured import (

@@ -20,9 +20,9 @@ from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name
-from knowledgepulse_worker.tools.assemble.exports import split
-from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.collector_exports import split
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 from knowledgepulse_worker.tools.assemble.run_outputs import Refused, RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog

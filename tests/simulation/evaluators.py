@@ -16,8 +16,8 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
-from knowledgepulse_worker.tools.evaluations.run import (
+from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
+from knowledgepulse_worker.tools.evaluations.run_evaluations import (
     MESSAGE_BYTES,
     Evaluations,
     evaluations_group,

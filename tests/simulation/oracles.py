@@ -14,8 +14,8 @@ from knowledgepulse_worker.records.record import fingerprint
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
-from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from simulation import clients
 
 _LATE = {"too_large", "poison"}

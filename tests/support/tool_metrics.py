@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.contributions.metrics import ContributionMetrics
-from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
+from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 
 def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:

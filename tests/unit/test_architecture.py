@@ -68,10 +68,13 @@ def test_the_drawing_of_the_tools_is_that_of_the_contracts():
 
 
 def test_every_tool_has_its_command():
-    targets = {command._target.split(":")[0] for command in main.commands.values()}
-    assert {f"tools.{tool}.command" for tool in packages(WORKER / "tools")} <= targets
-    for target in targets:
-        assert (WORKER / target.replace(".", "/")).with_suffix(".py").exists(), target
+    tools = set()
+    for name, command in main.commands.items():
+        *folders, module = command._target.split(":")[0].split(".")
+        assert module == f"{name.replace('-', '_')}_command"
+        assert WORKER.joinpath(*folders, f"{module}.py").exists(), command._target
+        tools |= {*folders[1:]}
+    assert tools == packages(WORKER / "tools")
 
 
 def test_the_tests_have_the_same_packages():

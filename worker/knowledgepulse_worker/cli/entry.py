@@ -41,59 +41,69 @@ class LazyCommand(click.Command):
 
 
 _COMMANDS = (
-    LazyCommand("run", "cli.run:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."),
-    LazyCommand("work", "cli.work:work", "Run as the child process of `kp-worker run`.", hidden=True),
+    LazyCommand("run", "cli.run_command:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."),
+    LazyCommand("work", "cli.work_command:work", "Run as the child process of `kp-worker run`.", hidden=True),
     LazyCommand(
         "topics",
-        "cli.create_topics:topics",
+        "cli.topics_command:topics",
         "Create missing topics, and report existing ones with other settings.",
     ),
     LazyCommand(
         "convert",
-        "tools.convert.command:convert",
+        "tools.convert.convert_command:convert",
         "Convert FILES from other formats to traces, one JSON object per line.",
     ),
     LazyCommand(
         "publish",
-        "tools.publish.command:publish",
+        "tools.publish.publish_command:publish",
         "Publish FILES, one JSON trace per line, to the raw topic.",
     ),
     LazyCommand(
         "assemble",
-        "tools.assemble.command:assemble",
+        "tools.assemble.assemble_command:assemble",
         "Assemble agent runs from OpenTelemetry spans in Kafka.",
     ),
     LazyCommand(
-        "score", "tools.score.command:score", "Score FILES, one JSON trace per line, without a broker."
+        "score", "tools.score.score_command:score", "Score FILES, one JSON trace per line, without a broker."
     ),
     LazyCommand(
-        "audit", "tools.audit.command:audit", "Audit the outputs: nothing may be missing, nothing may differ."
+        "audit",
+        "tools.audit.audit_command:audit",
+        "Audit the outputs: nothing may be missing, nothing may differ.",
     ),
     LazyCommand(
         "export",
-        "tools.export.command:export",
+        "tools.export.export_command:export",
         "Export contributed traces to a dataset in FOLDER, from where the last export to it ended.",
     ),
-    LazyCommand("config", "cli.config:config", "Print the effective settings as TOML, without secrets."),
     LazyCommand(
-        "dead-letters", "tools.dead_letters.command:dead_letters", "List, show and replay dead letters."
+        "config", "cli.config_command:config", "Print the effective settings as TOML, without secrets."
     ),
     LazyCommand(
-        "policy", "tools.policies.command:policy", "Check, compare, tune, fit, rescore and evaluate policies."
+        "dead-letters",
+        "tools.dead_letters.dead_letters_command:dead_letters",
+        "List, show and replay dead letters.",
     ),
-    LazyCommand("traces", "tools.traces.command:traces", "List scored traces, and explain the score of one."),
+    LazyCommand(
+        "policy",
+        "tools.policies.policy_command:policy",
+        "Check, compare, tune, fit, rescore and evaluate policies.",
+    ),
+    LazyCommand(
+        "traces", "tools.traces.traces_command:traces", "List scored traces, and explain the score of one."
+    ),
     LazyCommand(
         "evaluations",
-        "tools.evaluations.command:evaluations",
+        "tools.evaluations.evaluations_command:evaluations",
         "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
     ),
     LazyCommand(
         "contributions",
-        "tools.contributions.command:contributions",
+        "tools.contributions.contributions_command:contributions",
         "Send contributed traces to a KnowledgePulse registry, and delete them there.",
     ),
     LazyCommand(
-        "demo", "tools.demo.command:demo", "Demonstrate the worker on 154 real traces and a real broker."
+        "demo", "tools.demo.demo_command:demo", "Demonstrate the worker on 154 real traces and a real broker."
     ),
 )
 

@@ -17,8 +17,7 @@ from prometheus_client.samples import Sample
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.http.verdict import State
-from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
-from knowledgepulse_worker.observe.registry import (
+from knowledgepulse_worker.observe.metric_registry import (
     TEXT,
     CollectorRegistry,
     Makers,
@@ -27,6 +26,7 @@ from knowledgepulse_worker.observe.registry import (
     render_text,
     start_at_zero,
 )
+from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings

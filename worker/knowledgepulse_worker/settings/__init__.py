@@ -1,6 +1,6 @@
 """The settings: models, loading, explaining errors, rendering."""
 
-from knowledgepulse_worker.settings.assemble import AssembleSettings
+from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
 from knowledgepulse_worker.settings.explaining import ignored_variables
 from knowledgepulse_worker.settings.loading import (
     load_policy,
@@ -23,8 +23,8 @@ from knowledgepulse_worker.settings.models import (
     TopicSettings,
     WebSettings,
 )
-from knowledgepulse_worker.settings.redaction import RedactionSettings
-from knowledgepulse_worker.settings.registry import RegistrySettings
+from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
+from knowledgepulse_worker.settings.registry_settings import RegistrySettings
 from knowledgepulse_worker.settings.rendering import render
 from knowledgepulse_worker.settings.tree import sections
 

@@ -15,9 +15,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from knowledgepulse_worker.callables import PATTERN
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.settings.assemble import AssembleSettings
-from knowledgepulse_worker.settings.redaction import RedactionSettings
-from knowledgepulse_worker.settings.registry import RegistrySettings
+from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
+from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
+from knowledgepulse_worker.settings.registry_settings import RegistrySettings
 from knowledgepulse_worker.settings.section import SecretSection, TopicName
 from knowledgepulse_worker.settings.section import Section as _Section
 

@@ -13,9 +13,9 @@ import click
 from rich.progress import Progress
 
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
-from knowledgepulse_worker.terminal.progress import errors
-from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.terminal.printable import printable
 
 files_argument = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)

@@ -15,7 +15,7 @@ from knowledgepulse_worker.ending import within
 from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import AssembleSettings
-from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs

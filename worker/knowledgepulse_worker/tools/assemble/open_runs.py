@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Literal, get_args
 
 from knowledgepulse_worker.settings import AssembleSettings
-from knowledgepulse_worker.tools.assemble.exports import SpanExport
+from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport
 
 CompletedBy = Literal["root", "idle", "wait", "spans", "bytes", "memory"]
 """Why a run is complete: its root span arrived ``assemble.grace`` ago; no span arrived for ``assemble.idle``;

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from knowledgepulse_schemas.convert import ConversionError
 from knowledgepulse_worker.errors import InvalidRecordError, WorkerError
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
-from knowledgepulse_worker.tools.assemble.exports import SpanExport, split
-from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import Step

@@ -17,7 +17,7 @@ from knowledgepulse_worker.records.key import key_of
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.assemble.exports import SpanExport, join, read
+from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, join, read
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 
 logger = logging.getLogger(__name__)

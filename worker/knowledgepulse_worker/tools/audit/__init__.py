@@ -1,11 +1,13 @@
 """Audit a stream's outputs against its raw topic: nothing lost, nothing different.
 
-Data flows one way: ``run`` reads the topics; ``index`` collects outputs and ledger entries by source offset;
-``partition`` checks each raw record of a partition against the index, with ``novelty`` for the part that
-depends on earlier records; ``report`` is the result.
+Data flows one way. :mod:`~knowledgepulse_worker.tools.audit.stream_audit` reads the topics, and
+:mod:`~knowledgepulse_worker.tools.audit.source_index` collects outputs and ledger entries by source offset.
+:mod:`~knowledgepulse_worker.tools.audit.partition_audit` checks each raw record of a partition against the
+index; :mod:`~knowledgepulse_worker.tools.audit.novelty_audit` recomputes the novelty, which depends on
+earlier records. :mod:`~knowledgepulse_worker.tools.audit.audit_report` holds the result.
 """
 
-from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport, Report
-from knowledgepulse_worker.tools.audit.run import audit
+from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport, Report
+from knowledgepulse_worker.tools.audit.stream_audit import audit
 
 __all__ = ["Difference", "PartitionReport", "Report", "audit"]

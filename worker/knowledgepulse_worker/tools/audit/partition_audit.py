@@ -22,16 +22,16 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRIN
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Score, TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.checks import (
+from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport
+from knowledgepulse_worker.tools.audit.novelty_audit import Basis, Memory, Remembered
+from knowledgepulse_worker.tools.audit.output_checks import (
     ROUNDING,
     check_dead_letter,
     check_score,
     mismatches,
     read_trace,
 )
-from knowledgepulse_worker.tools.audit.index import Known, Output, SourceIndex
-from knowledgepulse_worker.tools.audit.novelty import Basis, Memory, Remembered
-from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport
+from knowledgepulse_worker.tools.audit.source_index import Known, Output, SourceIndex
 from knowledgepulse_worker.tools.audit.vectors import Vectors
 
 _END = Known(sys.maxsize)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.records.entry import Entry, decode_vector
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.novelty import Origin, Remembered
+from knowledgepulse_worker.tools.audit.novelty_audit import Origin, Remembered
 
 REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 """Tolerance of a novelty recomputed from texts, by the precision of the embedding."""

@@ -16,8 +16,8 @@ from knowledgepulse_worker.errors import SecurityError, SettingsError
 from knowledgepulse_worker.http import client
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.contributions.pace import Pace, Sleep
-from knowledgepulse_worker.tools.contributions.unit import Unit
+from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit
+from knowledgepulse_worker.tools.contributions.request_pace import Pace, Sleep
 
 RetryReason = Literal["unreachable", "timeout", "closed", "server_error", "unreadable", "limited"]
 """Why a request is made again."""

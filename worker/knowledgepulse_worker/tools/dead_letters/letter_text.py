@@ -11,7 +11,7 @@ import textwrap
 from rich.filesize import decimal
 
 from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.terminal.text import printable, time_text
+from knowledgepulse_worker.terminal.printable import printable, time_text
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import Outcome, SkipReason
 

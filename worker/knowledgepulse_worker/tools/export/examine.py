@@ -10,7 +10,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.redaction.departure import is_clean_json
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
-from knowledgepulse_worker.tools.export.rows import lines_of
+from knowledgepulse_worker.tools.export.dataset_rows import lines_of
 
 
 async def examined(rules: Rules, one: Candidate, record: RawRecord) -> ReasoningTrace | LeftOut:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.export.store import Store
+from knowledgepulse_worker.tools.export.dataset_store import Store
 
 FLOAT32 = 4
 """Bytes of a number of a vector."""

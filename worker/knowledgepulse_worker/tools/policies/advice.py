@@ -14,7 +14,7 @@ import numpy as np
 
 from knowledgepulse_worker.scoring import Features, ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import Estimate, estimates
-from knowledgepulse_worker.tools.policies.labelled import Labelled
+from knowledgepulse_worker.tools.policies.labelled_traces import Labelled
 
 Feature = Callable[[Features, float], float]
 

@@ -19,10 +19,10 @@ from knowledgepulse_worker.tools.policies.estimates import (
     signed,
     with_interval,
 )
-from knowledgepulse_worker.tools.policies.labelled import Labelled, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import Labelled, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.output import new_table
-from knowledgepulse_worker.tools.policies.weights import values_of
+from knowledgepulse_worker.tools.policies.policy_output import new_table
+from knowledgepulse_worker.tools.policies.policy_weights import values_of
 
 FIGURES = ("AUC", "precision", "recall", "passing")
 """Of all traces, the share that passes is ``passing``; the precision is None if none does."""

@@ -23,8 +23,8 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
-from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.policies.output import new_table
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.policies.policy_output import new_table
 
 RELEVANT = 0.2
 """A smaller distance is no drift. For a normal distribution it is a shift by half a standard deviation, and a

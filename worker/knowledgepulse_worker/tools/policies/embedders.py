@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import EmbeddingSettings
-from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
 _UNRECORDED = "not recorded"

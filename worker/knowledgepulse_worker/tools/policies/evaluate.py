@@ -17,7 +17,7 @@ from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate, estimates
-from knowledgepulse_worker.tools.policies.labelled import LabelCounts, Labelled, leaks_label, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.thresholds import (
     OperatingPoint,

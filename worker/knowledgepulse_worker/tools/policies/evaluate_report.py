@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
-from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.advice import FEATURES
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
-from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT, SUPPORT
-from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
+from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
+from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
 from knowledgepulse_worker.tools.policies.thresholds import Coverage, OperatingPoint
 
 

@@ -24,11 +24,11 @@ from knowledgepulse_worker.tools.policies.estimates import (
     estimates,
     percentiles,
 )
-from knowledgepulse_worker.tools.policies.labelled import LabelCounts, Labelled, leaks_label, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.policy_weights import HELD, fitted_weights, typed_weights, values_of
 from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint, lowest_within, operating_points
 from knowledgepulse_worker.tools.policies.tune import Tuning, tune, with_changes
-from knowledgepulse_worker.tools.policies.weights import HELD, fitted_weights, typed_weights, values_of
 
 with extra("policy"):
     from sklearn.model_selection import GroupKFold

@@ -8,8 +8,8 @@ from rich.table import Table
 
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
-from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
-from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
+from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
 from knowledgepulse_worker.tools.policies.tune import effect, policy_toml
 
 

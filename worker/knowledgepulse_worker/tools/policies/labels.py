@@ -16,7 +16,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import placed_lines
-from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.terminal.printable import printable
 
 
 class Label(msgspec.Struct, frozen=True):

@@ -19,7 +19,11 @@ from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Decision, Rescored
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import Period
-from knowledgepulse_worker.tools.policies.topics import ScoredTopics, open_scored_topics, require_topics
+from knowledgepulse_worker.tools.policies.scored_topics import (
+    ScoredTopics,
+    open_scored_topics,
+    require_topics,
+)
 
 _UNCONFIRMED = 500
 

@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
     resampled_counts,
     share,
 )
-from knowledgepulse_worker.tools.policies.labelled import SUPPORT, Labelled
+from knowledgepulse_worker.tools.policies.labelled_traces import SUPPORT, Labelled
 
 with extra("policy"):
     from scipy import stats

@@ -8,10 +8,10 @@ from itertools import islice
 from rich.table import Table
 
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
-from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.estimates import Estimate
-from knowledgepulse_worker.tools.policies.output import new_table
+from knowledgepulse_worker.tools.policies.policy_output import new_table
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
 
 SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75

@@ -12,7 +12,7 @@ from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembler
-from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import State
 from support.spans import export, spans_of

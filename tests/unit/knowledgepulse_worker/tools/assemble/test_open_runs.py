@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble import open_runs
-from knowledgepulse_worker.tools.assemble.exports import SpanExport
+from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 
 GRACE, IDLE, WAIT = 10, 60, 600

@@ -13,8 +13,8 @@ from knowledgepulse_schemas.convert import Options, convert
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.assemble.exports import read, split
-from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs

@@ -18,8 +18,8 @@ from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 
 MAX_ELEMENTS = 4
 WINDOW = 8

@@ -12,7 +12,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import with_current_timestamp
 from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, Fault
-from knowledgepulse_worker.tools.audit.report import Difference
+from knowledgepulse_worker.tools.audit.audit_report import Difference
 from support.audited import counts, score_of, with_headers, with_score
 
 HISTORY = st.lists(

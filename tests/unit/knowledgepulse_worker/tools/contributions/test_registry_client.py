@@ -13,8 +13,8 @@ from aiohttp import web
 from knowledgepulse_worker.errors import SecurityError, SettingsError
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
 from knowledgepulse_worker.tools.contributions.registry_client import Answer, RegistryClient, TryAgain
-from knowledgepulse_worker.tools.contributions.unit import Unit, unit_of
 from support.registry import Registry, register, serving
 
 REAL = os.environ.get("REGISTRY_URL")

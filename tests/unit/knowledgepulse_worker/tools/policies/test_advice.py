@@ -9,7 +9,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.advice import FEATURES, advise, usual_lengths
 from knowledgepulse_worker.tools.policies.evaluate import evaluate
 from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables
-from knowledgepulse_worker.tools.policies.labelled import matched
+from knowledgepulse_worker.tools.policies.labelled_traces import matched
 from knowledgepulse_worker.tools.policies.labels import Label
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
-from knowledgepulse_worker.tools.policies.output import changes, suspicions
+from knowledgepulse_worker.tools.policies.policy_output import changes, suspicions
 
 SDK = Policy()
 CODE = REFERENCE_WEIGHTS["code"].model_copy(update={"novelty": 0.4, "tool_diversity": 0.2})

@@ -14,7 +14,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.estimates import auc
 from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
 from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict
-from knowledgepulse_worker.tools.policies.labelled import matched
+from knowledgepulse_worker.tools.policies.labelled_traces import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from support.traces import LABELS
 

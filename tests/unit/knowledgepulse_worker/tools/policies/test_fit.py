@@ -14,8 +14,13 @@ from knowledgepulse_worker.scoring import quality_score
 from knowledgepulse_worker.tools.policies.fit import fit, folds_of
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
 from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.policies.policy_weights import (
+    PRIOR,
+    fitted_weights,
+    typed_weights,
+    values_of,
+)
 from knowledgepulse_worker.tools.policies.tune import tune
-from knowledgepulse_worker.tools.policies.weights import PRIOR, fitted_weights, typed_weights, values_of
 from support.traces import LABELS
 
 START = np.array([0.25, 0.35, 0.15, 0.25])

@@ -9,10 +9,10 @@ import pytest
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.inputs import Inputs
-from knowledgepulse_worker.tools.policies.labelling import session as session_module
-from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel, open_labels
-from knowledgepulse_worker.tools.policies.labelling.traces import text_view, traces_to_label
+from knowledgepulse_worker.tools.policies.command_inputs import Inputs
+from knowledgepulse_worker.tools.policies.labelling import label_session
+from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel, open_labels
+from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view, traces_to_label
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
@@ -58,7 +58,7 @@ def test_errors_name_the_file_and_change_nothing(tmp_path):
 def test_a_full_disk_is_told_and_the_trace_stays(tmp_path, make_record, monkeypatch):
     with open_labels(tmp_path / "labels.jsonl") as file:
         session = Session([ToLabel(make_record(), b"{}")], file, "ann")
-        monkeypatch.setattr(session_module.os, "fsync", Mock(side_effect=OSError(28, "No space left")))
+        monkeypatch.setattr(label_session.os, "fsync", Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(InputError, match="No space left"):
             session.decide("keep")
         monkeypatch.undo()

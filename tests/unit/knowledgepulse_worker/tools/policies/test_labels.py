@@ -15,7 +15,7 @@ from knowledgepulse_worker.tools.policies.labels import (
     labels_of_files,
     read_label,
 )
-from knowledgepulse_worker.tools.policies.topics import labels_of_records
+from knowledgepulse_worker.tools.policies.scored_topics import labels_of_records
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import dead_letter
 

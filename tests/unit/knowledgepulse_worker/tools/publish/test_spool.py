@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from knowledgepulse_worker.cli import entry
 from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError, TooLargeError
-from knowledgepulse_worker.tools.publish import command
+from knowledgepulse_worker.tools.publish import publish_command
 from knowledgepulse_worker.tools.publish.spool import Spool
 
 
@@ -30,7 +30,7 @@ def broker(monkeypatch):
         Broker.got += lines
 
     Broker.got = []
-    Broker.patch = lambda function: monkeypatch.setattr(command, "publish_lines", function)
+    Broker.patch = lambda function: monkeypatch.setattr(publish_command, "publish_lines", function)
     Broker.patch(publish_lines)
     return Broker
 
@@ -252,7 +252,7 @@ def test_what_another_hook_is_writing_is_left_alone(publish, broker, session, sp
 
 def test_a_hook_does_not_wait_for_one_that_publishes(publish, broker, session, spool):
     """Which publishes what was added meanwhile, before it ends."""
-    publish_lines, added = command.publish_lines, []
+    publish_lines, added = publish_command.publish_lines, []
 
     def publish_while_another_adds(lines, publisher, limit):
         if not added:

@@ -15,11 +15,11 @@ from yarl import URL
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.http.client import bearer, reason, request, retry_after, shortened
-from knowledgepulse_worker.terminal.progress import errors
-from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.policies.inputs import JUDGE
-from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
-from knowledgepulse_worker.tools.policies.labelling.traces import text_view
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.policies.command_inputs import JUDGE
+from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel
+from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view
 from knowledgepulse_worker.urls import without_secrets
 
 MAX_TEXT = 48_000

@@ -1,0 +1,74 @@
+"""Terminal and JSON output of a report."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from knowledgepulse_worker.tools.audit import Difference, PartitionReport, Report
+from knowledgepulse_worker.tools.audit.audit_report_text import DETAILS, show
+
+
+@pytest.fixture
+def shown():
+    """Return a function that returns the terminal output of a report."""
+
+    def print_it(report):
+        console = Console(file=io.StringIO(), width=100)
+        show(report, console)
+        return console.file.getvalue()
+
+    return print_it
+
+
+REPORT = Report(
+    "raw-traces",
+    [
+        PartitionReport(0, records=10, outputs=9, missing=[3], repeated=1, near_threshold=[4, 5]),
+        PartitionReport(
+            1,
+            records=20,
+            differing=[Difference(offset, "novelty is 1, recomputed 0") for offset in range(20)],
+            without_entry=[8, 9],
+            novelty_exact=5,
+            novelty_unaudited={"trimmed": 7},
+            unknown=2,
+            deleted=[(5, 5), (7, 11)],
+        ),
+    ],
+    foreign=1,
+)
+
+
+def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
+    text = shown(REPORT)
+
+    assert ["all", "30", "0", "1", "1", "20", "2", "5"] in [line.split() for line in text.splitlines()]
+    assert "2 records have a score too close" in text
+    assert "7 records have a novelty that cannot be audited: earlier records" in text
+    assert "3 outputs have no existing record in raw-traces" in text
+    assert "6 offsets were deleted from raw-traces and have no output" in text
+    assert ": 1/5, 1/7 to 11" in text
+    assert "missing: raw-traces/0/3 has no output" in text
+    assert text.count("differs: raw-traces/1/") == DETAILS - 1
+    assert "and 13 more" in text
+    assert "policy" not in text, "the note is omitted if the count is zero"
+
+
+def test_json_output_is_complete():
+    data = json.loads(json.dumps(REPORT.as_dict()))
+
+    assert (data["ok"], data["missing"], data["differing"], data["unknown"]) == (False, 1, 20, 3)
+    assert data["partitions"][1]["differing"][19] == {"offset": 19, "what": "novelty is 1, recomputed 0"}
+    assert data["partitions"][1]["novelty_unaudited"] == {"trimmed": 7}
+    assert data["partitions"][0]["missing"] == [3]
+    assert (data["without_entry"], data["partitions"][1]["without_entry"]) == (2, [8, 9])
+    assert (data["deleted"], data["partitions"][1]["deleted"]) == (6, [[5, 5], [7, 11]])
+
+
+def test_an_output_without_an_entry_is_a_failure(shown):
+    report = Report("raw-traces", [PartitionReport(3, records=9, without_entry=[7])])
+
+    assert not report.ok
+    assert "without entry: raw-traces/3/7 has an output, but no entry in the changelog" in shown(report)

@@ -1,0 +1,508 @@
+"""`kp-worker convert`: files in, traces out, the rest on standard error."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import random
+import re
+import resource
+import signal
+import weakref
+from copy import copy
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+from click.testing import CliRunner
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+from knowledgepulse_worker.cli import entry as cli
+from support.exports import DOCUMENTS
+
+CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
+
+
+def trajectory(name):
+    return {
+        "schema_version": "ATIF-v1.8",
+        "trajectory_id": name,
+        "agent": {"name": "fixer"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "Fix it"},
+            {"step_id": 2, "source": "agent", "message": "Done", "extra": {"note": "x" * 10}},
+        ],
+    }
+
+
+def span(number, **attributes):
+    pairs = [{"key": name, "value": {"stringValue": value}} for name, value in attributes.items()]
+    ids = {"traceId": "a", "spanId": str(number), **({"parentSpanId": "1"} if number > 1 else {})}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [{**ids, "attributes": pairs}]}]}]}
+
+
+RUN = [
+    span(1, **{"gen_ai.operation.name": "invoke_agent"}),
+    span(
+        2,
+        **{
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "Fix it",
+            "gen_ai.completion.0.content": "Done",
+        },
+    ),
+]
+
+
+@pytest.fixture
+def convert(tmp_path):
+    """Run the command on files with the given contents; return its result."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*contents, options=(), **invocation):
+        paths = []
+        for number, content in enumerate(contents):
+            path = tmp_path / f"{number}.json"
+            path.write_bytes(content)
+            paths.append(str(path))
+        return CliRunner().invoke(cli.main, ["convert", *paths, *map(str, options)], **invocation)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+def lines(*documents):
+    return b"\n".join(json.dumps(document).encode() for document in documents)
+
+
+def traces(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(CHAT, CHAT),
+        json.dumps([{"messages": CHAT}, {"messages": CHAT}], indent=2).encode(),
+        b"\n\n" + lines(CHAT, CHAT) + b"\n\n",
+        b"\xef\xbb\xbf" + lines(CHAT, CHAT),
+    ],
+)
+def test_a_file_is_one_document_or_one_per_line(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["task"]["objective"] for trace in traces(result)] == ["Fix it", "Fix it"]
+    assert "2 traces, 0 with a label; 0 not converted" in result.stderr
+
+
+def test_reads_standard_input(convert):
+    assert len(traces(convert(options=["-"], input=lines(CHAT)))) == 1
+
+
+def test_detects_the_format_of_each_file(convert):
+    result = convert(lines(CHAT), lines(trajectory("1")))
+
+    assert [trace["metadata"]["framework"] for trace in traces(result)] == ["openai", "atif"]
+
+
+def test_a_runs_spans_can_be_on_several_lines(convert):
+    """As written by the Collector's file exporter."""
+    assert len(traces(convert(lines(*RUN)))) == 1
+
+
+SESSION = [
+    {"type": kind, "uuid": kind, "parentUuid": None, "sessionId": "s1", "message": {"content": text}}
+    for kind, text in (("user", "Fix the tests"), ("assistant", "All pass"))
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(*SESSION),
+        lines({"type": "invented"}, {"new": 1}, *SESSION),
+        lines(*SESSION) + b'\n{"type": "assistant", "uu',
+        lines(*SESSION) + b"\n\x00\x00\xff\n" + lines(CHAT),
+        lines(SESSION[0], {"type": "invented"}, SESSION[1]),
+    ],
+    ids=["whole", "unknown start", "half-written end", "damaged", "unknown line"],
+)
+def test_a_session_is_one_trace_whatever_lines_it_has(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["outcome"]["result_summary"] for trace in traces(result)] == ["All pass"]
+
+
+def test_a_session_is_read_line_by_line(convert, monkeypatch):
+    """No line is kept: the first is gone before the last is read."""
+    alive = weakref.WeakSet()
+
+    class Line(dict):
+        pass
+
+    def parsed(text, **options):
+        line = Line(loads(text, **options))
+        alive.add(line)
+        peak.append(len(alive))
+        return line
+
+    loads, peak = json.loads, []
+    Line.__hash__ = object.__hash__
+    monkeypatch.setattr("knowledgepulse_worker.tools.convert.file_conversion.json.loads", parsed)
+    convert(lines(*SESSION, *({"type": "progress", "uuid": str(n), "x": "y"} for n in range(200))))
+
+    assert len(peak) == 202
+    assert max(peak) <= 3
+
+
+def test_each_request_can_be_a_trace(convert):
+    again = [line | {"uuid": f"{line['uuid']} 2"} for line in SESSION]
+
+    assert len(traces(convert(lines(*SESSION, *again)))) == 1
+    assert len(traces(convert(lines(*SESSION, *again), options=["--per-request"]))) == 2
+
+
+def test_a_stream_without_a_prompt_gets_its_objective_from_the_command(convert):
+    stream = lines(
+        {"type": "thread.started", "thread_id": "t"},
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "Done"}},
+        {"type": "turn.completed", "usage": {}},
+    )
+
+    assert "no objective" in convert(stream).stderr
+    [trace] = traces(convert(stream, options=["--objective", "Fix it"]))
+    assert trace["task"]["objective"] == "Fix it"
+
+
+def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
+    result = convert(b"\n".join([lines(CHAT), b"{", b'"text"', lines([CHAT[0]]), lines(CHAT)]))
+
+    file = tmp_path / "0.json"
+    assert result.exit_code == 1
+    assert len(traces(result)) == 2
+    assert f"{file}:2: not converted: not JSON: " in result.stderr
+    assert f"{file}:3: not converted: unknown format; accepted are otlp, " in result.stderr
+    assert f"{file}:4: not converted: no step" in result.stderr
+    assert "2 traces, 0 with a label; 3 not converted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "empty"),
+        (b"\n", "empty"),
+        (b"PK\x03\x04\x00binary", "not a whole zip archive"),
+        (b"\xff\xfe\x00", "not JSON: no text in UTF-8"),
+        (json.dumps(CHAT, indent=2).encode()[:-5], "not JSON: Expecting"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"\n\x7f\x00garbage", "not JSON: no text in UTF-8; protobuf needs --from otlp"),
+        (b'{"type": []}', "unknown format; the nearest is langchain: no content"),
+        (b'{"type": "user", "uuid": "1", "mess', "not JSON: "),
+    ],
+)
+def test_what_is_no_document_is_told_in_one_line(convert, content, problem):
+    result = convert(content)
+
+    told, totals = result.stderr.splitlines()
+    assert f": not converted: {problem}" in told
+    assert totals == "0 traces, 0 with a label; 1 not converted"
+    assert result.exit_code == 1
+
+
+def test_reports_an_invalid_line_among_spans(convert, tmp_path):
+    result = convert(lines(RUN[0], CHAT, RUN[1]))
+
+    assert result.exit_code == 1
+    assert len(traces(result)) == 1
+    assert f"{tmp_path / '0.json'}:2: not converted: not otlp, unlike the lines before it" in result.stderr
+
+
+def archive(**members):
+    content = io.BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED) as file:
+        for name, value in members.items():
+            file.writestr(name.replace("__", "/"), value if isinstance(value, bytes) else json.dumps(value))
+    return content.getvalue()
+
+
+def overlapping(count):
+    """Return an archive whose directory names the same content again and again."""
+    content = io.BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED) as file:
+        file.writestr("samples/0.json", random.Random(0).randbytes(10_000))
+        (first,) = file.infolist()
+        for number in range(1, count):
+            copied = copy(first)
+            copied.filename = f"samples/{number}.json"
+            file.filelist.append(copied)
+    return content.getvalue()
+
+
+INSPECT = DOCUMENTS["inspect"]
+HEADER = {name: value for name, value in INSPECT.items() if name != "samples"}
+TWO = {"samples__1.json": INSPECT["samples"][0], "samples__2.json": {**INSPECT["samples"][0], "id": 2}}
+
+
+@pytest.mark.parametrize("header", ["header.json", "_journal/start.json"])
+def test_each_sample_of_an_eval_archive_is_a_run(convert, header):
+    result = convert(archive(**{header: HEADER}, **TWO))
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["metadata"]["native_id"] for trace in traces(result)] == ["r/t/1/1", "r/t/2/1"]
+    assert traces(result)[0] == traces(convert(lines(INSPECT)))[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem", "converted"),
+    [
+        (archive(**{"header.json": HEADER}, **TWO)[:-50], "not a whole zip archive", 0),
+        (archive(**{"header.json": b"{"}, **TWO), "header.json: not converted: not JSON", 0),
+        (archive(**{"header.json": HEADER, "samples__3.json": b"{"}, **TWO), "samples/3.json: not conv", 2),
+        (archive(**TWO), "samples/1.json: not converted: unknown format", 0),
+        (archive(a=b"x"), "no Inspect log in the zip archive", 0),
+        (archive(**{"header.json": HEADER, "samples__3.json": b" " * 65 * 2**20}, **TWO), "than 64 MiB", 2),
+        (archive(samples__1=bytes(1000)).replace(b"\x08\x00", b"\x63\x00"), "samples/1: not converted", 0),
+        (overlapping(100), "not a whole zip archive: its members overlap", 0),
+    ],
+)
+def test_what_is_wrong_in_an_archive_is_told_with_its_member(convert, content, problem, converted):
+    result = convert(content)
+
+    assert result.exit_code == 1
+    assert problem in result.stderr
+    assert len(traces(result)) == converted
+
+
+def test_equal_errors_are_printed_once_with_their_number(convert, tmp_path):
+    result = convert(lines(*[{"type": "progress"}] * 44, {"other": 1}, {"type": "progress"}))
+
+    file = tmp_path / "0.json"
+    assert result.stderr.splitlines()[:3] == [
+        f"{file}:1: not converted: unknown format; the nearest is langchain: no content",
+        next(line for line in result.stderr.splitlines() if line.startswith(f"{file}:45: ")),
+        f"{file}:46: not converted, nor were 43 before it: the same as {file}:1",
+    ]
+    assert "46 not converted" in result.stderr
+
+
+def test_a_run_without_a_time_has_its_files(convert, tmp_path):
+    (tmp_path / "0.json").write_bytes(lines(CHAT))
+    os.utime(tmp_path / "0.json", (0, 1_767_225_600))
+
+    result = convert(options=[str(tmp_path / "0.json")])
+
+    metadata = traces(result)[0]["metadata"]
+    assert (metadata["created_at"], metadata["created_at_source"]) == ("2026-01-01T00:00:00.000Z", "file")
+
+
+def test_invalid_lines_at_the_start_do_not_hide_the_others(convert, tmp_path):
+    result = convert(b"log line\nanother\n" + lines(CHAT, CHAT))
+
+    assert (result.exit_code, len(traces(result))) == (1, 2)
+    assert [f"{tmp_path / '0.json'}:{number}: not converted" in result.stderr for number in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"object": {"a": 1}, "output": []}, "unknown format"),
+        ({"trajectory": [], "object": ["trace"]}, ""),
+    ],
+)
+def test_members_of_an_unexpected_type_cost_their_document_alone(convert, content, reason):
+    result = convert(lines(CHAT, content, CHAT))
+
+    assert (result.exit_code, len(traces(result))) == (1, 2)
+    assert result.stderr.count("not converted: ") == 1
+    assert f"not converted: {reason}" in result.stderr
+
+
+def test_reports_escape_what_could_control_a_terminal(convert):
+    document = [{**CHAT[0], "x\nforged: 5 traces\x1b[2J": "lost"}, CHAT[1]]
+    result = convert(lines(document))
+
+    assert "\x1b" not in result.stderr
+    assert "\nforged" not in result.stderr
+    assert r"x\nforged: 5 traces\x1b[2J" in result.stderr
+
+
+def test_a_number_that_json_lacks_stays_in_the_trace_as_text(convert):
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"a": NaN, "b": -Infinity}'},
+    }
+    result = convert(lines([CHAT[0], {"role": "assistant", "tool_calls": [call]}]))
+
+    (trace,) = traces(result)
+    assert trace["steps"][0]["input"] == {"a": "NaN", "b": "-Infinity"}
+
+
+def test_more_files_than_a_process_may_open_are_converted(convert):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 50, before[1]))
+    try:
+        result = convert(*[lines(CHAT)] * 150)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert (result.exit_code, len(traces(result))) == (0, 150)
+
+
+def test_a_file_that_cannot_be_read_is_named(convert):
+    result = convert(options=["/proc/self/mem"])
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("Error: /proc/self/mem: cannot be read: Input/output error\n")
+
+
+def test_reports_the_location_of_a_document_in_another_format(convert):
+    result = convert(lines({"messages": CHAT}), options=["--from", "atif"])
+
+    assert "schema_version: Field required" in result.stderr
+
+
+def test_lists_losses_largest_first(convert):
+    document = trajectory("1")
+    document["notes"] = "y" * 5
+
+    report = convert(lines(document)).stderr.splitlines()
+
+    start = report.index("not in the traces:")
+    assert report[start + 1 : start + 3] == [
+        "  steps[].extra: 1 values, 10 characters",
+        "  notes: 1 values, 5 characters",
+    ]
+
+
+def test_warns_once_a_file_of_content_that_may_be_missing(convert):
+    unread = [*CHAT, {"role": "user", "content": [{"type": "voice", "text": "Go on"}]}]
+
+    result = convert(lines({"messages": unread}, {"messages": unread}))
+
+    assert result.exit_code == 0
+    [warning] = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert "0.json:1: warning: not read, although it may be a part of the conversation" in warning
+    assert warning.endswith(": messages[].content[].voice")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
+    (tmp_path / "domains.toml").write_text('fixer = "code"', encoding)
+    labels = '{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}'
+    (tmp_path / "labels.jsonl").write_text(labels, encoding)
+
+    result = convert(
+        lines(trajectory("1"), trajectory("2")),
+        options=["--domain-map", tmp_path / "domains.toml", "--labels", tmp_path / "labels.jsonl"],
+    )
+
+    first, second = traces(result)
+    assert first["metadata"]["task_domain"] == second["metadata"]["task_domain"] == "code"
+    assert (first["metadata"]["success"], first["outcome"]["confidence"]) == (False, 0.9)
+    assert (second["metadata"]["success"], second["outcome"]["confidence"]) == (True, 0.5)
+    assert "2 traces, 1 with a label" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "problem"),
+    [
+        (
+            "--labels",
+            '{"id": "1", "confidence": 1.5}',
+            "labels:1: not a label such as .*less than or equal to 1",
+        ),
+        ("--labels", '\n{"id": "1", "succes": true}', "labels:2: not a label such as .*succes: Extra inputs"),
+        ("--labels", "1,true", "labels:1: not a label such as "),
+        (
+            "--domain-map",
+            "fixer = 1",
+            "domain-map: not a TOML file with lines such as .*fixer: Input should be a valid string",
+        ),
+        ("--domain-map", "fixer: code", "domain-map: not a TOML file with lines such as "),
+    ],
+)
+def test_an_invalid_domain_map_or_label_stops_the_conversion(convert, tmp_path, option, content, problem):
+    file = tmp_path / option.lstrip("-")
+    file.write_text(content)
+
+    result = convert(lines(CHAT), options=[option, file])
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert re.search(problem, result.stderr)
+
+
+def test_visibility_is_private_unless_given(convert):
+    given = traces(convert(lines(CHAT), options=["--visibility", "org"]))[0]
+
+    assert traces(convert(lines(CHAT)))[0]["metadata"]["visibility"] == "private"
+    assert given["metadata"]["visibility"] == "org"
+
+
+def test_the_traces_can_be_scored(convert, tmp_path):
+    (tmp_path / "traces.jsonl").write_text(convert(lines(CHAT, trajectory("1"))).stdout)
+
+    result = CliRunner().invoke(cli.main, ["score", str(tmp_path / "traces.jsonl"), "--embedder", "none"])
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+def frames(documents):
+    """Return the file exporter's protobuf format: each export is prefixed with its length."""
+    exports = [
+        ParseDict(with_ids_of_bytes(document), TracesData()).SerializeToString() for document in documents
+    ]
+    return b"".join(len(export).to_bytes(4, "big") + export for export in exports)
+
+
+def with_ids_of_bytes(document):
+    (span,) = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    size = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+    ids = {
+        name: base64.b64encode(span[name].encode().rjust(size[name], b"0")).decode()
+        for name in size
+        if name in span
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [{**span, **ids}]}]}]}
+
+
+def test_reads_protobuf_spans_alone_and_in_frames(convert):
+    whole = TracesData()
+    for document in RUN:
+        whole.MergeFrom(ParseDict(with_ids_of_bytes(document), TracesData()))
+
+    framed = convert(frames(RUN), options=["--from", "otlp"])
+    alone = convert(whole.SerializeToString(), options=["--from", "otlp"])
+
+    assert framed.exit_code == 0, framed.stderr
+    for trace in (*traces(framed), *traces(alone)):
+        assert trace["metadata"].pop("created_at_source") == "file"
+    assert [trace["steps"] for trace in traces(framed)] == [trace["steps"] for trace in traces(alone)]
+    assert traces(framed)[0]["task"]["objective"] == "Fix it"
+
+
+@pytest.mark.parametrize("content", [bytes(20_000_000), bytes(8)])
+def test_zeros_are_no_exports(convert, content):
+    """Each four of them would be one of length 0: for 20 MB, five million."""
+    result = convert(content, options=["--from", "otlp"])
+
+    assert "not converted: neither JSON nor OTLP protobuf: " in result.stderr
+
+
+@pytest.mark.parametrize("cut", [1, 3, 30])
+def test_truncated_protobuf_is_an_error(convert, cut):
+    result = convert(frames(RUN)[:-cut], options=["--from", "otlp"])
+
+    assert result.exit_code == 1
+    assert "not converted: neither JSON nor OTLP protobuf: " in result.stderr

@@ -1,0 +1,129 @@
+"""The demo's settings are the user's, and its traces follow the converters' rules."""
+
+import json
+import os
+import tomllib
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+from click.testing import CliRunner
+
+from knowledgepulse_worker.settings import Settings, render, settings_from
+from knowledgepulse_worker.tools.demo import run_demo
+from knowledgepulse_worker.tools.demo.brokers import Broker
+from knowledgepulse_worker.tools.demo.demo_command import demo
+from knowledgepulse_worker.tools.demo.run_demo import THRESHOLD, demo_settings, worker_environment
+
+BROKER = Broker("localhost:9092", "configured", "a test's")
+
+
+@pytest.fixture
+def documents():
+    lines = files("knowledgepulse_worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def labels():
+    lines = (
+        files("knowledgepulse_worker.tools.demo")
+        .joinpath("real_traces.labels.jsonl")
+        .read_bytes()
+        .splitlines()
+    )
+    return {label["id"]: label for label in map(json.loads, lines)}
+
+
+def test_the_demo_has_a_threshold_that_some_of_its_traces_reach():
+    assert demo_settings(BROKER).policy.threshold == THRESHOLD
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.75])
+def test_a_threshold_of_the_users_remains(monkeypatch, threshold):
+    monkeypatch.setenv("KP_POLICY__THRESHOLD", str(threshold))
+
+    assert demo_settings(BROKER).policy.threshold == threshold
+
+
+def test_a_backend_can_be_chosen(monkeypatch):
+    """It reads the text that goes with it, unless the user has set one."""
+    assert demo_settings(BROKER).embedding == Settings().embedding
+
+    chosen = demo_settings(BROKER, "lexical").embedding
+
+    assert (chosen.backend, chosen.trace_text) == ("lexical", "parts")
+    monkeypatch.setenv("KP_EMBEDDING__BACKEND", "lexical")
+    assert demo_settings(BROKER).embedding.backend == "lexical"
+    assert demo_settings(BROKER, "none").embedding.backend == "none"
+
+
+def test_the_command_takes_the_backends_of_the_settings(monkeypatch):
+    shown = []
+    monkeypatch.setattr(run_demo, "show", lambda console, backend, *, stay: shown.append(backend))
+    run = CliRunner()
+
+    assert run.invoke(demo, ["--no-stay"]).exit_code == 0
+    assert run.invoke(demo, ["--no-stay", "--backend", "lexical"]).exit_code == 0
+    refused = run.invoke(demo, ["--no-stay", "--backend", "words"])
+
+    assert shown == [None, "lexical"]
+    assert (refused.exit_code, "'sentence-transformers', 'lexical', 'none'" in refused.stderr) == (2, True)
+    assert "--backend [sentence-transformers|lexical|none]" in run.invoke(demo, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("prefix", ["KP_", "kp_"])
+def test_the_workers_settings_are_the_demos_whatever_the_environment_says(monkeypatch, prefix):
+    """Its worker would join the group of the user's, or serve another port than the one that is watched."""
+    monkeypatch.setenv(f"{prefix}KAFKA__GROUP", "production")
+    monkeypatch.setenv(f"{prefix}KAFKA__BOOTSTRAP_SERVERS", "production:9092")
+    monkeypatch.setenv(f"{prefix}TOPICS", '{"raw": "production"}')
+    monkeypatch.setenv(f"{prefix}WEB__PORT", "6066")
+    monkeypatch.setenv("HTTPS_PROXY", "a-proxy")
+    settings = demo_settings(BROKER)
+
+    environment = worker_environment(settings)
+
+    assert environment["HTTPS_PROXY"] == "a-proxy"
+    for name in [name for name in os.environ if name not in environment]:
+        monkeypatch.delenv(name)
+    assert settings_from(tomllib.loads(render(settings))) == settings
+
+
+def test_a_secret_reaches_the_worker(monkeypatch):
+    """No file has it."""
+    login = {"security_protocol": "SASL_SSL", "sasl_username": "me", "sasl_password": "a-secret"}
+    monkeypatch.setenv("KP_KAFKA", json.dumps({**login, "sasl_mechanism": "PLAIN"}))
+    settings = demo_settings(BROKER)
+
+    environment = worker_environment(settings)
+
+    monkeypatch.delenv("KP_KAFKA")
+    for name in environment.keys() - os.environ.keys():
+        monkeypatch.setenv(name, environment[name])
+    assert settings_from(tomllib.loads(render(settings))) == settings
+
+
+def test_a_broker_of_the_demos_own_needs_no_login_of_the_users(monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__SECURITY_PROTOCOL", "SSL")
+
+    assert demo_settings(BROKER).kafka.security_protocol == "SSL"
+    assert demo_settings(replace(BROKER, kind="docker")).kafka.security_protocol == "PLAINTEXT"
+
+
+def test_no_confidence_is_derived_from_success(documents):
+    outcomes = {
+        (
+            one["outcome"]["confidence"],
+            one["metadata"]["confidence_source"],
+            one["metadata"]["outcome_source"],
+        )
+        for one in documents
+    }
+    assert outcomes == {(0.5, "default", "label")}
+    assert {one["metadata"]["success"] for one in documents} == {True, False}
+
+
+def test_each_trace_has_its_runs_reward_as_label(documents, labels):
+    assert [one["id"] for one in documents] == list(labels)
+    assert all(one["metadata"]["success"] == (labels[one["id"]]["reward"] >= 1) for one in documents)

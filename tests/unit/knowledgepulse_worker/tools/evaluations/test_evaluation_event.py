@@ -1,0 +1,164 @@
+"""Scores as OpenTelemetry events, parsed with OpenTelemetry's own types."""
+
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+from google.protobuf.json_format import ParseDict
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData, SeverityNumber
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.tools.evaluations.evaluation_event import SpanContext, otlp_logs, span_of
+from support.otlp import attributes_of, logs_of
+from support.scored import published
+
+TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
+NOW = 1_800_000_000_000_000_001
+UNIT = st.floats(0, 1)
+
+
+@pytest.fixture(scope="session")
+def scored(make_document):
+    """Return a scored record with these members of `kp-score`."""
+
+    def make(**members):
+        parts = {
+            "quality_score": 0.6127,
+            "complexity": 1.0,
+            "novelty": 0.0151,
+            "tool_diversity": 0.3409,
+            "outcome_confidence": 0.8,
+            "overrides": (),
+            "domain": "code",
+            "threshold": 0.75,
+            "nearest": None,
+        } | members
+        record = published(7, make_document(), Score(**parts), Policy())
+        return read_record(record)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_document():
+    """Return a trace's JSON with members added to its metadata."""
+
+    def make(**metadata):
+        return ReasoningTrace.new(
+            objective="Fix the failing build",
+            steps=[{"type": "thought"}],
+            result_summary="",
+            confidence=0.5,
+            success=True,
+            task_domain="code",
+            **metadata,
+        ).to_json()
+
+    return make
+
+
+def test_an_event_is_the_agent_spans_with_score_label_and_explanation(scored):
+    record = scored(overrides=("recovered",))
+
+    ((resource, scope, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+
+    assert (event.trace_id.hex(), event.span_id.hex()) == (TRACE, SPAN)
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert event.severity_number == SeverityNumber.SEVERITY_NUMBER_INFO
+    assert (event.time_unix_nano, event.observed_time_unix_nano) == (7_000_000_000, NOW)
+    assert attributes_of(event) == {
+        gen_ai.GEN_AI_EVALUATION_NAME: "knowledgepulse.quality_score",
+        gen_ai.GEN_AI_EVALUATION_SCORE_VALUE: 0.6127,
+        gen_ai.GEN_AI_EVALUATION_SCORE_LABEL: "rejected",
+        gen_ai.GEN_AI_EVALUATION_EXPLANATION: (
+            "complexity 1.0000, novelty 0.0151, tool diversity 0.3409, outcome confidence 0.8000; "
+            "override recovered; threshold 0.75 of code"
+        ),
+        "kp.source": "raw-traces/0/7",
+        "kp.policy": Policy().digest,
+    }
+    assert attributes_of(resource) == {"service.name": "a-group"}
+    assert scope.name == "knowledgepulse-worker"
+
+
+@pytest.mark.parametrize(("timestamp_ms", "expected"), [(NOW, NOW), (-1, 0)])
+def test_a_time_that_otlp_cannot_hold_is_replaced(scored, timestamp_ms, expected):
+    """Producers set record timestamps, and some take them for nanoseconds."""
+    record = replace(scored(), timestamp_ms=timestamp_ms)
+
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+
+    assert event.time_unix_nano == expected
+
+
+def test_a_withheld_trace_says_so(scored):
+    record = scored(quality_score=0.9, withheld="visibility")
+
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+
+    said = attributes_of(event)
+    assert said[gen_ai.GEN_AI_EVALUATION_SCORE_LABEL] == "rejected"
+    assert said[gen_ai.GEN_AI_EVALUATION_EXPLANATION].endswith("; withheld for its visibility")
+
+
+@given(quality=UNIT, threshold=UNIT, domain=st.text(st.characters(exclude_categories=["Cs"])))
+def test_every_score_survives_the_way_to_the_official_types(scored, quality, threshold, domain):
+    record = scored(quality_score=quality, threshold=threshold, domain=domain)
+
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+
+    said = attributes_of(event)
+    assert said[gen_ai.GEN_AI_EVALUATION_SCORE_VALUE] == quality
+    assert said[gen_ai.GEN_AI_EVALUATION_SCORE_LABEL] == record.score.decision
+
+
+def test_ids_are_hexadecimal_and_integers_are_text_as_otlp_json_demands(scored):
+    """Protobuf's own JSON mapping has base64 instead, which the Collector refuses."""
+    document = json.loads(otlp_logs(scored(), SpanContext(TRACE, SPAN), "a-group", NOW))
+
+    (event,) = document["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    assert (event["traceId"], event["spanId"]) == (TRACE, SPAN)
+    assert (event["timeUnixNano"], event["observedTimeUnixNano"]) == ("7000000000", str(NOW))
+    event["traceId"] = base64.b64encode(bytes.fromhex(TRACE)).decode()
+    event["spanId"] = base64.b64encode(bytes.fromhex(SPAN)).decode()
+    ParseDict(document, LogsData())  # raises an error for an unknown member
+
+
+def test_an_overlong_text_is_cut(scored):
+    """The topic would refuse it, and the command could not go on."""
+    value = otlp_logs(scored(domain="x" * 10**6), SpanContext(TRACE, SPAN), "a-group", NOW)
+    assert len(value) < 10_000
+
+
+def test_the_span_is_that_of_the_traces_metadata(make_document):
+    context = {"trace_id": TRACE, "span_id": SPAN, "trace_flags": 1}
+    assert span_of(make_document(span_context=context)) == SpanContext(TRACE, SPAN)
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        None,
+        "00-5b8efff798038103d269b633813fc60c-0ee19b7ec3c1b173-01",
+        {"trace_id": TRACE},
+        {"trace_id": TRACE, "span_id": None},
+        {"trace_id": TRACE.upper(), "span_id": SPAN},
+        {"trace_id": TRACE[1:], "span_id": SPAN},
+        {"trace_id": f"{TRACE}\n", "span_id": SPAN},
+        {"trace_id": "0" * 32, "span_id": SPAN},
+        {"trace_id": TRACE, "span_id": "0" * 16},
+    ],
+)
+def test_something_else_is_no_span(make_document, context):
+    assert span_of(make_document(span_context=context)) is None
+
+
+def test_a_trace_without_the_member_has_no_span(make_document):
+    assert span_of(make_document()) is None

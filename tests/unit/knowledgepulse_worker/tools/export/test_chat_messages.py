@@ -1,0 +1,160 @@
+"""Chat messages and trajectories: valid for others' types and templates, and a trace again when converted."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import files
+
+import msgspec
+import pytest
+from atif import Trajectory
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+from pydantic import TypeAdapter
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from knowledgepulse_schemas.convert import convert
+from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
+
+MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
+TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
+TEMPLATES = {path.stem: path.locate() for path in files("trl") if path.suffix == ".jinja"}
+
+
+def conversation(objective, steps, **task):
+    return msgspec.convert({"task": {"objective": objective} | task, "steps": steps}, Conversation)
+
+
+def again(document, source):
+    """Return the trace that a converter makes of an exported document."""
+    (converted,) = convert(document, source)
+    return json.loads(converted.trace.to_json())
+
+
+def shape(trace, *members):
+    """Return the steps as messages tell them: no recoveries, and what is said with a call before it."""
+    found = []
+    for step in trace["steps"]:
+        tool = step.get("tool") or {}
+        name = f"mcp__{tool['mcp_server']}__{tool['name']}" if tool.get("mcp_server") else tool.get("name")
+        kind = step["type"] if step["type"] == "observation" else "call" if tool else "thought"
+        content = step.get("content") or ""
+        if kind == "call" and content:
+            found.append(("thought", content))
+        if kind == "thought" and not content.strip():
+            continue
+        called = (name, step.get("input") or {}) if kind == "call" else content
+        found.append((kind, called, *(step.get(member) for member in members)))
+    return trace["task"]["objective"], found
+
+
+def checked(value):
+    """Convert a trace to both formats, check these, and return it as each of them tells it."""
+    trace = json.loads(value)
+    read = msgspec.json.decode(value, type=Conversation)
+    line = chat_of(trace["id"], read)
+    MESSAGES.validate_python(line["messages"], strict=True)
+    TOOLS.validate_python(line.get("tools", []), strict=True)
+    trajectory = trajectory_of(trace["id"], "an agent", read)
+    Trajectory.model_validate(trajectory)
+    return again({"messages": line["messages"]}, "openai"), again(trajectory, "atif")
+
+
+def test_the_real_traces_keep_steps_tools_and_order(real_traces):
+    for value in real_traces:
+        for found in checked(value):
+            assert shape(found) == shape(json.loads(value))
+
+
+words = st.text("abc ", min_size=1).filter(str.strip)
+inputs = st.dictionaries(words, words | st.integers() | st.lists(words, max_size=2), max_size=2)
+names = st.sampled_from(["search", "mcp__files__read", "run"])
+
+
+@st.composite
+def turns(draw):
+    """Steps as runs have them: thoughts, calls at once with their results by id, and what the user said."""
+    steps = []
+    for number in range(draw(st.integers(1, 5))):
+        kind = draw(st.sampled_from(["thought", "calls", "reply"]))
+        if kind != "calls":
+            steps.append({"type": "thought" if kind == "thought" else "observation", "content": draw(words)})
+            continue
+        called = []
+        for index in range(draw(st.integers(1, 3))):
+            *server, name = draw(names).removeprefix("mcp__").split("__")
+            tool = {"name": name} | ({"mcp_server": server[0]} if server else {})
+            called.append({"type": "tool_call", "tool": tool, "tool_call_id": f"id{number}.{index}"})
+            steps.append(called[-1] | {"input": draw(inputs)})
+        steps += [one | {"type": "observation", "content": draw(words)} for one in called]
+    return steps
+
+
+@given(turns())
+def test_any_trace_of_answered_calls_keeps_steps_tools_and_order(steps):
+    numbered = [{"step_id": number, **step} for number, step in enumerate(steps)]
+    trace = {
+        "id": "kp:trace:1",
+        "task": {"objective": "Find out why the nightly export drops its last row"},
+        "steps": numbered,
+    }
+    for found in checked(json.dumps(trace).encode()):
+        assert shape(found, "tool", "tool_call_id") == shape(trace, "tool", "tool_call_id")
+
+
+def test_results_go_to_their_calls_and_calls_without_one_are_answered_for_the_format():
+    call = {"type": "tool_call", "tool": {"name": "run"}}
+    steps = [
+        call | {"tool_call_id": "a", "input": {"n": 1}},
+        call | {"tool_call_id": "b"},
+        {"type": "observation", "content": "of b", "tool": {"name": "run"}, "tool_call_id": "b"},
+        {"type": "thought", "content": "Wait."},
+        {"type": "observation", "content": "of a", "tool": {"name": "run"}, "tool_call_id": "a"},
+        call | {"content": "Now what?", "tool_call_id": "a"},
+        {"type": "observation", "content": "By the way", "tool": {"name": "other"}},
+        {"type": "error_recovery", "tool": {"name": "run"}},
+        {"type": "observation", "output_summary": "shortened"},
+        call,
+    ]
+    line = chat_of("kp:trace:1", conversation("Fix it", steps, system="Be brief.", tools=[{"name": "run"}]))
+
+    told = [
+        (one["role"], one["content"], [called["id"] for called in one.get("tool_calls", ())])
+        for one in line["messages"]
+    ]
+    assert told == [
+        ("system", "Be brief.", []),
+        ("user", "Fix it", []),
+        ("assistant", "", ["a", "b"]),
+        ("tool", "of a", []),
+        ("tool", "of b", []),
+        ("assistant", "Wait.", []),
+        ("assistant", "Now what?", ["a_5"]),
+        ("tool", "", []),
+        ("user", "By the way", []),
+        ("assistant", "", ["call_7"]),
+        ("tool", "shortened", []),
+        ("assistant", "", ["call_9"]),
+    ]
+    assert json.loads(line["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"n": 1}
+    assert [one["function"]["name"] for one in line["tools"]] == ["run"]
+
+
+@pytest.mark.parametrize("template", ["qwen2_5", "qwen3", "llama3_1", "deepseekv3"])
+def test_templates_of_public_tokenizers_take_the_messages(template, real_traces):
+    for value in real_traces[:: len(real_traces) // 10]:
+        line = chat_of("kp:trace:1", msgspec.json.decode(value, type=Conversation))
+        (text,), _ = render_jinja_template(
+            [line["messages"]],
+            tools=line.get("tools"),
+            chat_template=TEMPLATES[template].read_text(),
+            bos_token="",
+            eos_token="",
+        )
+        told = [one["content"].strip() for one in line["messages"] if one["role"] == "user"]
+        assert all(one in text for one in told)
+        called = [
+            one["function"]["name"] for message in line["messages"] for one in message.get("tool_calls", ())
+        ]
+        assert all(name in text for name in called)

@@ -1,0 +1,417 @@
+"""Datasets of files of scored traces: read by others' libraries, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.tools.export.dataset_rows import Files
+
+OPTIONS = ("--not-cleaned", "--embedder", "lexical", "--also", "messages", "--also", "atif")
+
+
+@pytest.fixture
+def scored(tmp_path, real_traces):
+    """Return a file of scored traces."""
+    file = tmp_path / "scored.jsonl"
+    lines = [with_quality_score(line, number / 200) for number, line in enumerate(real_traces)]
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    return file
+
+
+def export(*arguments):
+    result = CliRunner().invoke(main, ["export", *map(str, arguments)])
+    message = result.exception if isinstance(result.exception, Exception) else ""
+    return result.exit_code, f"{result.stderr}{result.stdout}{message}"
+
+
+@pytest.fixture
+def dataset(tmp_path, scored):
+    assert export(tmp_path / "set", scored, *OPTIONS) == (0, "export 1: 154 traces of 154 records\n")
+    return tmp_path / "set"
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_datasets_loads_every_format_by_split(dataset, tmp_path, real_traces):
+    from datasets import load_dataset
+
+    tables = load_dataset(str(dataset), cache_dir=str(tmp_path / "cache"))
+    assert sum(split.num_rows for split in tables.values()) == len(real_traces)
+    ids = {split: set(table["id"]) for split, table in tables.items()}
+    assert {*ids} == {"train", "validation", "test"}
+    assert len(tables["train"][0]["vector"]) == 384
+    for name in ("messages", "atif"):
+        places = {split: f"{dataset}/{name}/{split}/**" for split in tables}
+        lines = load_dataset("json", data_files=places, cache_dir=str(tmp_path / "cache"))
+        key = {"messages": "id", "atif": "session_id"}[name]
+        assert {split: set(table[key]) for split, table in lines.items()} == ids
+
+
+def test_other_libraries_read_the_table(dataset, real_traces):
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+    files = f"{dataset}/data/**/*.parquet"
+    wanted = {json.loads(line)["id"]: with_quality_score(line, 0) for line in real_traces}
+    for rows in (
+        pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist(),
+        pl.read_parquet(files).select("id", "trace").rows(),
+        duckdb.sql(f"select id, trace from '{files}'").fetchall(),
+    ):
+        assert {name: with_quality_score(trace.encode(), 0) for name, trace in rows} == wanted
+
+
+def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces):
+    assert export(dataset, scored, *OPTIONS) == (0, "nothing new\n")
+    with scored.open("ab") as file:
+        file.write(with_quality_score(real_traces[0].replace(b"kp:trace:", b"kp:trace:again-"), 0.5) + b"\n")
+        file.write(b"{}\n[]\n")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, said) == (
+        0,
+        "export 2: 1 traces of 3 records; 2 left out: no scored traces of a worker\n",
+    )
+
+
+def test_selections(tmp_path, scored, real_traces):
+    """By domain and score; the best; the most diverse, of which later exports choose others."""
+    code = {
+        json.loads(line)["id"]
+        for line in real_traces
+        if json.loads(line)["metadata"]["task_domain"] == "code"
+    }
+
+    def ids(name, *options):
+        status, said = export(tmp_path / name, scored, *OPTIONS, *options)
+        assert status == 0, said
+        files = (tmp_path / name).glob("messages/**/*.jsonl")
+        return {row["id"] for file in files for row in rows_of(file)}, said
+
+    found, said = ids("code", "--domain", "code")
+    assert found == code
+    assert "140 left out: of another domain" in said
+    scores = {json.loads(line)["id"]: number / 200 for number, line in enumerate(real_traces)}
+    assert ids("least", "--min-score", "0.5")[0] == {name for name, score in scores.items() if score >= 0.5}
+    assert ids("best", "--best", "10")[0] == {*sorted(scores, key=scores.get)[-10:]}
+    diverse, _ = ids("diverse", "--diverse", "10")
+    assert len(diverse) == 10
+    assert diverse != ids("best", "--best", "10")[0]
+
+
+def test_an_export_that_the_disk_cut_off_is_completed_to_the_same_bytes(tmp_path, scored, dataset):
+    """The limit of a file's size stands for a full disk: the error comes from the same calls."""
+    command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "export"]
+    small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (262_144, 262_144))  # noqa: E731
+    done = subprocess.run(
+        [*command, str(tmp_path / "cut"), str(scored), *OPTIONS],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=small,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {tmp_path / 'cut'}: cannot be written: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "cut/manifest.json").exists()
+    status, said = export(tmp_path / "cut", scored, *OPTIONS)
+    assert (status, said) == (0, "export 1: 154 traces of 154 records\n")
+    assert tree(tmp_path / "cut") == tree(dataset)
+
+
+def tree(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored, dataset):
+    before = tree(dataset)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    status, said = export(tmp_path / "full", scored, *OPTIONS)
+    assert (status, "holds files but no dataset of `kp-worker export`" in said) == (1, True)
+    assert {path.name for path in (tmp_path / "full").iterdir()} == {"notes.txt", ".lock"}
+
+    status, said = export(tmp_path / "full/notes.txt/set", scored, *OPTIONS)
+    assert (status, f"{tmp_path}/full/notes.txt/set: cannot be written: Not a directory" in said) == (1, True)
+
+    status, said = export(dataset, scored, *OPTIONS, "--seed", "1")
+    assert (status, "is another dataset: seed was 0, is 1" in said) == (1, True)
+
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(scored.read_bytes()[10:])
+    status, said = export(dataset, other, *OPTIONS)
+    assert (status, "is another dataset: " in said) == (1, True)
+
+    scored.write_bytes(b"".join(scored.read_bytes().splitlines(keepends=True)[:9]))
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, f"{scored} ends at offset 9, but the dataset has read up to 154" in said) == (1, True)
+    assert tree(dataset) == before
+
+    (dataset / "manifest.json").write_text("{}")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, "manifest.json: not of an export: " in said) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--best", "1", "--diverse", "1"), "--best and --diverse choose differently"),
+        (("--shares", "60", "50"), "--shares: validation and test are more than 100 percent"),
+        (("--diverse", "3", "--embedder", "none"), "--diverse needs vectors"),
+        (("--policy", os.devnull), "--policy needs the header kp-score"),
+    ],
+)
+def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
+    status, errors = export(tmp_path / "set", scored, *options)
+    assert (status, said in " ".join(errors.split())) == (2, True), errors
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "left_out", "why"),
+    [
+        ((), {1, 2}, "the SDK's cleaning finds something"),
+        (("--not-cleaned", "--scan-secrets"), {2, 3}, "`--scan-secrets` finds a key"),
+        (("--not-cleaned",), set(), None),
+    ],
+)
+def test_what_is_found_in_a_trace_keeps_it_back(tmp_path, real_traces, caplog, options, left_out, why):
+    """The SDK's cleaning knows telephone numbers, and the scan more kinds of keys."""
+    texts = ("Fix the build", "Call me at 555-123-4567", "It is AKIA" + "Q" * 16, "glpat-" + "a1" * 10)
+    step = {"step_id": 0, "type": "thought", "content": "Done"}
+    scored, ids = tmp_path / "scored.jsonl", []
+    with scored.open("wb") as file:
+        for line, text in zip(real_traces, texts, strict=False):
+            trace = json.loads(line) | {"task": {"objective": text}, "steps": [step]}
+            trace["outcome"]["result_summary"] = ""
+            ids.append(trace["id"])
+            file.write(with_quality_score(json.dumps(trace).encode(), 0.5) + b"\n")
+
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical", *options)
+    assert status == 0
+    assert f"{4 - len(left_out)} traces of 4 records" in said
+    assert caplog.messages == [f"{ids[number]}: not exported: {why}" for number in sorted(left_out)]
+
+
+def test_the_scan_reads_members_that_stand_twice(tmp_path, real_traces):
+    """The dataset has the trace's own bytes, with both."""
+    scored, line = tmp_path / "scored.jsonl", with_quality_score(real_traces[0], 0.5)
+    key = b'{"note": "glpat-' + b"a1" * 10 + b'", "note": "none", '
+    scored.write_bytes(line.replace(b"{", key, 1) + b"\n")
+
+    status, said = export(
+        tmp_path / "set", scored, "--embedder", "lexical", "--not-cleaned", "--scan-secrets"
+    )
+
+    assert (status, "0 traces of 1 records; 1 left out: `--scan-secrets` finds a key" in said) == (0, True), (
+        said
+    )
+
+
+def test_a_trace_that_must_not_leave_is_named_whatever_else_it_holds(tmp_path, real_traces, caplog):
+    """Python's own parser refuses an integer of so many digits."""
+    trace = json.loads(with_quality_score(real_traces[0], 0.5))
+    trace["metadata"]["visibility"] = "private"
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text(f'{json.dumps(trace)[:-1]}, "more": {"9" * 5000}}}\n')
+
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
+
+    assert (status, "1 left out: visibility that may not leave" in said) == (0, True), said
+    assert caplog.messages == [f"{trace['id']}: not exported: visibility that may not leave"]
+
+
+@pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
+def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces, damage):
+    trace = json.loads(with_quality_score(real_traces[0], 0.5))
+    trace["metadata"] |= {"visibility": "network", "privacy_level": "aggregated"}
+    if damage == "no privacy level":
+        del trace["metadata"]["privacy_level"]
+    nested = "[" * 450 + "]" * 450 if damage == "nested too deep" else "0"
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text(f'{json.dumps(trace)[:-1]}, "more": {nested}}}\n')
+
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
+    assert (status, said) == (
+        0,
+        "export 1: 0 traces of 1 records; 1 left out: no scored traces of a worker\n",
+    )
+
+
+def test_a_check_finds_what_was_changed_since(dataset, scored):
+    assert export(dataset, scored, *OPTIONS, "--check") == (0, "")
+    table = next(dataset.glob("data/test/**/*.parquet"))
+    content = table.read_bytes()
+    table.write_bytes(content[:-4])
+    with scored.open("ab") as file:
+        file.write(b"[]\n")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, f"{table} is missing or damaged" in said) == (1, True)
+    table.write_bytes(content)
+
+    lines = next(dataset.glob("messages/test/**/*.jsonl"))
+    lines.write_bytes(lines.read_bytes()[1:])
+    (dataset / "README.md").unlink()
+    scored.write_bytes(scored.read_bytes().replace(b'"steps"', b' "steps"', 1))
+    status, said = export(dataset, scored, *OPTIONS, "--check")
+    assert status == 1
+    assert f"{lines.relative_to(dataset)}: differs from its hash in manifest.json" in said
+    assert "README.md: is missing" in said
+    assert f"{scored}:1: differs from its record in {scored}" in said
+    assert table.name not in said.replace("00001.jsonl", "")
+
+
+@pytest.fixture
+def cut_off(tmp_path, monkeypatch):
+    """Return a function that cuts off an export, changes its plan, and exports again."""
+
+    def full(_self):
+        raise OSError("no space")
+
+    def cut(alter, *arguments):
+        with monkeypatch.context() as patched:
+            patched.setattr(Files, "write", full)
+            assert export(tmp_path / "cut", *arguments)[0] == 1
+        path = tmp_path / "cut/.plan"
+        plan = msgspec.msgpack.decode(path.read_bytes())
+        alter(plan)
+        path.write_bytes(msgspec.msgpack.encode(plan))
+        before = {*tmp_path.rglob("*")}
+        status, said = export(tmp_path / "cut", *arguments)
+        assert {*tmp_path.rglob("*")} == before
+        return status, said
+
+    return cut
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda plan: plan["rows"][0].__setitem__(3, "../../../escaped"),
+        lambda plan: plan["rows"][0].__setitem__(3, "train/../../../escaped"),
+        lambda plan: plan["rows"][0].__setitem__(4, b"\0"),
+        lambda plan: plan["export"].update(number=7),
+        lambda plan: plan["export"].update(number=-1),
+        lambda plan: plan["export"]["offsets"].update({"/etc/passwd": [0, 1]}),
+        lambda plan: next(iter(plan["export"]["offsets"].values())).__setitem__(1, 2**62),
+        lambda plan: plan["choices"].update(not_cleaned=False),
+    ],
+)
+def test_a_plan_that_others_may_have_written_is_not_trusted(cut_off, tmp_path, scored, alter):
+    status, said = cut_off(alter, scored, *OPTIONS)
+    assert (status, said.startswith(f"Error: {tmp_path}/cut"), said.count("\n")) == (1, True, 1), said
+
+
+def test_a_plan_lets_nothing_leave_that_must_not(cut_off, tmp_path, real_traces):
+    trace = json.loads(real_traces[0]) | {
+        "task": {"objective": "Call me at 555-123-4567"},
+        "id": "kp:trace:x",
+    }
+    scored = tmp_path / "scored.jsonl"
+    lines = [with_quality_score(line, 0.5) for line in (*real_traces[1:9], json.dumps(trace).encode())]
+    scored.write_bytes(b"\n".join(lines))
+
+    def add(plan):
+        row = plan["rows"][0]
+        plan["rows"].append([row[0], 8, *row[2:]])
+
+    status, said = cut_off(add, scored, "--embedder", "lexical")
+    assert (status, f"{scored}/8 has changed since the export was planned" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "data/train/../../../outside", "data/\0"])
+def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored, path):
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    (dataset / "manifest.json").write_text(
+        json.dumps(manifest | {"files": {path: {"sha256": "0" * 64, "size": 1}}})
+    )
+    status, said = export(dataset, scored, *OPTIONS, "--check")
+    assert (status, "names a file outside of it" in said, said.count("\n")) == (1, True, 1), said
+
+
+@pytest.mark.parametrize("name", ["data", ".staging", ".lock", "manifest.json"])
+def test_a_link_does_not_lead_out_of_a_dataset(tmp_path, scored, name):
+    folder, outside = tmp_path / "set", tmp_path / "outside"
+    folder.mkdir()
+    (outside / "kept").mkdir(parents=True)
+    (folder / name).symlink_to(outside if name != ".lock" else outside / "lock")
+    status, said = export(folder, scored, *OPTIONS)
+    assert (status, said.count("\n")) == (1, 1), said
+    assert [path.name for path in outside.rglob("*")] == ["kept"]
+
+
+def test_a_table_that_is_none_is_told(dataset, scored):
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    name = next(name for name in manifest["files"] if name.startswith("data/"))
+    with scored.open("ab") as file:
+        file.write(b"[]\n")
+    for content in (b"", b"PAR1", (dataset / "README.md").read_bytes()):
+        (dataset / name).write_bytes(content)
+        manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        (dataset / "manifest.json").write_text(json.dumps(manifest))
+        for options in ((), ("--check",)):
+            status, said = export(dataset, scored, *OPTIONS, *options)
+            assert (status, f"{name}: not of an export: " in said) == (1, True), said
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 5000])
+@pytest.mark.parametrize("also", ["messages", "atif"])
+def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, real_traces, caplog, number, also):
+    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
+    call = {"step_id": 0, "type": "tool_call", "tool": {"name": "t"}, "input": {"n": "XX"}}
+    lines[1]["steps"].append(call)
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text("".join(json.dumps(one).replace('"XX"', number) + "\n" for one in lines))
+    options = ("--embedder", "none", "--not-cleaned")
+
+    status, said = export(tmp_path / "set", scored, *options, "--also", also)
+
+    why = "a number that `--also` cannot convert"
+    assert (status, said) == (0, f"export 1: 2 traces of 3 records; 1 left out: {why}\n")
+    assert caplog.messages == [f"{lines[1]['id']}: not exported: {why}"]
+    assert export(tmp_path / "set", scored, *options, "--also", also) == (0, "nothing new\n")
+    assert export(tmp_path / "table", scored, *options)[1] == "export 1: 3 traces of 3 records\n"
+
+
+def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
+    """Two that differ at their ends have two."""
+    scored, options = tmp_path / "scored.jsonl", ("--embedder", "none", "--not-cleaned")
+    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:2]]
+    domains = {one: {} for one in ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")}
+    for line, domain in zip(lines, domains, strict=True):
+        line["metadata"]["task_domain"] = domain
+    scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    policy = tmp_path / "worker.toml"
+    policy.write_text("".join(f"[policy.domains.{json.dumps(one)}]\nthreshold = 0.5\n" for one in domains))
+    status, said = export(tmp_path / "set", scored, *options, "--config", policy)
+    assert (status, said) == (0, "export 1: 2 traces of 2 records\n")
+    assert len({path.parent.parent for path in (tmp_path / "set/data").rglob("*.parquet")}) == 2
+
+
+def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, caplog, monkeypatch):
+    """Detectors look at a line of slashes for a time that is quadratic in its length."""
+    monkeypatch.setattr("knowledgepulse_worker.tools.export.secret_scan.LIMIT", 0.5)
+    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
+    lines[0]["task"]["objective"] = "/" * 300_000
+    lines[1]["task"]["objective"] = "It is AKIA" + "Q" * 16
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    status, said = export(tmp_path / "set", scored, "--embedder", "none", "--not-cleaned", "--scan-secrets")
+    assert (status, "1 traces of 3 records" in said) == (0, True), said
+    assert caplog.messages == [
+        f"{lines[0]['id']}: not exported: `--scan-secrets` does not finish in time",
+        f"{lines[1]['id']}: not exported: `--scan-secrets` finds a key",
+    ]

@@ -1,0 +1,55 @@
+"""``kp-worker topics``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from knowledgepulse_worker.kafka.preflight.rights import creation_rights, require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import differences
+from knowledgepulse_worker.settings import Settings, load_settings
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import config_option
+
+
+@click.command()
+@config_option
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Partition count of a new raw topic.",
+)
+@click.option(
+    "--replication-factor",
+    type=int,
+    default=-1,
+    help="Replication factor of new topics.  [default: the broker's]",
+)
+def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
+    """Create missing topics, and report existing ones with other settings.
+
+    The output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
+    gets one. The output and dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record
+    fits with its score and headers, and unlimited retention: outputs have the timestamps of their records,
+    and those of old records would otherwise be deleted at once.
+    """
+    asyncio.run(_topics(load_settings(config), partitions, replication_factor))
+
+
+async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
+    await require_rights(settings.kafka, creation_rights(settings))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        created = await admin.create_missing(partitions, replication_factor)
+        existing = await admin.existing() | created
+    for _, topic in sorted(existing.items()):
+        state = "created" if topic.name in created else "exists"
+        limit = f"max.message.bytes={topic.max_message_bytes}"
+        count = f"{topic.partitions} partition{'s' if topic.partitions > 1 else ''}"
+        click.echo(f"{topic.name}: {state}, {count}, {limit}")
+    for difference in differences(existing, settings.topics):
+        errors.print(f"differs: {difference}")

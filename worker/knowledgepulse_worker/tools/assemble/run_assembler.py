@@ -1,0 +1,77 @@
+"""Assemble runs until a stop signal: checks at the start, connections, and the web port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.ending import run_in_time
+from knowledgepulse_worker.errors import StartError, TopicError
+from knowledgepulse_worker.http.metrics_port import serving_metrics
+from knowledgepulse_worker.http.server import METRICS
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.process.signals import until_stopped
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.assembler import Assembler
+from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.assembly_topics import (
+    assembly_group,
+    assembly_rights,
+    require_topics,
+)
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
+
+logger = logging.getLogger(__name__)
+
+
+def run_assembler(settings: Settings, options: Options) -> None:
+    """Assemble runs until SIGTERM, SIGHUP or SIGINT; then finish the records in hand and leave the group.
+
+    Raises:
+        StartError: the configuration prevents the start.
+        WorkerError: a fatal error; a new process continues after the last transaction.
+    """
+    run_in_time(until_stopped(partial(_work, settings, options)))
+
+
+async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> None:
+    topics = await _require_topics(settings)
+    metrics = AssemblyMetrics()
+    assembler = Assembler(
+        settings.assemble,
+        partial(_reader, settings),
+        partial(AssemblyLog, settings, max(topic.max_message_bytes for topic in topics.values())),
+        RunOutputs(settings, options, topics),
+        metrics,
+    )
+    async with serving_metrics(settings.web, metrics.render, lambda: assembler.not_ready):
+        where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
+        logger.info(
+            "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
+        )
+        await assembler.work_until(stop, settings.limits.drain)
+
+
+def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:
+    return SharedReader(
+        settings.kafka.model_copy(update={"group": assembly_group(settings.kafka.group)}),
+        settings.assemble.spans,
+        settings.limits.batch_bytes,
+        settings.limits.rebalance,
+        on_revoked,
+    )
+
+
+async def _require_topics(settings: Settings) -> dict[str, Topic]:
+    await require_rights(settings.kafka, assembly_rights(settings))
+    try:
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            return await require_topics(admin, settings)
+    except TopicError as error:
+        raise StartError(str(error)) from error

@@ -1,0 +1,41 @@
+"""``kp-worker audit``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.console import topic_progress
+from knowledgepulse_worker.terminal.options import config_option, json_option
+from knowledgepulse_worker.tools.audit import audit as run_audit
+from knowledgepulse_worker.tools.audit.audit_report_text import show
+
+
+@click.command()
+@config_option
+@json_option
+def audit(config: Path | None, as_json: bool) -> None:
+    """Audit the outputs: nothing may be missing, nothing may differ.
+
+    Reads the raw topic, the outputs and the ledger's changelog up to their current ends; workers may be
+    running. Every committed record must have an output that equals the record except for the score, and all
+    repeats must be equal. Scores, novelty and decisions are recomputed. Use the worker's settings. Exits with
+    status 1 if anything is missing or differs.
+    """
+    settings = load_settings(config)
+    embedder = partial(load_embedder, settings.embedding, settings.cache)
+    with topic_progress() as progress:
+        report = asyncio.run(run_audit(settings, embedder=embedder, progress=progress))
+    if as_json:
+        click.echo(json.dumps(report.as_dict(), indent=2))
+    else:
+        show(report, Console(highlight=False, soft_wrap=True))
+    sys.exit(0 if report.ok else 1)

@@ -1,0 +1,107 @@
+"""Terminal output of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report, Unaudited
+
+DETAILS = 10
+"""Maximum number of defects listed one by one."""
+
+_REASONS: dict[Unaudited, str] = {
+    "trimmed": "earlier records were deleted from the raw topic",
+    "rewind": "the raw topic was reread from before the ledger",
+    "no_vector": "a vector is not in the changelog, and its text cannot be embedded",
+    "other_model": "a vector is from another model than the configured one",
+}
+
+
+_COLUMNS = ("records", "waiting", "missing", "repeated", "differing", "without entry", "novelty audited")
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the table, the notes and the first defects."""
+    console.print(_table(report))
+    for note in _notes(report):
+        console.print(note)
+    wrong = [*_wrong(report)]
+    for line in wrong[:DETAILS]:
+        console.print(line)
+    if len(wrong) > DETAILS:
+        console.print(f"and {len(wrong) - DETAILS} more; --json lists them all")
+
+
+def _table(report: Report) -> Table:
+    table = Table("partition", box=None, pad_edge=False)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for one in report.partitions:
+        table.add_row(str(one.partition), *map(str, _row(one)))
+    if len(report.partitions) > 1:
+        totals = [sum(column) for column in zip(*map(_row, report.partitions), strict=True)]
+        table.add_section()
+        table.add_row("all", *map(str, totals))
+    return table
+
+
+def _row(one: PartitionReport) -> tuple[int, ...]:
+    audited = one.novelty_exact + one.novelty_embedded
+    return (
+        one.records,
+        one.waiting,
+        len(one.missing),
+        one.repeated,
+        len(one.differing),
+        len(one.without_entry),
+        audited,
+    )
+
+
+def _notes(report: Report) -> Iterator[str]:
+    parts = report.partitions
+    counts = {
+        "were scored under a policy that was not kept, so their score was not recomputed": sum(
+            one.unknown_policy for one in parts
+        ),
+        "have a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
+        "have a score too close to the threshold to confirm the decision from their texts": sum(
+            len(one.near_threshold) for one in parts
+        ),
+        "were rescored, as the raw topic was reread from before the ledger": report.rescored,
+        "have no output where the output topics were trimmed": sum(one.outputs_trimmed for one in parts),
+    }
+    for reason, why in _REASONS.items():
+        count = sum(one.novelty_unaudited.get(reason, 0) for one in parts)
+        counts[f"have a novelty that cannot be audited: {why}"] = count
+    yield from (f"{count} records {what}" for what, count in counts.items() if count)
+    if report.deleted:
+        yield (
+            f"{report.deleted} offsets were deleted from {report.topic} and have no output: records deleted "
+            f"before they were scored, or a transaction's aborted records and markers: "
+            f"{', '.join(_ranges(report))}"
+        )
+    if report.unknown:
+        yield f"{report.unknown} outputs have no existing record in {report.topic}"
+
+
+def _ranges(report: Report) -> Iterator[str]:
+    ranges = [(one.partition, *offsets) for one in report.partitions for offsets in one.deleted]
+    for partition, first, last in ranges[:DETAILS]:
+        yield f"{partition}/{first}" + (f" to {last}" if last > first else "")
+    if len(ranges) > DETAILS:
+        yield f"and {len(ranges) - DETAILS} more"
+
+
+def _wrong(report: Report) -> Iterator[str]:
+    for one in report.partitions:
+        partition = f"{report.topic}/{one.partition}"
+        yield from (f"missing: {partition}/{offset} has no output" for offset in one.missing)
+        yield from (f"differs: {partition}/{each.offset}: {each.what}" for each in one.differing)
+        yield from (
+            f"without entry: {partition}/{offset} has an output, but no entry in the changelog"
+            for offset in one.without_entry
+        )

@@ -1,0 +1,110 @@
+"""Checks of a single output against its record and its own headers."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
+from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import check_readable, decode_trace
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
+from knowledgepulse_worker.scoring import Nearest, Score, score_trace
+from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
+from knowledgepulse_worker.tools.audit.source_index import Output, digest
+
+ROUNDING = 1e-9
+"""Tolerance of recomputing a number from the same inputs, on any machine."""
+
+_DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
+
+
+def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
+    """Decode a record of any size: the size limit is a setting, which may have changed since."""
+    try:
+        check_readable(record)
+        return decode_trace(record.value, max_bytes=record.size), None
+    except InvalidRecordError as error:
+        return None, error.reason
+
+
+def mismatches(
+    record: RawRecord, trace: ReasoningTrace | None, output: Output, builder: Outputs
+) -> list[str]:
+    """Name the parts of an output that differ from what the worker builds from its record and headers.
+
+    ``trace``: the record's; None if it is not a trace.
+    """
+    if record.fault is not None or _was_unread(record, output):
+        return []  # one of the two has no content, because limits.batch_bytes has changed
+    wrong = []
+    # A record without a timestamp is published with the current time.
+    if output.timestamp_ms != record.timestamp_ms != NO_TIMESTAMP:
+        wrong.append("timestamp")
+    if output.says.failure is None and trace is None:
+        return [*wrong, "value"]
+    build = builder.build_cut if output.cut else builder.build
+    try:
+        built = build(record, output.says)
+    except msgspec.MsgspecError:  # invalid kp-score, which is reported elsewhere
+        return wrong
+    expected = Output.of(built, output.says, cut=output.cut)
+    names = ["key", "value", "headers"]
+    if expected.partition is not None:
+        names.append("partition")
+    return wrong + [name for name in names if getattr(output, name) != getattr(expected, name)]
+
+
+def _was_unread(record: RawRecord, output: Output) -> bool:
+    """Return whether the worker could not read a record that can be read now."""
+    failure = output.says.failure
+    return (
+        failure is not None
+        and failure.reason in get_args(UnreadReason)
+        and record.value is not None
+        and output.value == digest(None)
+    )
+
+
+def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
+    """Check a dead letter's reason against the result of decoding the record."""
+    failure = output.says.failure
+    if failure is None or failure.reason not in get_args(ContentReason) or failure.reason == rejection:
+        return []
+    return [
+        f"kp-reason is {failure.reason}, "
+        + (f"expected {rejection}" if rejection else "the record is a trace")
+    ]
+
+
+def check_score(trace: ReasoningTrace, output: Output, score: Score, policy: Policy | None) -> list[str]:
+    """Recompute an output's ``kp-score``, given its novelty.
+
+    ``policy``: the one that the output names; None if it is not known. Then only the dimensions, the
+    overrides and the decision are checked.
+    """
+    nearest: Nearest | None = Nearest(1 - score.novelty, score.nearest)
+    if score.nearest is None and score.novelty == NOVELTY_UNKNOWN:
+        nearest = None
+    expected = score_trace(trace, nearest, policy or Policy())
+    numbers, texts = {name: name for name in _DIMENSIONS}, ["overrides"]
+    if policy is not None:
+        numbers |= {"quality_score": "score", "threshold": "threshold"}
+        texts += ["domain", "withheld"]
+    wrong = [
+        f"{shown} is {getattr(score, name):.9g}, recomputed {getattr(expected, name):.9g}"
+        for name, shown in numbers.items()
+        if not abs(getattr(score, name) - getattr(expected, name)) <= ROUNDING
+    ]
+    wrong += [
+        f"{name} differs from the recomputed value"
+        for name in texts
+        if getattr(score, name) != getattr(expected, name)
+    ]
+    if output.says.decision != score.decision:
+        wrong.append(f"decision is {output.says.decision}, its kp-score gives {score.decision}")
+    return wrong

@@ -1,0 +1,69 @@
+"""The commands ``kp-worker contributions``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from pathlib import Path
+
+import click
+
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.logs import configure, errors_logged
+from knowledgepulse_worker.process.signals import until_stopped
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.printable import printable
+
+logger = logging.getLogger(__name__)
+
+
+@click.group()
+def contributions() -> None:
+    """Send contributed traces to a KnowledgePulse registry, and delete them there."""
+
+
+@contributions.command()
+@config_option
+def send(config: Path | None) -> None:
+    """Send contributed traces to the registry until SIGTERM, SIGHUP or Ctrl-C.
+
+    Reads `topics.redacted`, or `contribute` where that is not set, from its beginning at first. What became
+    of each trace goes to the topic `<kafka.group>-contributions`. A registry that does not answer is asked
+    again; one that refuses the key ends the command, with the trace unsent.
+
+    Run one process: a second one stops the first.
+    """
+    settings = load_settings(config)
+    with extra("worker"):
+        from knowledgepulse_worker.tools.contributions.send_contributions import run_sender  # noqa: PLC0415 - `--help` needs no extra
+
+    configure(settings.log)
+    with errors_logged():
+        counts = asyncio.run(until_stopped(partial(run_sender, settings)))
+    logger.info("%s", ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing was sent")
+
+
+@contributions.command()
+@click.argument("trace_ids", nargs=-1, required=True, metavar="ID...")
+@config_option
+def delete(trace_ids: tuple[str, ...], config: Path | None) -> None:
+    """Delete traces from the registry, by their ID.
+
+    Prints a line for each, and notes what was deleted in `<kafka.group>-contributions`. Traces that are still
+    to be sent are sent all the same.
+    """
+    settings = load_settings(config)
+    with extra("worker"):
+        from knowledgepulse_worker.tools.contributions.delete_contributions import delete_contributions  # noqa: PLC0415 - as above
+
+    async def run() -> int:
+        count = 0
+        async for trace_id, was_there in delete_contributions(settings, trace_ids):
+            click.echo(f"{printable(trace_id)}: {'deleted' if was_there else 'is not there'}")
+            count += was_there
+        return count
+
+    errors.print(f"{asyncio.run(run())} deleted")

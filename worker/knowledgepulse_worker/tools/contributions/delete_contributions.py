@@ -1,0 +1,46 @@
+"""Delete contributions from the registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
+from knowledgepulse_worker.tools.contributions.contributions_topic import (
+    Contribution,
+    contribution_rights,
+    create_topic,
+)
+from knowledgepulse_worker.tools.contributions.registry_client import RegistryClient
+from knowledgepulse_worker.tools.contributions.send_contributions import Persistence
+
+
+async def delete_contributions(
+    settings: Settings, trace_ids: Sequence[str]
+) -> AsyncIterator[tuple[str, bool]]:
+    """Delete traces; yield each id, and whether the registry had it.
+
+    Raises:
+        SettingsError: the registry's settings are incomplete, or its address is wrong.
+        SecurityError: the registry refuses, as for another agent's trace; or the brokers do.
+        NoBrokerError: the brokers cannot be reached.
+    """
+    client = RegistryClient(settings.registry, asyncio.sleep)
+    topic = contributions_topic_name(settings.kafka.group)
+    await require_rights(settings.kafka, contribution_rights(settings))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        await create_topic(admin, topic)
+    persistence = Persistence(asyncio.sleep, ContributionMetrics())
+    async with IdempotentPublisher(settings.kafka) as publisher, client:
+        for trace_id in trace_ids:
+            was_there = await persistence.ask(partial(client.delete, trace_id))
+            if was_there:
+                done = Contribution(trace_id, "", "deleted", settings.registry.url or "", 200)
+                await (await publisher.send(topic, done.encode(), done.key))
+            yield trace_id, was_there

@@ -1,0 +1,182 @@
+"""``kp-worker convert``, and the conversion shared with ``publish``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.progress import DownloadColumn, Progress
+
+from knowledgepulse_schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_worker.terminal.arguments import EXISTING
+from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
+from knowledgepulse_worker.terminal.options import with_options
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_labels
+
+_MAX_PROBLEMS = 1000
+"""Different errors of a file that are remembered, to print each once."""
+
+
+conversion_options = with_options(
+    click.option(
+        "--domain-map", type=EXISTING, help="TOML file of task domains by agent, service, project or format."
+    ),
+    click.option(
+        "--labels",
+        type=EXISTING,
+        help="File of labels, one JSON object per line: id of a run or trace, success, confidence.",
+    ),
+    click.option(
+        "--visibility",
+        type=click.Choice(get_args(Visibility)),
+        default="private",
+        show_default=True,
+        help="Visibility of the traces.",
+    ),
+    click.option(
+        "--privacy-level",
+        type=click.Choice(get_args(PrivacyLevel)),
+        default="private",
+        show_default=True,
+        help="Privacy level of the traces; private ones never leave.",
+    ),
+    click.option(
+        "--keep-prompt",
+        is_flag=True,
+        help="Keep system text and tool definitions, as task.system and task.tools.",
+    ),
+    click.option(
+        "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
+    ),
+    click.option(
+        "--objective",
+        metavar="TEXT",
+        help="Objective of the runs without a text of the user, such as streams that hold no prompt.",
+    ),
+)
+
+
+@click.command()
+@files_argument
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice([AUTO, *SOURCES]),
+    default=AUTO,
+    show_default=True,
+    help="Format of the files.",
+)
+@conversion_options
+def convert(files: tuple[str, ...], source: str, **options: Any) -> None:
+    """Convert FILES from other formats to traces, one JSON object per line.
+
+    A file contains one JSON document, or one per line; with `--from otlp`, also protobuf. Reports on standard
+    error what is not an agent run, and then exits with status 1; also reports the values that traces have no
+    field for. `-` reads standard input.
+    """
+    report = ConversionReport()
+    with progress_bars(DownloadColumn()) as progress:
+        for trace in converted(files, source, report, progress, **options):
+            echo(trace.text.decode(), progress)
+    report.show()
+    sys.exit(1 if report.failed else 0)
+
+
+@dataclass
+class ConversionReport:
+    """Totals of a conversion."""
+
+    traces: int = 0
+    labelled: int = 0
+    failed: int = 0
+    losses: Losses = field(default_factory=Losses)
+
+    def count(self, conversion: Conversion) -> None:
+        """Count a converted trace."""
+        metadata = conversion.trace.metadata.model_extra or {}
+        self.traces += 1
+        self.labelled += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
+        self.losses.merge(conversion.losses)
+
+    def show(self) -> None:
+        """Print the totals on standard error, largest losses first."""
+        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.failed} not converted")
+        if self.losses:
+            errors.print("not in the traces:")
+        for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
+            line = f"  {printable(path)}: {loss.values} values, {loss.characters} characters"
+            errors.print(line, markup=False, emoji=False)
+
+
+def read_options(domain_map: Path | None, labels: Path | None, **others: Any) -> Options:
+    """Return the options of a conversion; raise an InputError if a file is invalid."""
+    return Options(
+        domains={} if domain_map is None else read_domains(domain_map),
+        labels={} if labels is None else read_labels(labels),
+        **others,
+    )
+
+
+def converted(
+    files: Iterable[str], source: str, report: ConversionReport, progress: Progress, **options: Any
+) -> Iterator[Document]:
+    """Yield the traces of files, and report what was not converted; the options are those of the command."""
+    settings = read_options(**options)
+    for name, lines in opened(files, progress):
+        repeats, warned = _Repeats(), set[str]()
+        for place, outcome in convert_lines(name, lines, source, _dated(settings, name)):
+            if isinstance(outcome, ConversionError):
+                report.failed += 1
+                repeats.show(place, str(outcome))
+                continue
+            report.count(outcome)
+            _warn(place, outcome.losses, warned)
+            yield Document(place, outcome.trace.to_json())
+        repeats.show_rest()
+
+
+class _Repeats:
+    """The errors of a file, of which equal ones are printed once, and counted."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, str, int]] = {}  # first place, last place and number, by error
+
+    def show(self, place: str, problem: str) -> None:
+        first, _, count = self._seen.get(problem, (place, "", 0))
+        if count == 0:
+            _print_error(f"{place}: not converted: {problem}")
+        if count or len(self._seen) < _MAX_PROBLEMS:
+            self._seen[problem] = first, place, count + 1
+
+    def show_rest(self) -> None:
+        for first, last, count in self._seen.values():
+            if count > 1:
+                others = f", nor were {count - 2} before it" if count > 2 else ""
+                _print_error(f"{last}: not converted{others}: the same as {first}")
+
+
+def _warn(place: str, losses: Losses, warned: set[str]) -> None:
+    """Name each suspect loss of a trace, once per file."""
+    for path in [path for path, loss in losses.items() if loss.suspect and path not in warned]:
+        warned.add(path)
+        _print_error(f"{place}: warning: not read, although it may be a part of the conversation: {path}")
+
+
+def _print_error(line: str) -> None:
+    errors.print(printable(line), markup=False, emoji=False)
+
+
+def _dated(options: Options, name: str) -> Options:
+    """Return the options with the file's time, which runs without one get."""
+    path = Path(name)
+    if not path.is_file():
+        return options
+    return replace(options, recorded_at=datetime.fromtimestamp(path.stat().st_mtime, UTC))

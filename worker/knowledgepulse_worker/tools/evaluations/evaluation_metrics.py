@@ -1,0 +1,29 @@
+"""Prometheus metrics of ``kp-worker evaluations``."""
+
+from __future__ import annotations
+
+from knowledgepulse_worker.observe.metric_registry import CollectorRegistry, CommandMetrics, start_at_zero
+
+RESULTS = ("sent", "without_span", "repeat", "foreign")
+
+
+class EvaluationMetrics(CommandMetrics):
+    """All metrics of the command."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        super().__init__(registry)
+        make = self._make
+        evaluations = make.counter(
+            "kp_evaluations",
+            "Outputs read: sent, without a span to send it to, repeated, or not by a worker",
+            ["result"],
+        )
+        self.lag = make.gauge("kp_evaluations_lag_records", "Outputs between the position and the ends")
+        self.results = start_at_zero(evaluations, RESULTS)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of outputs by result."""
+        return {
+            result: int(self.registry.get_sample_value("kp_evaluations_total", {"result": result}) or 0)
+            for result in RESULTS
+        }

@@ -1,0 +1,42 @@
+"""``kp-worker evaluations``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from pathlib import Path
+
+import click
+
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.logs import configure, errors_logged
+from knowledgepulse_worker.process.signals import until_stopped
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.options import config_option
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@config_option
+def evaluations(config: Path | None) -> None:
+    """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
+
+    Reads `contribute` and `rejected`, from their beginning at first, and writes a `gen_ai.evaluation.result`
+    event for each trace to `topics.evaluations`, as OTLP JSON for the OpenTelemetry Collector's Kafka
+    receiver. Traces without `metadata.span_context`, which converted spans have, are skipped and counted.
+
+    Each score is sent once, also across crashes. Run one process: a second one stops the first.
+    """
+    settings = load_settings(config)
+    with extra("worker"):
+        from knowledgepulse_worker.tools.evaluations.run_evaluations import run_evaluations  # noqa: PLC0415 - `--help` needs no extra
+
+    configure(settings.log)
+    with errors_logged():
+        counts = asyncio.run(until_stopped(partial(run_evaluations, settings)))
+    logger.info(
+        "%d scores sent; skipped %d traces without a span, %d repeats, %d records not written by a worker",
+        *counts.values(),
+    )

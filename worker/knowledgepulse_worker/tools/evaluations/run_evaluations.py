@@ -1,0 +1,137 @@
+"""Read scored traces and send each score once as an event of the agent's span.
+
+What is read and what is sent are committed in one transaction, so a crash neither loses nor repeats an event.
+A trace that its worker published again is skipped, as long as it is among the last of its raw partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from knowledgepulse_worker.http.metrics_port import serving_metrics
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
+from knowledgepulse_worker.kafka.sole_reader import SoleReader
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of
+from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_BYTES = 65_536
+"""More than an event takes: its texts are bounded."""
+
+
+@dataclass
+class Evaluations:
+    """Turns scored records into events."""
+
+    service: str  # `service.name` of the worker
+    window: int  # how many of an output topic's last records of a raw partition are compared for repeats
+    metrics: EvaluationMetrics
+    _seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = field(default_factory=dict)
+
+    def event(self, record: Record) -> tuple[bytes, bytes] | None:
+        """Return key and value of a record's event; None if it has none, which is counted."""
+        scored = read_record(record)
+        if scored is None:
+            self.metrics.results["foreign"].inc()
+            return None
+        if not self._is_new(record.topic, scored):
+            self.metrics.results["repeat"].inc()
+            return None
+        span = span_of(record.value)
+        if span is None:
+            self.metrics.results["without_span"].inc()
+            return None
+        self.metrics.results["sent"].inc()
+        return span.trace_id.encode(), otlp_logs(scored, span, self.service, time.time_ns())
+
+    def _is_new(self, topic: str, scored: ScoredRecord) -> bool:
+        partition, _, offset = scored.source.rpartition("/")
+        seen = self._seen.setdefault((topic, partition), OrderedDict())
+        # The offset alone is not unique: offsets start over when a raw topic is recreated.
+        identity = offset, bounded_id(scored.id)
+        if identity in seen:
+            return False
+        seen[identity] = None
+        if len(seen) > self.window:
+            seen.popitem(last=False)
+        return True
+
+
+def evaluations_group(group: str) -> str:
+    """Return the consumer group and the transactional id of ``kp-worker evaluations``."""
+    return f"{group}-evaluations"
+
+
+def evaluation_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker evaluations`` needs.
+
+    Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
+    transactional id.
+    """
+    yield from scored_rights(settings)
+    yield from topic_rights(settings.topics.evaluations, "Write", "DescribeConfigs")
+    yield Right("Read", "group", evaluations_group(settings.kafka.group))
+
+
+async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
+    """Send evaluations until told to stop, after the current batch; return the numbers of outputs by result.
+
+    Raises:
+        StartError: the port of the metrics is in use.
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: an output topic is missing.
+        DeliveryError: a broker rejected an event, or another process took over.
+    """
+    await require_rights(settings.kafka, evaluation_rights(settings))
+    names = (settings.topics.contribute, settings.topics.rejected)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.required(names)
+        await admin.create_if_missing(settings.topics.evaluations, topics[names[0]].partitions, {})
+    group = evaluations_group(settings.kafka.group)
+    metrics = EvaluationMetrics()
+    evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)
+    async with (
+        TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
+        SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,
+        serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
+    ):
+        logger.info("sending the scores of %s to %s", " and ".join(names), settings.topics.evaluations)
+        await send_evaluations(evaluations, settings, consumer, publisher, stop)
+    return metrics.counts()
+
+
+async def send_evaluations(
+    evaluations: Evaluations,
+    settings: Settings,
+    consumer: SoleReader,
+    publisher: TransactionalPublisher,
+    stop: asyncio.Event,
+) -> None:
+    """Send evaluations of what the consumer reads until told to stop, each batch in one transaction."""
+    while not stop.is_set():
+        if records := await consumer.batch():
+            async with publisher.transaction(*offsets_after(records), group=consumer.group) as send:
+                events = [event for record in records if (event := evaluations.event(record)) is not None]
+                topic = settings.topics.evaluations
+                deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
+                await asyncio.gather(*deliveries)
+        evaluations.metrics.lag.set(await consumer.lag())
+
+
+def offsets_after(records: Sequence[Record]) -> list[GroupOffset]:
+    """Return the offsets after records that are in offset order in each partition."""
+    last = {(record.topic, record.partition): record.offset for record in records}
+    return [GroupOffset(topic, number, offset + 1) for (topic, number), offset in last.items()]

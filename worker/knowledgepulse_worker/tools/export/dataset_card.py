@@ -1,0 +1,87 @@
+"""The dataset's card: ``README.md`` with the hub's metadata, made of the manifest alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.export.candidates import REASONS
+from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Manifest
+from knowledgepulse_worker.tools.export.splits import NEAR
+
+CARD = "README.md"
+_SHOWN = 20
+_TABLES = (
+    "split",
+    "domain",
+    "decision",
+    "framework",
+    "agent",
+    "visibility",
+    "policy",
+    "threshold",
+    "score from",
+)
+_ESCAPES = {ord(one): f"\\{one}" for one in "\\|`<>[]*_#"}
+
+
+def card(manifest: Manifest) -> bytes:
+    """Return the file's content."""
+    return "\n".join([*_metadata(manifest), *_text(manifest), ""]).encode()
+
+
+def _metadata(manifest: Manifest) -> Iterator[str]:
+    """Yield the block that tells the hub, and ``datasets.load_dataset``, where which split is."""
+    splits = manifest.total("split")
+    yield "---\ntags: [agent, traces, knowledgepulse]"
+    if splits:  # of other formats than the table's, `datasets` would need a repository each
+        yield "configs:\n- config_name: default\n  data_files:"
+        yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)
+    yield "---\n"
+
+
+def _text(manifest: Manifest) -> Iterator[str]:
+    exports, choices = manifest.exports, manifest.choices
+    days = [*manifest.total("day")] or ["no day"]
+    yield f"# Agent traces of {', '.join(_safe(name) for name in manifest.source)}\n"
+    yield (
+        f"{sum(manifest.total('split').values())} scored traces of {days[0]} to {days[-1]} (UTC), of "
+        f"{sum(one.read for one in exports)} records, in {len(exports)} exports by `kp-worker export`. "
+        "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
+    )
+    for one in choices.also:
+        yield f"`{one}/` has them as lines, too: `load_dataset('json', data_files='{one}/train/**')`.\n"
+    yield "Traces that share a run, a task or an objective, or whose vectors have a cosine of"
+    yield f"{NEAR:g} or more ({_safe(choices.embedder)}), lie in one split; seed"
+    yield f"{choices.seed}."
+    for name in _TABLES:
+        yield from _table(name.capitalize(), manifest.total(name))
+    yield "\n## What is not in it\n"
+    for name, may_leave in (("visibility", choices.visibilities), ("privacy level", choices.privacy_levels)):
+        leaving = ", ".join(one for one in may_leave if one != "private") or "none"
+        yield f"Traces leave whose {name} is one of: {leaving}."
+    yield f"They are {'redacted copies' if choices.redacted else 'not redacted'}, and the SDK's cleaning"
+    yield f"{'was not asked' if choices.not_cleaned else 'finds nothing in them'}; detect-secrets"
+    yield f"{'finds no key' if choices.scan_secrets else 'was not asked'}. Before an export read"
+    yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
+    selection = {
+        name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
+    }
+    yield f"`{json.dumps(selection)}`."
+    dropped = {text: sum(one.dropped.get(name, 0) for one in exports) for name, text in REASONS.items()}
+    yield from _table("Records left out", {text: count for text, count in dropped.items() if count})
+
+
+def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:
+    if counts:
+        shown = list(counts.items())[:_SHOWN]
+        yield f"\n| {title} | number |\n|---|---|"
+        yield from (f"| {_safe(name)} | {count} |" for name, count in shown)
+        if others := len(counts) - len(shown):
+            yield f"| {others} others | {sum(counts.values()) - sum(count for _, count in shown)} |"
+
+
+def _safe(text: str) -> str:
+    """Return a producer's text so that it cannot change the page's form."""
+    return printable(text[:80]).translate(_ESCAPES)

@@ -1,0 +1,173 @@
+"""The rows of a planned export, written to staged files: Parquet, and as chosen chat messages and ATIF."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.entry import decode_vector
+from knowledgepulse_worker.scoring import Dimensions
+from knowledgepulse_worker.tools.export.candidates import Candidate
+from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
+from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Planned
+
+_BUFFER = 67_108_864
+"""Bytes of traces and lines in memory; then they are written, each target's to a file of its own."""
+
+_LONGEST_NAME = 200
+"""Characters of a folder's name; file systems take 255."""
+
+_LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
+    "messages": lambda one, conversation: chat_of(one.members.id, conversation),
+    "atif": lambda one, conversation: trajectory_of(one.members.id, one.agent or "unknown", conversation),
+}
+
+
+def lines_of(one: Candidate, trace: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
+    """Yield a trace's line in each format.
+
+    Raises:
+        InvalidRecordError: it has a number that no double holds.
+        ValueError: it has an integer of more digits than Python converts.
+    """
+    for name in formats:
+        line = _LINES[name](one, decode_members(trace, Conversation))
+        yield name, json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _score_part(name: str) -> Callable[[Candidate], Any]:
+    return lambda one: one.parts and getattr(one.parts, name)
+
+
+_COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
+    "id": ("string", lambda one: one.members.id),
+    "source": ("string", lambda one: one.source),
+    "domain": ("string", lambda one: one.profile),
+    **{
+        name: ("string", attrgetter(f"members.metadata.{name}"))
+        for name in ("task_domain", "agent_id", "framework", "visibility")
+    },
+    "success": ("bool", lambda one: one.members.metadata.success),
+    "confidence": ("double", lambda one: one.members.outcome.confidence),
+    "score": ("double", lambda one: one.score),
+    **{
+        name: ("double", _score_part(name))
+        for name in ("threshold", *(dimension.name for dimension in fields(Dimensions)))
+    },
+    "nearest": ("string", _score_part("nearest")),
+    "policy": ("string", lambda one: one.policy),
+    "objective": ("string", lambda one: one.members.task.objective),
+    "result_summary": ("string", lambda one: one.members.outcome.result_summary),
+}
+"""The columns of one value: their type, by pyarrow's name, and where the value is."""
+
+
+def _schema(dimensions: int) -> pa.Schema:
+    """Return all columns; without an embedder, ``dimensions`` is 0."""
+    return pa.schema(
+        [
+            *((name, pa.type_for_alias(kind)) for name, (kind, _) in _COLUMNS.items()),
+            ("timestamp", pa.timestamp("ms", "UTC")),
+            ("overrides", pa.list_(pa.string())),
+            ("groups", pa.list_(pa.string())),
+            ("trace", pa.string()),
+            ("vector", pa.list_(pa.float32(), dimensions) if dimensions else pa.null()),
+        ]
+    )
+
+
+def read_rows(path: str, content: bytes, columns: Sequence[str], dimensions: int | None) -> pa.Table:
+    """Return columns of a dataset's table; raise an InputError if it is none of an export.
+
+    Args:
+        path: where the table is, for the error.
+        content: the file's content.
+        columns: the columns' names.
+        dimensions: of the vectors; None if no column has any.
+    """
+    wanted = pa.schema([_schema(dimensions or 0).field(name) for name in columns])
+    try:
+        table = parquet.read_table(io.BytesIO(content), columns=list(columns))
+        if table.schema.equals(wanted):
+            return table
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise InputError(f"{path}: not of an export: {error}") from None
+    raise InputError(f"{path}: not of an export: it has other columns")
+
+
+def _folder(name: str) -> str:
+    """Return a domain as the name of a folder, whatever it is, and however long."""
+    quoted = quote(name, safe=" ")
+    if len(quoted) > _LONGEST_NAME:
+        quoted = f"{quoted[:_LONGEST_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+@dataclass
+class Files:
+    """The staged files of an export."""
+
+    folder: Path
+    number: int  # of the export, which names its files
+    formats: Sequence[Format]  # what is written besides Parquet
+    dimensions: int  # of the vectors
+
+    def __post_init__(self) -> None:
+        self._schema = _schema(self.dimensions)
+        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._lines: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._size = self._written = 0
+
+    def add(self, one: Candidate, planned: Planned, trace: bytes) -> Iterator[tuple[str, File]]:
+        """Add a row; ``trace`` is the JSON of the trace with the row's score. Yield what that completes."""
+        row = {name: value(one) for name, (_, value) in _COLUMNS.items()} | {
+            "timestamp": one.timestamp_ms,
+            "overrides": one.parts and list(one.parts.overrides),
+            "groups": planned.groups,
+            "trace": trace.decode(),
+            "vector": decode_vector(planned.vector) if planned.vector else None,
+        }
+        target = f"{planned.split}/{_folder(one.profile)}/{one.day}"
+        self._rows[target].append(row)
+        for name, line in lines_of(one, trace, self.formats):
+            self._lines[name, target].append(line)
+            self._size += len(line)
+        self._size += len(trace)
+        if self._size > _BUFFER:
+            yield from self.write()
+
+    def write(self) -> Iterator[tuple[str, File]]:
+        """Write what has been added; yield the path and the description of each file."""
+        self._written += 1
+        for target, rows in self._rows.items():
+            path = self._path(TABLE, target, "parquet")
+            parquet.write_table(pa.Table.from_pylist(rows, self._schema), path, compression="zstd")
+            yield self._described(path)
+        for (name, target), lines in self._lines.items():
+            path = self._path(name, target, "jsonl")
+            path.write_text("".join(lines), encoding="utf-8", errors="replace")
+            yield self._described(path)
+        self._rows.clear()
+        self._lines.clear()
+        self._size = 0
+
+    def _path(self, name: str, target: str, suffix: str) -> Path:
+        path = self.folder / name / target / f"{self.number:05}-{self._written}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _described(self, path: Path) -> tuple[str, File]:
+        return path.relative_to(self.folder).as_posix(), File.of(path.read_bytes())

@@ -1,0 +1,230 @@
+"""The dataset's folder, local or in an object store: files appear whole, and one export at a time writes.
+
+Files are staged first, and published when all are whole. Locally, the kernel locks the folder, and unlocks it
+when the process ends, however. An object store has no such lock, but lists what was written before: an export
+writes a claim and lists all; if there is another one that is renewed, it withdraws its own. So of two at
+once, at least one sees the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import count
+from pathlib import Path, PurePosixPath
+from threading import Event, Thread
+
+from pyarrow import fs
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.urls import without_secrets
+
+RENEWAL = 5.0
+"""Seconds between the renewals of a claim."""
+
+DEAD = 3 * RENEWAL
+"""Seconds after which a claim that was not renewed is one of an export that was killed."""
+
+_LOCK = ".lock"
+_STAGING = ".staging"
+_CHUNK = 8_388_608
+
+
+class Store:
+    """A folder of files, by paths relative to it.
+
+    Args:
+        place: its path or URL, for people.
+        files: the file system, in which it has the path ``folder``.
+        staging: a local folder for files that are not published yet; a local store has it inside, so that a
+            rename publishes them.
+    """
+
+    def __init__(self, place: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
+        self.place = place
+        self.staging = staging
+        self._files = files
+        self._folder = folder.rstrip("/")
+        self._claim: str | None = None
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content; None if there is none.
+
+        Raises:
+            InputError: the path leads out of the folder, or to something else than a file.
+        """
+        place = self._path(path)
+        if self._is_local and Path(place).exists() and not Path(place).is_file():
+            raise InputError(f"{self.place}/{path}: is no file")
+        try:
+            with self._files.open_input_stream(place) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, content: bytes) -> None:
+        """Let a file with this content appear, in place of any other."""
+        staged = self.staging / path
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_bytes(content)
+        self.publish(path)
+
+    def publish(self, path: str) -> None:
+        """Let a staged file, of which nothing remains, appear in place of any other."""
+        staged, target = self.staging / path, self._path(path)
+        if self._is_local:
+            folder = Path(self._folder)
+            if not Path(target).parent.resolve().is_relative_to(folder.resolve()):
+                raise InputError(f"{self.place}/{path}: a link leads out of the dataset")
+            _rename(staged, Path(target))
+            return
+        # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
+        with staged.open("rb") as file, self._files.open_output_stream(target) as stream:
+            shutil.copyfileobj(file, stream, _CHUNK)
+        if (size := self._files.get_file_info(target).size) != staged.stat().st_size:
+            raise OSError(f"{path} has {size} bytes after it was uploaded, not {staged.stat().st_size}")
+        staged.unlink()
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if there is one."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._path(path))
+
+    @property
+    def _is_local(self) -> bool:
+        return self.staging.parent == Path(self._folder)
+
+    def _path(self, path: str) -> str:
+        """Return a file's path in the file system.
+
+        Raises:
+            InputError: it leads out of the folder: who can write there can name any path in its manifest.
+        """
+        one = PurePosixPath(path)
+        if one.is_absolute() or ".." in one.parts or "\0" in path:
+            raise InputError(f"{self.place}: names a file outside of it, {printable(path[:200])}")
+        return f"{self._folder}/{path}"
+
+    def names(self, path: str = "") -> list[str]:
+        """Return the names in the folder, or in one below it, but for the lock and what is staged."""
+        folder = fs.FileSelector(f"{self._folder}/{path}".rstrip("/"), allow_not_found=True)
+        names = [info.base_name for info in self._files.get_file_info(folder)]
+        return sorted({*names} - {_LOCK, _STAGING})
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Claim a folder of an object store, and renew the claim."""
+        self._claim, ended, number = f"{_LOCK}/{uuid.uuid4().hex}", Event(), count(1)
+
+        def renew() -> None:
+            text = f"{socket.gethostname()} process {os.getpid()}, {next(number)}"
+            self.write(str(self._claim), text.encode())
+
+        def keep_renewing() -> None:
+            while not ended.wait(RENEWAL):
+                with suppress(OSError):  # the export itself will tell what is wrong
+                    self.require_claim()
+                    renew()
+
+        renew()
+        renewing = Thread(target=keep_renewing, daemon=True)
+        renewing.start()
+        try:
+            self._require_sole()
+            yield
+        finally:
+            ended.set()
+            renewing.join()
+            with suppress(OSError):
+                self.delete(self._claim)
+
+    def require_claim(self) -> None:
+        """Raise an OSError if another export took over, as after a pause of this process."""
+        if self._claim is not None and self.read(self._claim) is None:
+            raise OSError("another export took over, since this one did not renew its claim")
+
+    def _require_sole(self) -> None:
+        """Delete the claims of others that are not renewed; refuse if one is."""
+        paths = [path for name in self.names(_LOCK) if (path := f"{_LOCK}/{name}") != self._claim]
+        before = {path: self.read(path) for path in paths}
+        if before:
+            time.sleep(DEAD)
+        for path, text in before.items():
+            now = self.read(path)
+            if now == text:
+                self.delete(path)
+            elif now is not None:
+                holder = printable(now.decode(errors="replace").rpartition(",")[0][:200])
+                raise InputError(f"{self.place}: another export is writing to it: {holder}; wait for its end")
+
+
+def _rename(staged: Path, target: Path) -> None:
+    """Rename a file once its content is on the disk, and let that be there, too."""
+    with staged.open("rb+") as file:
+        os.fsync(file.fileno())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
+    """Lock a folder, which is created if need be, for one export; or only read it.
+
+    Raises:
+        InputError: another export writes there, or the folder cannot be used.
+    """
+    shown = without_secrets(place) if "://" in place else place
+    try:
+        if "://" in place:
+            try:
+                files, folder = fs.FileSystem.from_uri(place)
+            except ValueError as error:  # not a URL that it knows
+                raise InputError(f"{shown}: {str(error).replace(place, shown)}") from error
+            with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
+                store = Store(shown, files, folder, Path(staging))
+                with store.claimed() if writes else nullcontext():
+                    yield store
+        else:
+            path = Path(place).absolute()
+            store = Store(str(path), fs.LocalFileSystem(), str(path), path / _STAGING)
+            with _locked(path, store.staging) if writes else nullcontext():
+                yield store
+    except OSError as error:
+        used, more = (
+            ("written", "; the same command continues where this one ended") if writes else ("read", "")
+        )
+        raise InputError(f"{shown}: cannot be {used}: {error.strerror or error}{more}") from error
+
+
+@contextmanager
+def _locked(folder: Path, staging: Path) -> Iterator[None]:
+    """Lock a local folder, and delete what an export that was killed had staged."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
+        shutil.rmtree(staging, ignore_errors=True)
+        if os.path.lexists(staging):
+            raise InputError(f"{staging}: cannot be deleted; delete it, whatever it is, and export again")
+        try:
+            yield
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        os.close(lock)

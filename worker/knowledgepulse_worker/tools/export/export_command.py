@@ -1,0 +1,164 @@
+"""``kp-worker export``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
+from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
+from knowledgepulse_worker.terminal.console import errors, topic_progress
+from knowledgepulse_worker.terminal.options import config_option, embedder_option
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.tools.export.candidates import Rules
+
+
+@click.command()
+@click.argument("folder")
+@click.argument("files", nargs=-1, type=EXISTING)
+@config_option
+@click.option(
+    "--also",
+    type=click.Choice(["messages", "atif"]),
+    multiple=True,
+    help="Write this besides Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
+)
+@click.option("--unredacted", is_flag=True, help="Read `contribute` although topics.redacted is set.")
+@click.option(
+    "--not-cleaned",
+    is_flag=True,
+    help="Also traces in which the SDK's cleaning finds secrets, or what identifies a person.",
+)
+@click.option("--scan-secrets", is_flag=True, help="No traces with what looks like a key (extra `secrets`).")
+@click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
+@click.option("--domain", multiple=True, help="Only this task domain or profile. Repeatable.")
+@click.option(
+    "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
+)
+@click.option("--policy", type=EXISTING, help="Rescore `contribute` and `rejected`; export what passes.")
+@click.option("--best", type=click.IntRange(min=1), help="Only so many new traces: those that score best.")
+@click.option("--diverse", type=click.IntRange(min=1), help="Only so many new traces: those that cover most.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the splits, and of --diverse.")
+@click.option(
+    "--shares",
+    type=(Number(0, 100), Number(0, 100)),
+    default=(10.0, 10.0),
+    show_default=True,
+    help="Percent of the groups for validation, and for test.",
+)
+@embedder_option("Embedder for similarity, instead of embedding.backend.")
+@click.option(
+    "--labels",
+    type=EXISTING,
+    multiple=True,
+    help="File of labels whose `group` names the task, as for `policy evaluate`. Repeatable.",
+)
+@click.option(
+    "--check", is_flag=True, help="Only check the dataset's files, and its traces against the source."
+)
+def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
+    """Export contributed traces to a dataset in FOLDER, from where the last export to it ended.
+
+    FOLDER is local, or a URL such as s3://bucket/name or gs://bucket/name. Reads `topics.redacted` if it is
+    set, else `contribute`; or FILES of scored traces, one per line. Writes Parquet by split, domain and day,
+    a card and a manifest. An export that was cut off is completed by the next one. Later exports take the
+    same options.
+    """
+    if options["best"] is not None and options["diverse"] is not None:
+        raise click.UsageError("--best and --diverse choose differently: give one of them")
+    if sum(options["shares"]) > 100:
+        raise click.UsageError("--shares: validation and test are more than 100 percent")
+    settings = load_settings(options["config"])
+    if options["embedder"] is not None:
+        settings = override(settings, "embedding", {"backend": options["embedder"]})
+    if options["diverse"] is not None and settings.embedding.backend == "none":
+        raise click.UsageError(
+            "--diverse needs vectors; embedding.backend is none, --embedder lexical is quick"
+        )
+    redacted = settings.topics.redacted if not (options["unredacted"] or files) else None
+    if options["policy"] is not None and (redacted or files):
+        raise click.UsageError(
+            "--policy needs the header kp-score, which redacted copies and files do not have; for the topics "
+            "of whole traces, add --unredacted"
+        )
+    if options["policy"] is not None:
+        settings = settings.model_copy(update={"policy": load_policy(options["policy"])})
+    sys.exit(asyncio.run(_export(folder, files, settings, redacted, options)))
+
+
+async def _export(
+    folder: str, files: tuple[Path, ...], settings: Settings, redacted: str | None, options: dict[str, Any]
+) -> int:
+    with extra("export"):
+        from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
+        from knowledgepulse_worker.tools.export.dataset_export import check, export  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.dataset_store import open_store  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.export_inputs import FileSource, open_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.secret_scan import Scanner  # noqa: PLC0415
+
+    topics = settings.topics
+    names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]
+    rules = _rules(settings, options, redacted, has_score=not (redacted or files))
+    writes = not options["check"]
+    with Scanner() as scanner, open_store(folder, writes=writes) as store, topic_progress() as progress:
+        if options["scan_secrets"]:
+            rules = replace(rules, scan=scanner)
+        async with AsyncExitStack() as stack:
+            opened = open_topics(settings, names, progress)
+            source = FileSource(files, progress) if files else await stack.enter_async_context(opened)
+            if options["check"]:
+                problems = await check(source, store, rules)
+                for problem in problems:
+                    click.echo(problem)
+                return 1 if problems else 0
+            done = await export(source, store, rules)
+    for one in done:
+        left_out = "".join(
+            f"; {count} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()
+        )
+        rows = sum(one.counts.get("split", {}).values())
+        errors.print(f"export {one.number}: {rows} traces of {one.read} records{left_out}")
+    if not done:
+        errors.print("nothing new")
+    return 0
+
+
+def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *, has_score: bool) -> Rules:
+    from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.export.candidates import Rules  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.manifest import Choices  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.secret_scan import detectors  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labels import labels_of_files  # noqa: PLC0415
+    from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
+
+    if options["scan_secrets"]:
+        detectors()  # before anything is read
+    policy, labels, since = settings.policy, labels_of_files(options["labels"]), options["since"]
+    given = {name: one for name, one in options.items() if name in Choices.__struct_fields__}
+    choices = given | {
+        "domain": tuple(sorted({*options["domain"]})),
+        "also": tuple(sorted({*options["also"]})),
+        "policy": options["policy"] and policy.digest,
+        "visibilities": policy.guards["visibility"],
+        "privacy_levels": policy.guards["privacy_level"],
+        "embedder": embedder_name(settings.embedding),
+        "redacted": redacted is not None,
+    }
+    return Rules(
+        choices=Choices(**choices),
+        policy=policy,
+        tasks={name: str(one.group) for name, one in labels.items() if one.group is not None},
+        since_ms=None if since is None else round(since.timestamp() * 1000),
+        embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
+        text=settings.embedding.trace_text,
+        scan=None,
+        has_score=has_score,
+    )

@@ -1,0 +1,117 @@
+"""Where traces come from: topics of scored traces, or files; each part is read from where an export ended."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
+from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
+from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_worker.records.outputs import with_original_timestamp
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.console import TopicProgressCallback
+from knowledgepulse_worker.terminal.lines import file_errors, without_mark
+from knowledgepulse_worker.tools.policies.scored_topics import require_topics
+
+_EVERY = 1000
+
+
+@dataclass
+class TopicSource:
+    """Topics up to their present ends."""
+
+    reader: Reader
+    progress: TopicProgressCallback
+    identity: dict[str, str] = field(default_factory=dict)  # what tells a topic from another of the same name
+    ranges: dict[str, range] = field(default_factory=dict)  # the offsets that each part, a partition, holds
+
+    async def start(self, part: str, since_ms: int) -> int:
+        """Return the first offset of a partition with a record of that time or later."""
+        topic, _, partition = part.rpartition("/")
+        first = await self.reader.first_since(topic, int(partition), since_ms)
+        return self.ranges[part].stop if first is None else first
+
+    async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
+        """Yield the records in a range of a partition's offsets."""
+        topic, _, partition = part.rpartition("/")
+        async for record in self.reader.read(topic, int(partition), offsets):
+            if record.offset % _EVERY == 0:
+                self.progress(part, record.offset - offsets.start, len(offsets))
+            yield with_original_timestamp(raw_record(record))
+        self.progress(part, len(offsets), len(offsets))
+
+
+@asynccontextmanager
+async def open_topics(
+    settings: Settings, names: Sequence[str], progress: TopicProgressCallback
+) -> AsyncIterator[TopicSource]:
+    """Connect and open topics of scored traces; see :func:`require_topics`."""
+    topics = await require_topics(settings, names, export_rights(names))
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        source = TopicSource(reader, progress)
+        for topic in topics:
+            partitions, ids = range(topic.partitions), TopicIds(settings.kafka, topic.name)
+            await ids.start()
+            try:
+                source.identity[topic.name] = (await ids.current(partitions)).hex()
+            finally:
+                await ids.stop()
+            for one in partitions:
+                source.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
+        yield source
+
+
+def export_rights(names: Iterable[str]) -> Iterator[Right]:
+    """Yield the rights for exporting topics."""
+    for name in names:
+        yield from topic_rights(name, "Read", "DescribeConfigs")
+
+
+class FileSource:
+    """Files with a trace on each line; offsets are line numbers from 0, and lines may be appended.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+
+    def __init__(self, paths: Sequence[Path], progress: TopicProgressCallback) -> None:
+        self.identity: dict[str, str] = {}
+        self.ranges: dict[str, range] = {}
+        self._progress = progress
+        for path in paths:
+            with _reading(path) as lines:
+                first = lines.readline()
+                self.ranges[str(path)] = range(sum(1 for _ in lines) + bool(first))
+            # Enough to tell files apart: exports keep the offsets, not what was there.
+            self.identity[str(path)] = hashlib.sha256(first).hexdigest()[:16]
+
+    async def start(self, part: str, since_ms: int) -> int:
+        """Return 0."""
+        return 0
+
+    async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
+        """Yield a file's lines as records whose source is the line."""
+        with _reading(Path(part)) as lines:
+            for number, line in enumerate(without_mark(lines)):
+                if number in offsets and line.strip():
+                    place = f"{part}:{number + 1}".encode("utf-8", "replace")
+                    headers = (("kp-source", place),)
+                    yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), headers)
+                if number % _EVERY == 0:
+                    self._progress(part, number, offsets.stop)
+
+
+Source = TopicSource | FileSource
+"""Parts of records with offsets."""
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    with file_errors(path, "read"), path.open("rb") as lines:
+        yield lines

@@ -1,0 +1,200 @@
+"""Read a source to its end, and plan what of it the export writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.records.decode import decode_inputs
+from knowledgepulse_worker.records.entry import encode_vector
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.scoring import bounded_id, embedding_text
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
+from knowledgepulse_worker.tools.export.dataset_rows import read_rows
+from knowledgepulse_worker.tools.export.dataset_store import Store
+from knowledgepulse_worker.tools.export.examine import examined
+from knowledgepulse_worker.tools.export.export_inputs import Source
+from knowledgepulse_worker.tools.export.manifest import (
+    SPLITS,
+    TABLE,
+    Export,
+    File,
+    Manifest,
+    Plan,
+    Planned,
+    Split,
+)
+from knowledgepulse_worker.tools.export.selection import best, diverse
+from knowledgepulse_worker.tools.export.splits import Placed, place
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 64
+_NAMED = {"visibility", "privacy_level", "not_clean", "secret", "unscanned", "not_convertible"}
+"""Reasons for which a trace must not leave, or cannot: the log names it."""
+
+
+async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
+    """Return the plan of the next export; None if there are no new records.
+
+    Raises:
+        InputError: a part of the source ends before the last export did.
+    """
+    offsets, deleted = await _offsets(source, manifest, rules)
+    if not any(map(len, offsets.values())):
+        return None
+    placed, seen = exported(store, manifest, rules.dimensions)
+    reading = _Reading(rules, seen)
+    for part, held in offsets.items():
+        async for record in source.read(part, held):
+            await reading.add(record, part)
+    await reading.embed()
+    if not reading.read:
+        return None
+    rows = reading.rows(placed)
+    export = Export(
+        number=len(manifest.exports) + 1,
+        offsets={part: (held.start, held.stop) for part, held in offsets.items()},
+        deleted=deleted,
+        read=reading.read,
+        dropped={name: count for name, count in sorted(reading.dropped.items()) if count},
+        counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
+    )
+    return Plan(source.identity, rules.choices, export, rows)
+
+
+async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
+    """Return the offsets of each part to read, and how many of them were deleted since the last export."""
+    offsets, deleted = dict[str, range](), 0
+    for part, held in source.ranges.items():
+        end = manifest.end(part)
+        if end is None:
+            since = rules.since_ms
+            end = held.start if since is None else await source.start(part, since)
+        elif held.stop < end:
+            raise InputError(
+                f"{part} ends at offset {held.stop}, but the dataset has read up to {end}: it lost records, "
+                "or is another one; export to another folder"
+            )
+        elif held.start > end:
+            deleted += held.start - end
+            logger.warning("%s: %d offsets were deleted since the last export", part, held.start - end)
+        offsets[part] = range(max(held.start, end), held.stop)
+    return offsets, deleted
+
+
+class _Found(NamedTuple):
+    """What is remembered of a candidate until all are read."""
+
+    part: str
+    offset: int
+    groups: list[str]
+    score: float
+    facts: list[tuple[str, str]]
+
+
+class _Reading:
+    def __init__(self, rules: Rules, seen: set[tuple[str, str]]) -> None:
+        self.read = 0
+        self.dropped: Counter[str] = Counter()
+        self.counts: dict[str, Counter[str]] = {}
+        self._rules = rules
+        self._seen = seen
+        self._found: list[_Found] = []
+        self._texts: list[str] = []
+        self._vectors: list[NDArray[np.float32]] = []
+
+    async def add(self, record: RawRecord, part: str) -> None:
+        self.read += 1
+        one = await self._checked(record)
+        if isinstance(one, LeftOut):
+            self.dropped[one.reason] += 1
+            if one.reason in _NAMED:
+                trace_id = printable(bounded_id(one.trace_id))
+                logger.warning("%s: not exported: %s", trace_id, REASONS[one.reason])
+            return
+        groups = one.groups(self._rules.tasks)
+        self._found.append(_Found(part, record.offset, groups, one.score, [*one.facts()]))
+        if len(self._texts) == _BATCH:
+            await self.embed()
+
+    async def _checked(self, record: RawRecord) -> Candidate | LeftOut:
+        """Return a record's candidate, whose text waits to be embedded, or what there is against it."""
+        rules = self._rules
+        one = rules.candidate(record)
+        if isinstance(one, LeftOut):
+            return one
+        identity = one.source, one.members.id
+        if rules.since_ms is not None and (one.timestamp_ms or 0) < rules.since_ms:
+            return LeftOut("before_since", one.members.id)
+        if identity in self._seen:
+            return LeftOut("repeat", one.members.id)
+        trace = await examined(rules, one, record)
+        if isinstance(trace, LeftOut):
+            return trace
+        self._seen.add(identity)
+        if rules.embedder is not None:
+            self._texts.append(embedding_text(trace, rules.text, decode_inputs(record.value or b"")))
+        return one
+
+    async def embed(self) -> None:
+        if self._rules.embedder is not None and self._texts:
+            done = await asyncio.to_thread(self._rules.embedder.embed, self._texts)
+            self._vectors.append(done.vectors)
+            self._texts = []
+
+    def rows(self, placed: Placed) -> list[Planned]:
+        """Select and place the candidates, and return what remains."""
+        choices, count = self._rules.choices, len(self._found)
+        vectors = np.concatenate([np.empty((0, self._rules.dimensions), np.float32), *self._vectors])
+        vectors = vectors if self._rules.dimensions else np.empty((count, 0), np.float32)
+        chosen = list(range(count))
+        if choices.best is not None:
+            chosen = best([one.score for one in self._found], choices.best)
+        elif choices.diverse is not None:
+            chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
+        groups = [self._found[index].groups for index in chosen]
+        splits = place(
+            groups, vectors[chosen], placed,
+            shares=choices.shares, seed=choices.seed,
+        )  # fmt: skip
+        self.dropped["not_selected"] += count - len(chosen)
+        self.dropped["both_sides"] += splits.count(None)
+        rows = []
+        for index, split in zip(chosen, splits, strict=True):
+            if split is not None:
+                found = self._found[index]
+                for name, value in (("split", split), *found.facts):
+                    self.counts.setdefault(name, Counter())[value] += 1
+                vector = encode_vector(vectors[index])
+                rows.append(Planned(found.part, found.offset, found.groups, split, vector))
+        return rows
+
+
+def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed, set[tuple[str, str]]]:
+    """Return where the exported traces lie, and their ids; raise an InputError if a file is not as it was."""
+    seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
+    for path, file in manifest.files.items():
+        if not path.startswith(f"{TABLE}/"):
+            continue
+        content, place = store.read(path), f"{store.place}/{path}"
+        split = next((one for one in SPLITS if path.startswith(f"{TABLE}/{one}/")), None)
+        if content is None or split is None or File.of(content) != file:
+            raise InputError(f"{place} is missing or damaged; `--check` tells what else is")
+        table = read_rows(place, content, ("source", "id", "groups", "vector"), dimensions)
+        seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
+        groups += (names or [] for names in table["groups"].to_pylist())
+        splits += [split] * len(table)
+        if dimensions:  # a row at a time would take ten times the memory
+            flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            if len(flat) != len(table) * dimensions:
+                raise InputError(f"{place}: not of an export: a vector is missing")
+            vectors.append(flat.reshape(-1, dimensions))
+    return Placed(groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits), seen

@@ -1,0 +1,191 @@
+"""What the commands read: settings, policies, scored traces and labels, and the options that select them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile, Number, Period
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import (
+    config_option,
+    embedder_option,
+    period_options,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.scoring import ScoredRecord
+    from knowledgepulse_worker.tools.policies.labels import Label, Labels
+
+Command = Callable[..., Any]
+
+JUDGE = "judge:"
+"""What the source of a model's labels begins with."""
+
+
+policy_option = click.option(
+    "--policy", "policy_file", type=EXISTING, help="Policy file to use instead of the settings' policy."
+)
+_TARGET = "Share of each domain's traces that should pass at most."
+target_option = click.option("--target", type=SHARE, default=0.1, show_default=True, help=_TARGET)
+_REWARD = "Lowest reward of a trace worth keeping."
+reward_option = click.option("--min-reward", type=Number(), default=0.5, show_default=True, help=_REWARD)
+output_option = click.option(
+    "--output", type=NewFile(), help="Write the proposed [policy] to this file instead of printing it."
+)
+plot_option = click.option(
+    "--plot", type=NewFile(".png", ".svg"), help="Write a plot to this .png or .svg file."
+)
+
+
+def count_option(default: int, most: int) -> Callable[[Command], Command]:
+    """Return the option for how many traces to label."""
+    accepted = click.IntRange(1, most)
+    return click.option(
+        "--count", type=accepted, default=default, show_default=True, help="Maximum number of traces."
+    )
+
+
+def source_options(command: Command) -> Command:
+    """Add the options that select scored traces; all that `Inputs` has come to the command as ``given``."""
+
+    @wraps(command)
+    def bundled(**values: Any) -> Any:
+        given = {name: values.pop(name) for name in Inputs.__dataclass_fields__ if name in values}
+        return command(given=Inputs(**given), **values)
+
+    add = with_options(
+        click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
+        config_option,
+        period_options("From topics, read only records"),
+        embedder_option("Embedder for raw traces, instead of embedding.backend."),
+    )
+    return add(bundled)
+
+
+label_options = with_options(
+    click.option(
+        "--labels",
+        "label_files",
+        type=EXISTING,
+        multiple=True,
+        help="File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable.",
+    ),
+    click.option("--labels-topic", help="Topic of labels."),
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The values of the options that select scored traces, a policy and labels."""
+
+    files: tuple[Path, ...] = ()
+    config: Path | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    embedder: str | None = None
+    policy_file: Path | None = None
+    label_files: tuple[Path, ...] = ()
+    labels_topic: str | None = None
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings, with the embedder for raw traces."""
+        settings = load_settings(self.config)
+        return override(settings, "embedding", {"backend": self.embedder}) if self.embedder else settings
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The policy of the file, or else of the settings; to be read before minutes go into traces."""
+        settings = self.settings  # read even with a file, so that wrong settings are reported at once
+        return load_policy(self.policy_file) if self.policy_file else settings.policy
+
+    @property
+    def period(self) -> Period:
+        """The period of records of topics."""
+        return Period(self.since, self.until)
+
+    def records(self, *, content: bool = True) -> list[ScoredRecord]:
+        """Return the scored traces of the files, or else of the topics.
+
+        ``content``: from topics, read also what a person needs to judge a trace.
+        """
+        if not self.files:
+            return asyncio.run(self._records_of_topics(content=content))
+        if self.since or self.until:
+            raise click.UsageError(
+                "--since and --until apply only to topics: lines of files have no timestamp"
+            )
+        from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415 - topics need no numpy
+
+        return [*read_files(self.files, self.settings)]
+
+    async def _records_of_topics(self, *, content: bool) -> list[ScoredRecord]:
+        from knowledgepulse_worker.records.content import content_of  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415
+
+        async with open_scored_topics(self.settings) as topics:
+            records = [
+                replace(scored, content=content_of(record.value or b"")) if content else scored
+                async for record, scored in topics.read(self.period)
+            ]
+        if topics.repeats:
+            errors.print(f"skipped {topics.repeats} records that repeat earlier ones")
+        if topics.foreign:
+            errors.print(f"skipped {topics.foreign} records that were not written by a worker")
+        if not records:
+            names = f"{self.settings.topics.contribute} and {self.settings.topics.rejected}"
+            of = " of that period" if self.since or self.until else ""
+            raise InputError(f"{names} contain no scored traces{of}")
+        return records
+
+    def comparable(self, *, content: bool = False) -> list[ScoredRecord]:
+        """Return the scored traces, and warn if the settings' embedder would score them otherwise."""
+        from knowledgepulse_worker.tools.policies.embedders import embedder_warning  # noqa: PLC0415 - keeps `--help` fast
+
+        records = self.records(content=content)
+        if warning := embedder_warning(records, self.settings.embedding):
+            errors.print(f"warning: {warning}")
+        return records
+
+    def all_labels(self, *, required: bool = True) -> list[Label]:
+        """Return all labels of the files and then of the topic."""
+        from knowledgepulse_worker.tools.policies.labels import all_labels_of_files  # noqa: PLC0415
+
+        if required and not self.label_files and self.labels_topic is None:
+            raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
+        labels = list(all_labels_of_files(self.label_files))
+        if self.labels_topic is not None:
+            from knowledgepulse_worker.tools.policies.scored_topics import labels_of_topic  # noqa: PLC0415 - files need no Kafka
+
+            labels += asyncio.run(labels_of_topic(self.settings, self.labels_topic)).values()
+        return labels
+
+    def labels(self, *, required: bool = True) -> Labels:
+        """Return the labels to use."""
+        return labels_to_use(self.all_labels(required=required))
+
+    def require_other(self, output: Path | None, *more: Path) -> None:
+        """Raise an InputError if writing a file would overwrite what the command reads."""
+        read = (*self.files, self.config, self.policy_file, *more)
+        if output and output.exists() and any(one.samefile(output) for one in read if one and one.exists()):
+            raise InputError(f"{output}: is read by this command; write to another file")
+
+
+def labels_to_use(labels: Sequence[Label]) -> Labels:
+    """Return the last label of each trace: of people if any are theirs, and else of judges."""
+    people = [label for label in labels if not (label.source or "").startswith(JUDGE)]
+    if people and len(people) < len(labels):
+        errors.print(f"left out {len(labels) - len(people)} labels of judges, as there are people's")
+    return {label.id: label for label in people or labels}

@@ -1,0 +1,133 @@
+"""Traces with their labels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.policies.estimates import Estimate
+from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
+
+SUPPORT = 10
+"""A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
+
+LEAK_AUC = 0.95
+"""A dimension with this AUC or more, or one minus it or less, contains the label."""
+
+LEAK_AGREEMENT = 0.99
+"""Labels that equal ``metadata.success`` in this share of the traces are assumed to be derived from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCounts:
+    """The labelled traces of a domain."""
+
+    domain: str  # the profile's name, or that of all domains
+    traces: int
+    kept: int  # number of traces worth keeping
+    groups: int  # number of independent groups
+    agreement: float  # share of the labels that equal `metadata.success`
+
+    @property
+    def too_few(self) -> str:
+        """A sentence for what is not enough for a verdict."""
+        found = f"{self.kept} of {self.traces} traces are worth keeping, in {self.groups} groups"
+        return f"too few labels: {found}; it takes {SUPPORT} of each kind and {SUPPORT} groups"
+
+
+@dataclass(frozen=True)
+class LabelledTrace:
+    """A trace with its label."""
+
+    record: ScoredRecord
+    label: Label
+    kept: bool
+
+    @property
+    def group(self) -> str:
+        """The unit of resampling: the label's group, or else the trace with its repeats."""
+        return f"trace {self.label.id}" if self.label.group is None else f"group {self.label.group}"
+
+
+class Labelled:
+    """Labelled traces, and what their labels say by column, each of shape (traces,)."""
+
+    def __init__(self, traces: Sequence[LabelledTrace]) -> None:
+        self.traces = traces
+        self.kept = np.array([one.kept for one in traces])
+        self.groups = np.unique([one.group for one in traces], return_inverse=True)[1]  # indices, from 0
+        # Whether that is a group of the labels, not the trace alone.
+        self.grouped = np.array([one.label.group is not None for one in traces])
+        self.agreement = float(np.mean([one.kept == one.record.success for one in traces]))
+
+    @property
+    def fewer(self) -> int:
+        """The number of traces of the rarer kind: worth keeping, or not."""
+        return int(min(self.kept.sum(), (~self.kept).sum()))
+
+    @property
+    def enough(self) -> bool:
+        """Whether a verdict is possible: resamples of one group are all alike, as if that were certain."""
+        return self.fewer >= SUPPORT and self.groups.max() + 1 >= SUPPORT
+
+    @property
+    def equals_success(self) -> bool:
+        """Whether the labels are presumably derived from ``metadata.success``."""
+        return self.agreement >= LEAK_AGREEMENT
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The members of :class:`LabelCounts` but for the domain."""
+        kept, groups = int(self.kept.sum()), int(self.groups.max()) + 1
+        return {"traces": len(self.kept), "kept": kept, "groups": groups, "agreement": self.agreement}
+
+    def scores(self, policy: Policy) -> list[Score]:
+        """Return the traces' scores under a policy."""
+        return [one.record.under(policy) for one in self.traces]
+
+    def by_domain(self, policy: Policy) -> dict[str, Labelled]:
+        """Return the labelled traces by the policy's profiles, in these names' order."""
+        found: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
+        for one in self.traces:
+            found[policy.profile(one.record.task_domain).domain].append(one)
+        return {name: Labelled(found[name]) for name in sorted(found)}
+
+
+def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
+    """Return the traces that have a label; raise an InputError unless these are of both kinds."""
+    traces = [
+        LabelledTrace(record, label, label.is_kept(min_reward))
+        for record in records
+        if (label := label_of(record, labels)) is not None
+    ]
+    if not traces:
+        raise InputError(_no_match(records, labels))
+    kept = sum(one.kept for one in traces)
+    if kept in (0, len(traces)):
+        verdict = "worth keeping" if kept else "not worth keeping"
+        raise InputError(f"all {len(traces)} labels that match a trace say {verdict}; it takes both kinds")
+    return Labelled(traces)
+
+
+def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
+    """Say that no label matches a trace, and which id is meant."""
+    first, given = records[0], next(iter(labels))
+    native_id = native_id_of(first)
+    named = f"native_id {printable(native_id)}" if native_id else "native_id, which the first one lacks"
+    return (
+        f"none of the {len(labels)} labels matches one of the {len(records)} traces: a label's id is that of "
+        f"the trace, such as {printable(first.id)}, or its metadata's {named}; not {printable(given)}"
+    )
+
+
+def leaks_label(alone: Estimate) -> bool:
+    """Return whether a dimension of this AUC contains the label."""
+    return not 1 - LEAK_AUC < alone.value < LEAK_AUC

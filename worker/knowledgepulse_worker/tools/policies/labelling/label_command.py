@@ -1,0 +1,96 @@
+"""The command ``kp-worker policy label``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import click
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.arguments import EXISTING, NewFile
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.tools.policies import command_inputs
+
+
+def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
+    if name is None:
+        return None
+    if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
+        raise click.BadParameter("a name has at least one character, and only printable ones")
+    if name.startswith(command_inputs.JUDGE):
+        raise click.BadParameter(f"names that begin with {command_inputs.JUDGE} are those of models")
+    return name.strip()
+
+
+@click.command()
+@command_inputs.source_options
+@command_inputs.label_options
+@command_inputs.policy_option
+@click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
+@click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
+@command_inputs.count_option(50, 10_000)
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
+)
+@click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
+@click.option("--model", help="The model's name.")
+@click.option("--rubric", type=EXISTING, help="File that says what makes a run worth keeping.")
+@click.option(
+    "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
+)
+def label(
+    given: command_inputs.Inputs,
+    output: Path,
+    by: str | None,
+    count: int,
+    port: int,
+    url: str | None,
+    model: str | None,
+    rubric: Path | None,
+    per_minute: int,
+) -> None:
+    """Label traces in a browser, one at a time, until Ctrl-C.
+
+    Reads traces from `contribute` and `rejected`, or from FILES, and shows those of `policy queue` that have
+    no label in --labels. Nothing leaves the machine: the page is served on 127.0.0.1, at an address that only
+    this command prints. Each label is on disk before the next trace; the same command continues after the
+    last one. Two people who label the same traces give different names and files.
+
+    With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
+    in OPENAI_API_KEY. Its labels' source begins with `judge:`, and where people's labels are given too, they
+    are compared with these and then left out.
+    """
+    if (by is None) == (url is None) or len({url is None, model is None, rubric is None}) > 1:
+        raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
+    from knowledgepulse_worker.tools.policies.labelling.judge import Judge, judge_traces  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.label_server import serving_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.label_session import Session, open_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output)
+    policy, labels = given.policy, given.labels(required=False)
+    with open_labels(output) as file:
+        if file.removed:
+            errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
+        queue = traces_to_label(given, labels, policy, count)
+        if by is not None:
+            asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, port)))
+        elif url is not None and model is not None and rubric is not None:
+            asked = Judge(url, model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
+            click.echo(asyncio.run(judge_traces(Session(queue, file, asked.source), asked)))
+
+
+def _text_of(rubric: Path) -> str:
+    try:
+        return rubric.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{rubric}: cannot be read: {error}") from None
+
+
+async def _serve(serving: AbstractAsyncContextManager[str]) -> None:
+    async with serving as address:
+        click.echo(f"label at {address}")
+        await asyncio.Event().wait()

@@ -1,0 +1,119 @@
+"""The labelling page's address on loopback, and who may use it.
+
+The server writes to a file, so no other site in the same browser, and no other user of the machine, may
+reach it. Every path begins with a secret, which only the command prints; a request must name loopback as its
+host, so that a site whose name resolves to loopback gets nothing; a change must come from the page itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from importlib import resources
+from secrets import token_urlsafe
+from typing import Any, Literal
+
+import msgspec
+from aiohttp import web
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.http.pages import DATA_HEADERS, page_headers
+from knowledgepulse_worker.http.server import listening
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import WebSettings
+from knowledgepulse_worker.tools.policies.labelling.label_session import Session
+from knowledgepulse_worker.tools.policies.labelling.traces_to_label import score_view, text_view
+
+_PAGE = resources.files("knowledgepulse_worker.tools.policies.labelling").joinpath("label.html").read_bytes()
+_HOST = "127.0.0.1"
+
+
+class _Change(msgspec.Struct):
+    revision: int  # of the state that the page shows
+    verdict: Literal["keep", "drop", "skip", "undo"]
+
+
+_read_change = msgspec.json.Decoder(_Change).decode
+
+
+@asynccontextmanager
+async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIterator[str]:
+    """Serve the page, and yield its address; raise a StartError if the port is in use."""
+    headers = page_headers(_PAGE)
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=_PAGE, headers=headers)
+
+    async def trace(_request: web.Request) -> web.Response:
+        return _json(_state(session, policy))
+
+    async def label(request: web.Request) -> web.Response:
+        try:
+            change = _read_change(await request.read())
+            fits = change.revision == session.revision  # else it is of another tab, or a key pressed twice
+            if fits:
+                _apply(change, session)
+        except msgspec.DecodeError as error:
+            return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
+        except InputError as error:
+            return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
+        return _json(_state(session, policy), HTTPStatus.OK if fits else HTTPStatus.CONFLICT)
+
+    secret = token_urlsafe(16)
+    app = web.Application(middlewares=[_guard({f"{name}:{port}" for name in (_HOST, "localhost")})])
+    app.router.add_get(f"/{secret}/", page)
+    app.router.add_get(f"/{secret}/api/trace", trace)
+    app.router.add_post(f"/{secret}/api/label", label)
+    async with listening(WebSettings(host=_HOST, port=port), app, "--port"):
+        yield f"http://{_HOST}:{port}/{secret}/"
+
+
+def _guard(hosts: set[str]) -> Any:
+    @web.middleware
+    async def guard(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if request.host not in hosts:
+            return web.Response(status=HTTPStatus.MISDIRECTED_REQUEST, text="unknown host\n")
+        is_change = request.method not in ("GET", "HEAD")
+        if is_change and request.headers.get("Origin") != f"http://{request.host}":
+            return web.Response(status=HTTPStatus.FORBIDDEN, text="only the page itself may change labels\n")
+        return await handler(request)
+
+    return guard
+
+
+def _apply(change: _Change, session: Session) -> None:
+    if change.verdict == "undo":
+        if session.can_undo:
+            session.undo()
+    elif session.current is not None:
+        session.decide(change.verdict)
+
+
+def _state(session: Session, policy: Policy) -> dict[str, Any]:
+    state: dict[str, Any] = {
+        "revision": session.revision,
+        "by": session.by,
+        "file": str(session.file.path),
+        "total": session.total,
+        "kept": session.counts[True],
+        "dropped": session.counts[False],
+        "can_undo": session.can_undo,
+        "trace": None,
+    }
+    if session.current is not None:
+        record = session.current.record
+        state["trace"] = {
+            "id": record.id,
+            "source": record.source,
+            "task_domain": record.task_domain,
+            **text_view(session.current.value, record.content),
+            **score_view(record, policy),
+        }
+    return state
+
+
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), headers=DATA_HEADERS, status=status)

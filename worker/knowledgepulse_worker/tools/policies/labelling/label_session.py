@@ -1,0 +1,167 @@
+"""What a labeller has done and has still to do, and the file of labels that grows by a line at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.policies.labels import Label, read_label
+
+Verdict = Literal["keep", "drop", "skip"]
+
+
+@dataclass(frozen=True)
+class ToLabel:
+    """A trace to label."""
+
+    record: ScoredRecord  # its score under the policy to label for
+    value: bytes | None  # its JSON; None if only the record's shortened content is at hand
+
+
+class Session:
+    """Hand out one trace at a time, and write its label before the next.
+
+    The session continues after the labeller's last label. What was skipped comes again after all others.
+
+    ``by``: who labels, the labels' ``source``.
+    """
+
+    def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
+        self.total, self.by, self.file = len(traces), by, file
+        self.revision = 0  # number of changes so far, which tells an outdated page
+        given = {label.id: bool(label.keep) for label in file.labels if label.source == by}
+        after = max((number for number, one in enumerate(traces, 1) if one.record.id in given), default=0)
+        # The traces that had a label at the start, with it.
+        self.labelled = [(one, given[one.record.id]) for one in traces if one.record.id in given]
+        self._kept = {one.record.id: keep for one, keep in self.labelled}
+        in_order = (*traces[after:], *traces[:after])
+        self._waiting = deque(one for one in in_order if one.record.id not in given)
+        self._decided: list[tuple[ToLabel, Verdict]] = []
+
+    @property
+    def current(self) -> ToLabel | None:
+        """The trace to label now; None when all are labelled."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
+    def counts(self) -> Counter[bool]:
+        """Number of labelled traces that are worth keeping, and of those that are not."""
+        return Counter(self._kept.values())
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a decision to undo."""
+        return bool(self._decided)
+
+    def decide(self, verdict: Verdict) -> None:
+        """Label or skip the current trace; it stays the current one if that raises an InputError."""
+        trace = self._waiting[0]
+        if verdict == "skip":
+            self._waiting.rotate(-1)
+        else:
+            keep = verdict == "keep"
+            self.file.append(Label(trace.record.id, keep=keep, source=self.by))
+            self._waiting.popleft()
+            self._kept[trace.record.id] = keep
+        self._decided.append((trace, verdict))
+        self.revision += 1
+
+    def undo(self) -> None:
+        """Return to the trace of the last decision, and remove its label; there must be one."""
+        trace, verdict = self._decided.pop()
+        if verdict == "skip":
+            self._waiting.rotate(1)
+        else:
+            self.file.remove_last()
+            del self._kept[trace.record.id]
+            self._waiting.appendleft(trace)
+        self.revision += 1
+
+
+@contextmanager
+def open_labels(path: Path) -> Iterator[LabelFile]:
+    """Open a file of labels, or create it.
+
+    Raises:
+        InputError: it cannot be opened, is open in another process, or has a line that is not a label.
+    """
+    with file_errors(path, "written"):
+        opened = path.open("a+b", buffering=0)
+    with opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{path}: is being written by another `kp-worker policy label`") from None
+        yield LabelFile(path, opened)
+
+
+class LabelFile:
+    """The labels of a file that is open for appending, without a buffer; and its only writer.
+
+    What a writer that was killed left half written is removed: that label was never confirmed.
+
+    Raises:
+        InputError: a line is not a label.
+    """
+
+    def __init__(self, path: Path, file: FileIO) -> None:
+        self.path, self._file = path, file
+        self.removed = ""  # a last line that was half written, safe to print
+        self.labels = self._read()  # those that the file had when it was opened, in its order
+        self._sizes = [self._file.seek(0, os.SEEK_END)]
+
+    def _read(self) -> list[Label]:
+        self._file.seek(0)
+        text = self._file.read()
+        *lines, last = text.split(b"\n")
+        if last and _is_label(last):  # somebody's editor ended the file without a line feed
+            self._write(b"\n")
+            lines.append(last)
+        elif last:
+            self.removed = printable(last.decode(errors="replace"))
+            self._file.truncate(len(text) - len(last))
+        numbered = enumerate((line.strip() for line in lines), start=1)
+        return [read_label(f"{self.path}:{number}", line) for number, line in numbered if line]
+
+    def append(self, label: Label) -> None:
+        """Write a label to the disk; raise an InputError if it cannot be written; the file is as before."""
+        members = {name: value for name, value in msgspec.structs.asdict(label).items() if value is not None}
+        try:
+            self._write(msgspec.json.encode(members) + b"\n")
+        except OSError as error:
+            self._file.truncate(self._sizes[-1])
+            raise InputError(f"{self.path}: cannot be written: {error.strerror}") from error
+        self._sizes.append(self._file.seek(0, os.SEEK_END))
+
+    def remove_last(self) -> None:
+        """Remove the last label that this object wrote."""
+        self._sizes.pop()
+        self._file.truncate(self._sizes[-1])
+        os.fsync(self._file.fileno())
+
+    def _write(self, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        os.fsync(self._file.fileno())
+
+
+def _is_label(line: bytes) -> bool:
+    try:
+        read_label("", line)
+    except InputError:
+        return False
+    return True

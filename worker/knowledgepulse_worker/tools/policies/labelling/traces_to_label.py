@@ -1,0 +1,128 @@
+"""The traces to label, and each as the page shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.content import texts_of
+from knowledgepulse_worker.scoring import (
+    Content,
+    ScoredRecord,
+    StepText,
+    explain_score,
+    override_effects,
+    similarity_text,
+)
+from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.tools.policies.command_inputs import Inputs
+from knowledgepulse_worker.tools.policies.labelling.label_session import ToLabel
+from knowledgepulse_worker.tools.policies.labelling_queue import labelling_queue
+from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.scored_files import is_raw
+
+Name = tuple[str, str]
+"""Source and id: offsets start over when a raw topic is recreated."""
+
+
+def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
+    """Return the traces of the labelling queue; only these are held in memory.
+
+    The queue depends on its arguments alone, so two labellers, and one who continues, get the same.
+
+    ``labels``: of traces that nobody needs to label again.
+    """
+    queue = labelling_queue(given.records(), labels, policy, count)
+    wanted = {(one.record.source, one.record.id) for one in queue}
+    if given.files:
+        values = _values_of_files(given.files, {place for place, _ in wanted})
+        by_name = {(place, name): values[place] for place, name in wanted if place in values}
+    else:
+        by_name = asyncio.run(_values_of_topics(given, wanted))
+    traces = [
+        ToLabel(
+            replace(one.record, score=one.score, policy=policy.digest),
+            by_name.get((one.record.source, one.record.id)),
+        )
+        for one in queue
+    ]
+    for one in traces:
+        if one.value is None and one.record.content is None:
+            raise InputError(f"{one.record.source}: has no steps to judge, only a score; give the raw traces")
+    return traces
+
+
+def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
+    """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
+    lines = (one for path in paths for one in placed_lines(path))
+    return {place: line for place, line in lines if place in wanted and is_raw(place, line)}
+
+
+async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Name, bytes]:
+    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+
+    async with open_scored_topics(given.settings) as topics:
+        return {
+            name: record.value or b""
+            async for record, scored in topics.read(given.period)
+            if (name := (scored.source, scored.id)) in wanted
+        }
+
+
+def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
+    """Return objective, steps and result of a trace, or else of its content: first and last steps, cut."""
+    if value is not None:
+        objective, steps, result, _ = texts_of(value)
+        return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
+    if content is None:
+        return {"objective": "", "steps": [], "result": ""}
+    cut = (step.partition(":") for step in content.steps)
+    steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
+    return {"objective": content.objective, "steps": [_step(one) for one in steps], "result": content.result}
+
+
+def _step(step: StepText) -> dict[str, Any]:
+    shown = {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
+    return {**shown, "arguments": _arguments(step.input.encode())}
+
+
+def _arguments(text: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a call's input; other JSON than an object has no name."""
+    if text in (b"", b"null"):
+        return []
+    if not text.startswith(b"{"):
+        return [("", _readable(text))]
+    members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return [(name, _readable(bytes(value))) for name, value in members.items()]
+
+
+def _readable(text: bytes) -> str:
+    """Return a string as its text, and other JSON on lines of its own, with its own numbers and escapes."""
+    if text.startswith(b'"'):
+        return msgspec.json.decode(text, type=str)
+    return msgspec.json.format(text, indent=2).decode()
+
+
+def score_view(record: ScoredRecord, policy: Policy) -> dict[str, Any]:
+    """Return a trace's score under a policy, and why it has it.
+
+    ``record``: the trace, with its score under this policy.
+    """
+    score, explanation = record.score, explain_score(record, policy)
+    return {
+        **score.as_dict(),
+        "decision": score.decision,
+        "policy": policy.digest,
+        "success": record.success,
+        "confidence": record.confidence,
+        "similarity": similarity_text(score),
+        "effects": override_effects(score),
+        "why": explanation and asdict(explanation),
+    }

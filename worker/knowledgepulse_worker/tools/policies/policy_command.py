@@ -1,0 +1,108 @@
+"""The commands ``kp-worker policy`` that print and compare policies; those that read traces are added."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import load_policy, load_settings
+from knowledgepulse_worker.terminal.arguments import EXISTING
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.printable import time_text
+from knowledgepulse_worker.tools.policies import policy_output, policy_report_commands
+from knowledgepulse_worker.tools.policies.labelling.label_command import label
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
+
+
+@click.group(commands=[*policy_report_commands.COMMANDS, label])
+def policy() -> None:
+    """Check, compare, tune, fit, rescore and evaluate policies.
+
+    A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
+    that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
+    """
+
+
+@policy.command()
+@click.argument("file", type=EXISTING)
+def check(file: Path) -> None:
+    """Check and print the policy of FILE.
+
+    Prints its digest (the `kp-policy` header), its thresholds and weights by domain, and its changes from the
+    KnowledgePulse SDK's policy.
+    """
+    checked = load_policy(file)
+    policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked), "")
+    policy_output.print_changes(Policy(), checked, "Changes from the SDK's policy:")
+    for suspicion in policy_output.suspicions(checked):
+        policy_output.print_parts(f"note: {suspicion}")
+
+
+@policy.command()
+@click.argument("old")
+@click.argument("new")
+@config_option
+def diff(old: str, new: str, config: Path | None) -> None:
+    """Describe the changes from the policy OLD to NEW.
+
+    Each is a file, or the digest of a policy that was in force.
+    """
+    before, after = _file_or_kept(old, config), _file_or_kept(new, config)
+    policy_output.print_changes(before, after, f"policy {before.digest} → {after.digest}:")
+
+
+def _file_or_kept(name: str, config: Path | None) -> Policy:
+    if Path(name).exists():
+        return load_policy(Path(name))
+    from knowledgepulse_worker.tools.policies.scored_topics import find_policy  # noqa: PLC0415 - keeps `--help` fast
+
+    if not re.fullmatch("[0-9a-f]{4,12}", name):
+        raise InputError(f"{name}: neither a file nor a digest, which has 4 to 12 hexadecimal digits")
+    return find_policy(_history(config), name).policy
+
+
+@policy.command()
+@click.argument("digest", required=False)
+@config_option
+def show(digest: str | None, config: Path | None) -> None:
+    """Print a policy that was in force.
+
+    DIGEST is its digest or the beginning of it. Without DIGEST, prints the one that came into force last.
+    """
+    from knowledgepulse_worker.tools.policies.scored_topics import find_policy  # noqa: PLC0415 - keeps `--help` fast
+
+    history = _history(config)
+    kept = find_policy(history, digest) if digest else history[-1]
+    policy_output.print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
+    policy_output.print_parts(policy_output.policy_table(kept.policy), "")
+    policy_output.print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
+
+
+@policy.command()
+@config_option
+def history(config: Path | None) -> None:
+    """List the policies that were in force, each with its changes from the one before.
+
+    A policy that came into force more than once is listed with the last time.
+    """
+    before = Policy()
+    for kept in _history(config):
+        policy_output.print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
+        policy_output.print_parts(
+            *(f"  {line}" for line in policy_output.changes(before, kept.policy) or ["no change"])
+        )
+        before = kept.policy
+
+
+def _history(config: Path | None) -> list[KeptPolicy]:
+    from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - keeps `--help` fast
+
+    return asyncio.run(policy_history(load_settings(config)))

@@ -1,0 +1,229 @@
+"""The commands ``kp-worker policy`` that read scored traces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from knowledgepulse_worker.settings import load_policy
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import json_option
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.policies import command_inputs
+from knowledgepulse_worker.tools.policies.policy_output import print_report, write
+
+
+@click.command()
+@command_inputs.source_options
+@command_inputs.policy_option
+@command_inputs.target_option
+@command_inputs.plot_option
+@command_inputs.output_option
+@json_option
+def tune(
+    given: command_inputs.Inputs, target: float, plot: Path | None, output: Path | None, as_json: bool
+) -> None:
+    """Find the thresholds that let a target share of the traces pass.
+
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first. Prints for each domain the distribution of the scores and the share that
+    passes by threshold; then a [policy] to review.
+    """
+    from knowledgepulse_worker.tools.policies import tune, tune_report  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output)
+    active = given.policy
+    tuning = tune.tune(given.comparable(), active, target)
+    if plot:
+        from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_tuning(tuning), plot)
+    words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
+    print_report(tuning.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
+
+
+@click.command()
+@command_inputs.source_options
+@click.option("--policy", "policy_file", type=EXISTING, required=True, help="The new policy.")
+@click.option("--contribute", help="Topic to publish passing records to, with their new score.")
+@click.option("--rejected", help="Topic to publish all other records to, with their new score.")
+@click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
+@json_option
+def rescore(
+    given: command_inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
+) -> None:
+    """Show the effect of another policy on traces that are already scored.
+
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first. Publishes nothing unless --contribute and --rejected name topics.
+    """
+    from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.tune_report import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
+
+    new = given.policy
+    if contribute is None and rejected is None:
+        rescored = rescore_all(given.comparable(), new)
+    elif contribute is None or rejected is None:
+        raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
+    elif given.files:
+        raise click.UsageError("only records from topics can be published, not lines of files")
+    else:
+        from knowledgepulse_worker.tools.policies.republish import republish  # noqa: PLC0415
+
+        names = (contribute, rejected)
+        rescored = asyncio.run(republish(given.settings, given.period, new, names, live=live))
+    print_report(rescored.as_dict(), rescored_tables(rescored), as_json=as_json)
+
+
+@click.command()
+@command_inputs.source_options
+@command_inputs.label_options
+@click.option(
+    "--policy",
+    "policy_files",
+    type=EXISTING,
+    multiple=True,
+    help="Policy file instead of the settings' policy. Repeatable: others are compared with the first.",
+)
+@click.option(
+    "--precision", type=SHARE, default=0.9, show_default=True, help="Precision to find a threshold for."
+)
+@command_inputs.reward_option
+@command_inputs.plot_option
+@json_option
+def evaluate(
+    given: command_inputs.Inputs,
+    policy_files: tuple[Path, ...],
+    precision: float,
+    min_reward: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate scores against labels.
+
+    Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
+    precision and recall by threshold, and as advice what cheap features tell; then a verdict: whether the
+    score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
+    label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
+    prints how many the passing traces cover, and how many as many random ones would. With several policies,
+    it prints the differences of the others from the first, each with its interval. Where several sources
+    label the same traces, it prints how far they agree; the last label counts, but no model's where
+    there are people's.
+    """
+    from knowledgepulse_worker.tools.policies import compare, evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
+
+    policies = [load_policy(file) for file in policy_files] or [given.policy]
+    every = given.all_labels()
+    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
+    records = given.records()
+    found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
+    compared = compare.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
+    if plot:
+        from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_evaluation(found), plot)
+    others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
+    told = evaluate_report.evaluation_tables(found)
+    words = (*map(str, agreed), *told, *compare.comparison_tables(compared))
+    print_report(found.as_dict() | others, words, as_json=as_json)
+
+
+@click.command()
+@command_inputs.source_options
+@command_inputs.label_options
+@command_inputs.policy_option
+@command_inputs.target_option
+@command_inputs.reward_option
+@click.option(
+    "--outcome-confidence",
+    is_flag=True,
+    help="Fit the weight of outcome confidence too. Labels that depend on the outcome make it meaningless.",
+)
+@command_inputs.output_option
+@json_option
+def fit(given: command_inputs.Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
+    """Fit weights to labels, and propose them if the labels support a change.
+
+    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression whose
+    coefficients are 0 or more and are drawn to the weights in force, domain by domain. Prints, on folds of
+    whole groups that the weights were not fitted to, what the weights in force, the fitted ones and the
+    single best dimension are worth. Then a [policy] to review, with thresholds for the target share.
+    """
+    from knowledgepulse_worker.tools.policies import fit, fit_report  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output, *given.label_files)
+    active, labels = given.policy, given.labels()
+    fitted = fit.fit(given.comparable(content=True), labels, active, **options)
+    words, proposal = fit_report.fit_tables(fitted), fit_report.fitted_toml(fitted)
+    print_report(fitted.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
+
+
+@click.command()
+@command_inputs.source_options
+@command_inputs.label_options
+@command_inputs.policy_option
+@command_inputs.reward_option
+@command_inputs.count_option(20, sys.maxsize)
+def queue(given: command_inputs.Inputs, min_reward: float, count: int) -> None:
+    """Print the traces with the most informative labels, one JSON object per line.
+
+    These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
+    or else that are close to their threshold. None is a near copy of another. Domains with fewer labels come
+    first. Each has its objective, steps and result, shortened, and what speaks against it.
+    """
+    from knowledgepulse_worker.tools.policies.advice import usual_lengths  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling_queue import labelling_queue  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labels import label_of  # noqa: PLC0415
+
+    active, labels, records = given.policy, given.labels(required=False), given.records()
+    if labels and not any(label_of(record, labels) for record in records):
+        errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
+    usual = usual_lengths(records)
+    found = labelling_queue(records, labels, active, count, min_reward)
+    for one in found:
+        click.echo(json.dumps(one.as_dict(usual)))
+    if not found:
+        errors.print(f"nothing to label: each of the {len(records)} traces has a label, or is a copy of one")
+
+
+@click.command()
+@command_inputs.source_options
+@command_inputs.policy_option
+@click.option("--reference", type=EXISTING, help="Compare these traces with the ones of this reference.")
+@click.option("--accept", type=NewFile(), help="Write the distributions of these traces as the reference.")
+@json_option
+def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
+    """Measure how far scores have moved from those that a policy was accepted on.
+
+    Reads scored traces as `tune` does. --accept keeps them as the reference, a file of Prometheus rules for
+    the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from it by domain, for each
+    dimension, the score and the decision: 0.2 is a shift by half a standard deviation.
+    """
+    from knowledgepulse_worker.tools.policies import drift  # noqa: PLC0415 - keeps `--help` fast
+
+    if (reference is None) == (accept is None):
+        raise click.UsageError("give either --accept FILE or --reference FILE")
+    given.require_other(accept)
+    accepted, policy = reference and drift.read_reference(reference), given.policy
+    current = drift.window(given.comparable(), policy)
+    if accept:
+        write(accept, drift.reference_rules(current))
+    elif accepted:
+        if accepted.policy != current.policy:
+            errors.print(
+                f"the reference is of policy {printable(accepted.policy)}, not {current.policy}: scores and "
+                "decisions are not compared",
+                markup=False,
+            )
+        found = list(drift.drifts(current, accepted))
+        print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)
+
+
+COMMANDS = (tune, rescore, evaluate, fit, queue, drift)

@@ -1,0 +1,148 @@
+"""What the tools read from topics: scored traces, labels, and the policies that were ever in force."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
+from knowledgepulse_worker.kafka.topic_admin import REMEDY, TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
+from knowledgepulse_worker.kafka.topics import Topic, policies_topic_name
+from knowledgepulse_worker.records.content import content_of
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.arguments import Period
+from knowledgepulse_worker.terminal.console import TopicProgressCallback, topic_progress
+from knowledgepulse_worker.tools.policies.labels import Labels, native_id_of, read_label
+
+
+async def require_topics(
+    settings: Settings, names: Sequence[str], rights: Iterable[Right], remedy: str = REMEDY
+) -> list[Topic]:
+    """Return topics that exist and may be used.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login, the certificate or a right.
+        TopicError: a topic is missing.
+    """
+    await require_rights(settings.kafka, rights)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.required(names, remedy)
+    return [topics[name] for name in names]
+
+
+class ScoredTopics:
+    """Read scored records up to the current end of their topics."""
+
+    def __init__(self, reader: Reader, topics: Sequence[Topic], progress: TopicProgressCallback) -> None:
+        self.topics = topics
+        self.foreign = 0  # number of skipped records that were not written by a worker
+        self.repeats = 0  # number of skipped records that repeat an earlier one, as after a crash
+        self._reader, self._progress = reader, progress
+
+    async def read(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:
+        """Yield the scored records of a period without repeats, by topic, partition and offset."""
+        # Source alone is not unique: offsets start over when a raw topic is recreated.
+        seen: set[tuple[str, str]] = set()
+        for topic in self.topics:
+            progress = partial(self._progress, topic.name)
+            async for record in read_topic(self._reader, topic, period.since_ms, progress):
+                if record.timestamp not in period:
+                    continue
+                scored = read_record(record)
+                if scored is None:
+                    self.foreign += 1
+                elif (scored.source, scored.id) in seen:
+                    self.repeats += 1
+                else:
+                    seen.add((scored.source, scored.id))
+                    yield record, scored
+
+    async def find(self, name: str) -> list[ScoredRecord]:
+        """Return the records with this trace id, or this position of the raw or of the scored record."""
+        found: dict[tuple[str, str], ScoredRecord] = {}
+        for topic in self.topics:
+            async for record in read_topic(self._reader, topic, None, partial(self._progress, topic.name)):
+                scored = read_record(record)
+                position = f"{record.topic}/{record.partition}/{record.offset}"
+                if scored is None:
+                    continue
+                scored = replace(scored, content=content_of(record.value or b""))
+                if name in (scored.id, scored.source, position, native_id_of(scored)):
+                    found.setdefault((scored.source, scored.id), scored)
+        return list(found.values())
+
+
+@asynccontextmanager
+async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
+    """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
+    names = (settings.topics.contribute, settings.topics.rejected)
+    topics = await require_topics(settings, names, scored_rights(settings))
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        with topic_progress() as progress:
+            yield ScoredTopics(reader, topics, progress)
+
+
+async def labels_of_topic(settings: Settings, name: str) -> Labels:
+    """Read a topic's labels up to its current end.
+
+    Raises:
+        InputError: a record is not a label, or there is none; see also :func:`require_topics`.
+    """
+    rights = topic_rights(name, "Read", "DescribeConfigs")
+    (topic,) = await require_topics(settings, [name], rights, "create it first")
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        with topic_progress() as progress:
+            labels = await labels_of_records(read_topic(reader, topic, None, partial(progress, name)))
+    if not labels:
+        raise InputError(f"{name} contains no labels")
+    return labels
+
+
+async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
+    """Read labels from record values; a trace's last label wins, and a tombstone removes that of its key."""
+    labels: Labels = {}
+    async for record in records:
+        if record.value is None:
+            labels.pop((record.key or b"").decode(errors="replace"), None)
+        else:
+            label = read_label(f"{record.topic}/{record.partition}/{record.offset}", record.value)
+            labels[label.id] = label
+    return labels
+
+
+def kept_policy_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker policy show`` and ``history`` need."""
+    yield from topic_rights(policies_topic_name(settings.kafka.group), "Read", "DescribeConfigs")
+
+
+async def policy_history(settings: Settings) -> list[KeptPolicy]:
+    """Return the policies in the order in which they last came into force; at least one.
+
+    Raises:
+        InputError: no policy has come into force yet; see also :func:`require_topics`.
+    """
+    topic = policies_topic_name(settings.kafka.group)
+    await require_topics(settings, [topic], kept_policy_rights(settings))
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        history = await read_policies(reader, topic)
+    if not history:
+        raise InputError(f"{topic} is empty: no worker has started with it yet")
+    return history
+
+
+def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
+    """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
+    found = [one for one in history if one.policy.digest.startswith(digest)]
+    if len(found) == 1:
+        return found[0]
+    digests = ", ".join(one.policy.digest for one in found or history)
+    problem = f"{len(found)} policies begin with it" if found else "no such policy was in force"
+    raise InputError(f"{digest}: {problem}: {digests}")

@@ -1,0 +1,249 @@
+"""``kp-worker publish``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from click.core import ParameterSource
+from rich.progress import DownloadColumn
+
+from knowledgepulse_schemas.convert import AUTO, SOURCES
+from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBrokerError, TooLargeError
+from knowledgepulse_worker.records.key import KeyBy, key_of
+from knowledgepulse_worker.settings import Settings, load_settings
+from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.tools.convert.convert_command import (
+    ConversionReport,
+    conversion_options,
+    converted,
+)
+from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject
+from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
+
+_MAX_HOOK = 16_777_216
+"""Bytes of a hook's input."""
+
+SPOOL_LIMIT = 15.0
+"""Seconds to publish what waits in a spool: agents end a hook that takes longer than half a minute."""
+
+
+@click.command()
+@files_argument
+@config_option
+@click.option(
+    "--from", "source", type=click.Choice([AUTO, *SOURCES]), help="Convert the files from this format first."
+)
+@conversion_options
+@click.option(
+    "--key",
+    type=click.Choice(get_args(KeyBy)),
+    default="id",
+    show_default=True,
+    help="Record key. Traces with the same key are compared with each other.",
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(0, sys.maxsize),
+    default=0,
+    metavar="N",
+    help="Skip the first N records, which an earlier run reported as confirmed.",
+)
+@click.option(
+    "--spool",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder where traces wait if no broker can be reached; the next run publishes them.",
+)
+@click.option(
+    "--hook",
+    is_flag=True,
+    help="FILES contain what Claude Code or Codex pass to a hook; publish the sessions that they name.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
+def publish(
+    files: tuple[str, ...],
+    config: Path | None,
+    key: KeyBy,
+    source: str | None,
+    skip: int,
+    spool: Path | None,
+    hook: bool,
+    dry_run: bool,
+    **options: Any,
+) -> None:
+    """Publish FILES, one JSON trace per line, to the raw topic.
+
+    Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
+    `--from`, the files are first converted as by `kp-worker convert`.
+
+    Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
+    records are confirmed, and `--skip` continues after them. With `--spool`, it waits for the brokers no
+    longer than 15 seconds, and a trace may be published twice after a crash or an outage. With `--hook`, it
+    prints only what went wrong.
+    """
+    if hook:
+        files, source = tuple(map(_session_of, files)), source or AUTO
+    if source is None:
+        _refuse(options)
+    if spool is not None and (skip or dry_run):
+        raise click.UsageError("--spool goes with neither --skip nor --dry-run")
+    settings = load_settings(config)
+    report = ConversionReport()
+    with progress_bars(DownloadColumn()) as progress:
+        if source is None:
+            documents: Iterator[Document] = lines_of(files, progress)
+        else:
+            documents = converted(files, source, report, progress, **options)
+        documents = islice(documents, skip, None)
+        invalid = 0
+        if dry_run:
+            invalid = _rehearse(documents, settings, key)
+        elif spool is None:
+            _publish(documents, settings, key, skip=skip, quiet=hook)
+        else:
+            invalid = _publish_spooled(documents, settings, key, Spool(spool), quiet=hook)
+    if source is not None and not hook:
+        report.show()
+    sys.exit(1 if report.failed or invalid else 0)
+
+
+def _refuse(options: Iterable[str]) -> None:
+    """Refuse options of a conversion, as nothing is converted."""
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
+
+
+def _session_of(file: str) -> str:
+    """Return the session's file that a hook's input names; raise an InputError if it names none."""
+    try:
+        with click.open_file(file, "rb") as opened_file:
+            given = json.loads(opened_file.read(_MAX_HOOK))
+        path = Path(given.get("agent_transcript_path") or given["transcript_path"]).expanduser()
+        is_file = _may_be_file(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, RuntimeError) as error:
+        raise InputError(
+            f'{printable(file)}: not a hook\'s input: {{"transcript_path": "…"}} is expected'
+        ) from error
+    if not is_file:
+        raise InputError(f"{printable(str(path))}: cannot be read: it is no file")
+    return str(path.absolute())  # `-` would be standard input
+
+
+def _may_be_file(path: Path) -> bool:
+    """Return whether a path is that of a file, or of nothing; raise a ValueError if it can be neither's."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # opening it will tell
+        return True
+
+
+def _publish_spooled(
+    documents: Iterable[Document], settings: Settings, key: KeyBy, spool: Spool, *, quiet: bool
+) -> int:
+    """Publish the documents after those that an earlier run has left; return how many files were rejected."""
+    spool.add(document.text for document in documents)
+    rejected, deadline = 0, time.monotonic() + SPOOL_LIMIT
+    while not spool.is_empty:  # another process may add to it until this one has given it back
+        with spool.taken() as files:
+            if files is None:
+                if not quiet:
+                    errors.print(f"{spool.folder}: another process publishes what waits there", markup=False)
+                break
+            for file in files:
+                try:
+                    _publish_file(file, settings, key, deadline, quiet=quiet)
+                except NoBrokerError as error:
+                    left = sum(map(Path.exists, files))
+                    errors.print(f"{error}; waiting in {file.parent}: {left}", markup=False, emoji=False)
+                    return rejected
+                except (TooLargeError, _NoFileError) as error:
+                    rejected += 1
+                    errors.print(f"{error}; kept in {reject(file)}", markup=False, emoji=False)
+                else:
+                    file.unlink()
+    return rejected
+
+
+class _NoFileError(InputError):
+    """What waits in a spool is no file."""
+
+
+def _publish_file(file: Path, settings: Settings, key: KeyBy, deadline: float, *, quiet: bool) -> None:
+    lines = opened(file)
+    if lines is None:
+        raise _NoFileError(f"{file}: is no file, such as a link or a folder")
+    with lines:
+        documents = (Document(str(file), line) for line in lines)
+        _publish(documents, settings, key, quiet=quiet, limit=deadline - time.monotonic())
+
+
+def _publish(
+    documents: Iterable[Document],
+    settings: Settings,
+    key: KeyBy,
+    *,
+    quiet: bool,
+    skip: int | None = None,
+    limit: float | None = None,
+) -> None:
+    # The publisher warns that no broker answers; its client would log each attempt.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    publisher = TracePublisher(settings, key)
+    published = publisher.published
+    try:
+        publish_lines((document.text for document in documents), publisher, limit)
+    except BaseException:  # Ctrl-C and SIGTERM too
+        if published.records and skip is not None and not quiet:
+            _print_how_to_continue(published, skip)
+        raise
+    if quiet:
+        return
+    errors.print(f"{published.records} records published to {settings.topics.raw}")
+    if published.without_key:
+        errors.print(f"{published.without_key} of them have no {key} and were published without a key")
+
+
+def _print_how_to_continue(published: Published, skip: int) -> None:
+    done, unknown = skip + published.confirmed, published.records - published.confirmed
+    errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
+    if unknown:
+        errors.print(f"the next {unknown} may or may not have been published")
+
+
+def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
+    """Print what publishing would do, and return how many of the documents are invalid."""
+    from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
+
+    records = without_key = invalid = 0
+    for document in documents:
+        value = document.text.strip()
+        records += 1
+        without_key += key_of(value, key) is None
+        try:
+            decode_trace(value, settings.limits.trace_bytes)
+        except InvalidRecordError as error:
+            invalid += 1
+            print_rejected(document, error)
+    servers = settings.kafka.bootstrap_servers
+    errors.print(
+        f"{records} records would be published to {settings.topics.raw} at {servers}, keyed by {key}"
+    )
+    if without_key:
+        errors.print(f"{without_key} of them have no {key} and would be published without a key")
+    if invalid:
+        errors.print(f"{invalid} of them are invalid and would become dead letters")
+    return invalid

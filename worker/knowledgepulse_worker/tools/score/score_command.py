@@ -1,0 +1,88 @@
+"""``kp-worker score``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import get_args
+
+import click
+from rich.progress import DownloadColumn
+
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.key import KeyBy
+from knowledgepulse_worker.settings import load_settings, override
+from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
+from knowledgepulse_worker.terminal.options import config_option, embedder_option
+from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
+
+
+@click.command()
+@files_argument
+@config_option
+@embedder_option("Overrides embedding.backend.")
+@click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
+@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
+@click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Overrides embedding.text.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Score as in a topic of so many partitions: each trace against the earlier ones of its own.",
+)
+@click.option(
+    "--key",
+    type=click.Choice(get_args(KeyBy)),
+    default="id",
+    show_default=True,
+    help="The field that determines the partition, as of `kp-worker publish`.",
+)
+@click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
+def score(
+    files: tuple[str, ...],
+    config: Path | None,
+    embedder: str | None,
+    max_tokens: int | None,
+    truncation: str | None,
+    text: str | None,
+    partitions: int,
+    key: KeyBy,
+    dry_run: bool,
+) -> None:
+    """Score FILES, one JSON trace per line, without a broker.
+
+    Prints one JSON object per trace, with its objective, steps and result, shortened. Traces are scored in
+    order across all files, as in one partition or in `--partitions`.
+    Reports invalid lines on standard error, and then exits with status 1. `-` reads standard input.
+    """
+    over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
+    settings = load_settings(config)
+    settings = override(
+        settings, "embedding", {name: value for name, value in over.items() if value is not None}
+    )
+    loaded = None if dry_run else load_embedder(settings.embedding, settings.cache)
+    scorers = Partitions([make_scorer(settings, loaded) for _ in range(partitions)], key)
+    name = embedder_name(settings.embedding)
+    good = bad = 0
+    with progress_bars(DownloadColumn()) as progress:
+        for line in lines_of(files, progress):
+            try:
+                if dry_run:
+                    decode_trace(line.text.strip(), settings.limits.trace_bytes)
+                else:
+                    scored = score_line(line.text, scorers.of(line.text), settings.limits.trace_bytes)
+                    echo(scored.to_json(name), progress)
+                good += 1
+            except InvalidRecordError as error:
+                bad += 1
+                print_rejected(line, error)
+    if dry_run:
+        embedding, policy = settings.embedding.backend, settings.policy.digest
+        errors.print(f"{good} traces would be scored: embedding.backend {embedding}, policy {policy}")
+    if bad:
+        errors.print(f"{bad} of {good + bad} lines are invalid")
+        sys.exit(1)

@@ -1,0 +1,94 @@
+"""Explain a trace's score in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import (
+    Explanation,
+    Score,
+    ScoredRecord,
+    explain_score,
+    override_effects,
+    similarity_text,
+)
+from knowledgepulse_worker.terminal.printable import printable, time_text
+
+
+def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
+    """Yield the lines of an explanation; text from producers is escaped.
+
+    ``policy``: the policy that the trace was presumably scored under; if that is wrong, weights are omitted.
+    """
+    score = record.score
+    reached = "reaches" if score.reaches_threshold else "is below"
+    withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld" if score.withheld else ""
+    yield f"trace {printable(record.id)}"
+    at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
+    yield f"from {printable(record.source)}{at}"
+    yield from _content(record)
+    yield (
+        f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}"
+        f"{withheld}: {score.decision}"
+    )
+    yield ""
+    explanation = explain_score(record, policy)
+    if explanation is not None:
+        yield f"policy {policy.digest}:"
+        yield from _sum(score, explanation)
+        yield ""
+        yield _nearest(score)
+        yield ""
+        yield explanation.verdict
+        yield from (f"  {remedy}" for remedy in explanation.remedies)
+        if explanation.guard:
+            yield explanation.guard
+    else:
+        yield from (f"  {_name(name)} {value:.4f}" for name, value in asdict(score.dimensions).items())
+        yield from _overridden(score)
+        yield ""
+        yield _nearest(score)
+        yield ""
+        known = f"policy {printable(record.policy)}" if record.policy else "another policy"
+        yield f"scored under {known}, not {policy.digest}; pass that policy with --policy to see the weights"
+
+
+def _content(record: ScoredRecord) -> Iterator[str]:
+    if record.content is None:
+        return
+    yield f"objective: {printable(record.content.objective)}"
+    yield from (f"  {printable(step)}" for step in record.content.steps)
+    yield f"result: {printable(record.content.result)}"
+    yield ""
+
+
+def _domain(record: ScoredRecord) -> str:
+    if record.task_domain == record.score.domain:
+        return printable(record.score.domain)
+    return f"{printable(record.score.domain)} (no profile is named {printable(record.task_domain)})"
+
+
+def _sum(score: Score, explanation: Explanation) -> Iterator[str]:
+    for part in explanation.parts:
+        product = f"{part.value:.4f} × {part.weight:<5g} = {part.points:.4f}"
+        yield f"  {_name(part.dimension)} {product} of at most {part.weight:g}"
+    yield f"  {_name('sum')} {'':16} {explanation.weighted:.4f}"
+    yield from _overridden(score)
+    if score.overrides:
+        yield f"  {_name('score')} {'':16} {score.quality_score:.4f}"
+
+
+def _overridden(score: Score) -> Iterator[str]:
+    yield from (f"  override {name}: {effect}" for name, effect in override_effects(score).items())
+
+
+def _nearest(score: Score) -> str:
+    if score.nearest is None:
+        return "no earlier trace to compare with, so novelty is 0.5"
+    return f"nearest earlier trace: {printable(score.nearest)}, similarity {similarity_text(score)}"
+
+
+def _name(name: str) -> str:
+    return f"{name.replace('_', ' '):18}"

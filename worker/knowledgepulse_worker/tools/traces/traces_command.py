@@ -1,0 +1,159 @@
+"""The commands ``kp-worker traces``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.arguments import SCORE
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import json_lines_option
+from knowledgepulse_worker.terminal.printable import printable, time_text
+from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
+from knowledgepulse_worker.tools.policies.policy_output import print_parts
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.scoring import ScoredRecord
+
+_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:45}  {:>5}  {}"
+_HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT")
+_TEXT = 80
+"""Characters of an objective and of a result in a row."""
+
+
+@click.group()
+def traces() -> None:
+    """List scored traces, and explain the score of one."""
+
+
+@traces.command("list")
+@source_options
+@click.option("--domain", help="List only traces of this task domain or profile.")
+@click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
+@click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
+@json_lines_option
+def list_traces(domain: str | None, least: float, most: float, as_json: bool, given: Inputs) -> None:
+    """List scored traces, one per line.
+
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first.
+    """
+    if least > most:
+        raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
+    records = given.records()
+    if not as_json:
+        click.echo(_COLUMNS.format(*_HEADS))
+    count = 0
+    for record in records:
+        if domain in (None, record.task_domain, record.score.domain) and (
+            least <= record.score.quality_score <= most
+        ):
+            click.echo(_line(record) if as_json else _row(record))
+            count += 1
+    errors.print(f"{count} traces")
+
+
+def _row(record: ScoredRecord) -> str:
+    """Format a trace as a table row; text from producers is escaped."""
+    content = record.content
+    told = content and f"{content.objective[:_TEXT]} → {content.result[:_TEXT]}"
+    return _COLUMNS.format(
+        printable(record.source),
+        "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),
+        printable(record.score.domain),
+        f"{record.score.quality_score:.4f}",
+        record.score.decision,
+        printable(record.id),
+        content.features.length if content else "-",
+        printable(told or "-"),
+    )
+
+
+def _line(record: ScoredRecord) -> str:
+    """Format a trace as a line of ASCII JSON."""
+    return json.dumps(
+        {
+            "source": record.source,
+            "timestamp_ms": record.timestamp_ms,
+            "id": record.id,
+            "task_domain": record.task_domain,
+            "visibility": record.visibility,
+            "privacy_level": record.privacy_level,
+            "policy": record.policy,
+            **record.score.as_dict(),
+            "decision": record.score.decision,
+            "content": record.content and asdict(record.content),
+        }
+    )
+
+
+@traces.command("show")
+@click.argument("name")
+@source_options
+@policy_option
+def show_trace(name: str, given: Inputs) -> None:
+    """Explain the score of a trace.
+
+    NAME is its id, its run's native id, topic/partition/offset of the raw or of the scored record, or
+    file:line. Shows its objective, steps and result, shortened; the contribution of each dimension, the
+    overrides, the threshold, the nearest earlier trace, and what would have made the trace pass. The policy
+    is the one that the trace was scored under, as the workers keep it; for a trace of a file it is the
+    settings' policy. --policy names another.
+    """
+    from knowledgepulse_worker.tools.traces.explain_trace import explain  # noqa: PLC0415 - keeps `--help` fast
+
+    active = given.policy
+    if given.files:
+        from knowledgepulse_worker.tools.policies.labels import native_id_of  # noqa: PLC0415 - keeps `--help` fast
+
+        found = [one for one in given.records() if name in (one.id, one.source, native_id_of(one))]
+    else:
+        found = asyncio.run(_find(given.settings, name))
+    if not found:
+        raise InputError(f"no scored trace is {name}")
+    policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
+    for number, record in enumerate(found):
+        print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
+    if not given.files:
+        print_parts(*asyncio.run(_contributions(given.settings, found)))
+
+
+async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
+    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+
+    async with open_scored_topics(settings) as topics:
+        return await topics.find(name)
+
+
+async def _contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[str]:
+    """Return lines on what became of traces on their way to a registry."""
+    from knowledgepulse_worker.tools.contributions.contributions_topic import (  # noqa: PLC0415 - files need no Kafka
+        read_contributions,
+    )
+
+    found = await read_contributions(settings, records)
+    return [""] * bool(found) + [
+        f"{time_text(one.at)}: {one.result} {printable(one.trace_id)} at {printable(one.registry)}"
+        + (f": {printable(one.message)}" if one.message else "")
+        for one in found
+    ]
+
+
+async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
+    """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
+    from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - files need no Kafka
+
+    if all(one.policy in (None, settings.policy.digest) for one in records):
+        return {}
+    try:
+        return {kept.policy.digest: kept.policy for kept in await policy_history(settings)}
+    except (TopicError, InputError):  # of an earlier release, which kept none
+        return {}
