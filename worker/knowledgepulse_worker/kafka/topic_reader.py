@@ -15,8 +15,8 @@ from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
-from knowledgepulse_worker.records.record import Fault, RawRecord
+from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding, fault_of
+from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
 __all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", "read_topic"]
@@ -90,7 +90,7 @@ def raw_record(record: Record, topic_id: bytes = b"") -> RawRecord:
         value=record.value,
         headers=tuple(record.headers),
         topic_id=topic_id,
-        fault=record.checksum if isinstance(record.checksum, Fault) else None,
+        fault=fault_of(record),
     )
 
 

@@ -223,8 +223,7 @@ class Lane:
             the seconds for which this blocked the event loop.
         """
         taken_at = time.monotonic()
-        while not self._closing and not self._has_room(record):
-            await self._wait_for_change()
+        await self._wait_for_room(record)
         if self._closing:
             return 0.0
         self.next_offset = record.offset + 1
@@ -298,13 +297,25 @@ class Lane:
         self._changed.set()  # a drain under way has nothing left to wait for
         self._journal.end_partition(self.partition)
 
+    async def _wait_for_room(self, record: RawRecord) -> None:
+        """Wait until a record may be taken, or the lane closes; ask for the commit that it waits for."""
+        while not self._closing:
+            if self._in_flight == 0:
+                self._pass_gap(record.offset)
+            if self._is_far_from_commit(record):
+                self._request_commit()
+            elif self._has_room(record):
+                return
+            await self._wait_for_change()
+
+    def _pass_gap(self, offset: int) -> None:
+        """Move the watermark up to an offset, where nothing but a gap lies in between: it needs no output."""
+        self.watermark = max(self.watermark, offset)
+
+    def _is_far_from_commit(self, record: RawRecord) -> bool:
+        return record.offset - self._committed >= self._limits.uncommitted_records
+
     def _has_room(self, record: RawRecord) -> bool:
-        if self._in_flight == 0:
-            # Only a gap separates the watermark from this record, and a gap needs no confirmation.
-            self.watermark = max(self.watermark, record.offset)
-        if record.offset - self._committed >= self._limits.uncommitted_records:
-            self._request_commit()
-            return False
         return self._in_flight == 0 or (
             self._in_flight < self._limits.in_flight_records
             and self._in_flight_bytes + record.size <= self._limits.in_flight_bytes
@@ -402,17 +413,8 @@ class Lane:
 
     def _score(self, taken: Undecodable | Decoded, embedded: Embedded | None) -> Scored:
         record = taken.record
-        evicted: list[int] = []
-        if record.offset in self._ledger:
-            logger.warning(
-                "partition %d: offset %d now holds another record, so %s was recreated: ledger cut",
-                self.partition,
-                record.offset,
-                record.topic,
-            )
-            self._metrics.cache_reset("recreated")
-            evicted += self._ledger.clear()
-            self._cache.clear()
+        was_recreated = record.offset in self._ledger  # by an entry that is not this record's
+        evicted = self._clear_ledger(record) if was_recreated else []
         if isinstance(taken, Undecodable):
             entry = failed_entry(record, taken.failure)
         else:
@@ -421,6 +423,18 @@ class Lane:
         value, pushed_out = self._ledger.put(entry)
         self._metrics.cache_size(self.partition, self._cache.size)
         return Scored(taken, entry, value, embedded, evicted + pushed_out)
+
+    def _clear_ledger(self, record: RawRecord) -> list[int]:
+        """Drop what a recreated topic's former records left; return the offsets to tombstone."""
+        logger.warning(
+            "partition %d: offset %d now holds another record, so %s was recreated: ledger cut",
+            self.partition,
+            record.offset,
+            record.topic,
+        )
+        self._metrics.cache_reset("recreated")
+        self._cache.clear()
+        return self._ledger.clear()
 
     async def _remember_next(self) -> None:
         scored = await self._to_remember.get()

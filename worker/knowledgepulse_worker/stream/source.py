@@ -293,18 +293,17 @@ class Source:
             if self._partitions is not owned:
                 await self._refetch(fetched)
                 continue
-            batches = [
-                (partition, records)
-                for at, records in fetched.items()
-                if (partition := self._partition_to_consume(at)) is not None
-            ]
-            if not batches:
+            recovered = {at: partition for at in fetched if (partition := self._recovered_partition(at))}
+            self._pause(fetched.keys() - recovered)
+            if not recovered:
                 await self._look_up_while_idle()
                 continue
-            numbers = [partition.at.partition for partition, _ in batches]
-            if await self._is_same_topic(await self._services.topic_ids.current(numbers)):
-                for partition, records in batches:
-                    await self._hand_over_batch(partition, records)
+            numbers = [partition.at.partition for partition in recovered.values()]
+            if await self._services.topic_ids.current(numbers) != self._topic_id:
+                await self._start_over()
+                continue
+            for at, partition in recovered.items():
+                await self._hand_over_batch(partition, fetched[at])
 
     async def _look_up_while_idle(self) -> None:
         """Notice now and then that the topic was recreated.
@@ -319,7 +318,8 @@ class Source:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
                 found = await self._services.topic_ids.current(consumed)
-            await self._is_same_topic(found)
+            if found != self._topic_id:
+                await self._start_over()
         self._looked_up = time.monotonic()
 
     async def _refetch(self, fetched: Iterable[TopicPartition]) -> None:
@@ -328,8 +328,7 @@ class Source:
         Its records may belong to either assignment.
         """
         for at in fetched:
-            partition = self._partitions.get(at.partition)
-            if partition is not None and partition.is_recovered:
+            if (partition := self._recovered_partition(at)) is not None:
                 await self._seek_to_expected(partition)
 
     async def _seek_to_expected(self, partition: Partition) -> None:
@@ -339,23 +338,21 @@ class Source:
             else:
                 self._client.seek(partition.at, partition.expected)
 
-    def _partition_to_consume(self, at: TopicPartition) -> Partition | None:
-        """Return the partition of fetched records; None before its recovery, which resets its position."""
+    def _recovered_partition(self, at: TopicPartition) -> Partition | None:
         partition = self._partitions.get(at.partition)
-        if partition is not None and partition.is_recovered:
-            return partition
-        with suppress(IllegalStateError):  # revoked: its records will be redelivered
-            self._client.pause(at)
-        return None
+        return partition if partition is not None and partition.is_recovered else None
 
-    async def _is_same_topic(self, found: bytes) -> bool:
-        """Return whether the topic is still the same; if it was recreated, read it from its beginning."""
-        if found == self._topic_id:
-            return True
+    def _pause(self, unrecovered: Iterable[TopicPartition]) -> None:
+        """Stop fetching for partitions whose recovery has not ended; it resets their positions."""
+        for at in unrecovered:
+            with suppress(IllegalStateError):  # revoked: its records will be redelivered
+                self._client.pause(at)
+
+    async def _start_over(self) -> None:
+        """Read the topic from its beginning, because it was recreated."""
         logger.warning("%s was recreated; reading it from its beginning", self._services.topic)
         with suppress(IllegalStateError):  # revoked: the next owner detects it by the ledger
             await self._host.unless_suspended(self._read_from_beginning())
-        return False
 
     async def _read_from_beginning(self) -> None:
         """Read a recreated topic once the leaders of all partitions have it.

@@ -28,6 +28,7 @@ from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_worker.records.record import Fault
 
@@ -67,7 +68,7 @@ _BUFFER_FULL = "failed to write whole buffer"
 
 
 class Record(NamedTuple):
-    """A record with the attributes of the client's records; a placeholder has its fault in ``checksum``."""
+    """A record with the attributes of the client's records; see :func:`fault_of` for ``checksum``."""
 
     offset: int
     timestamp: int
@@ -76,6 +77,15 @@ class Record(NamedTuple):
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
     checksum: Fault | None = None
+
+
+def fault_of(record: ConsumerRecord) -> Fault | None:
+    """Return why a record is only a placeholder; None if it could be read.
+
+    The client copies nothing of ours but the attributes that it knows. It does not use ``checksum``, which
+    records have not had since format v2.
+    """
+    return record.checksum if isinstance(record.checksum, Fault) else None
 
 
 class _TooLargeError(Exception):

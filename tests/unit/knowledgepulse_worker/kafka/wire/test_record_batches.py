@@ -22,8 +22,13 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.wire import record_batches
-from knowledgepulse_worker.kafka.wire.record_batches import Batches, PartitionRecords, decoding, inflate
-from knowledgepulse_worker.records.record import Fault
+from knowledgepulse_worker.kafka.wire.record_batches import (
+    Batches,
+    PartitionRecords,
+    decoding,
+    fault_of,
+    inflate,
+)
 from support.batches import ENCODERS, HEADER_BYTES, NOW, by_hand, sealed
 
 TP = TopicPartition("raw-traces", 0)
@@ -59,7 +64,7 @@ def client_decode(data):
 
 
 def faults(records):
-    return [(one.offset, one.checksum.reason) for one in records if isinstance(one.checksum, Fault)]
+    return [(one.offset, fault.reason) for one in records if (fault := fault_of(one)) is not None]
 
 
 # --- batches that the client decodes, too
