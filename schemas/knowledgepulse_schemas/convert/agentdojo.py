@@ -49,13 +49,13 @@ def _run(document: Any, path: str) -> Run:
 
 
 def _id_of(document: dict[str, Any]) -> str | None:
-    """Return a log's path below ``runs``, with its time: one without a time may be of several runs."""
+    """Return a log's path below ``runs`` with its time, as several runs may have the same path."""
     time = document.get("evaluation_timestamp")
     return f"{'/'.join(str(document.get(name)) for name in _NAMES)} {time}" if time else None
 
 
 def _renamed(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as Inspect has it."""
+    """Return a message in Inspect's form."""
     renamed = {**message, "content": message.get("content") or ""}
     if isinstance(renamed["content"], list):
         renamed["content"] = [_renamed_part(one) for one in renamed["content"]]

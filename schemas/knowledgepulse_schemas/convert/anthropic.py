@@ -27,7 +27,7 @@ _BESIDE = {
     *("image", "document", "search_result", "container_upload", "redacted_thinking", "tool_reference"),
     *("video", "audio", "cachePoint", "searchResult"),  # of the Converse API
 }
-"""Blocks that are no text, reasoning or call."""
+"""Types of blocks that hold no text, reasoning or call."""
 _OWN_BLOCKS = {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use", "tool_result"}
 
 

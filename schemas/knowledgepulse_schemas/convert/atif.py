@@ -76,7 +76,7 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
 
 
 def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run | ConversionError]:
-    """Yield a trajectory's run, and those of the subagents whose trajectories it contains."""
+    """Yield the run of a trajectory and the runs of the subagents' trajectories in it."""
     try:
         trajectory, losses = read_record(_Trajectory if parent is None else _Subagent, value, path)
     except ConversionError as error:

@@ -29,7 +29,7 @@ _BLOCKS = {
 
 
 def recognises(document: Any) -> bool:
-    """Check for messages whose blocks are named by a member, or a record of these."""
+    """Check for messages whose blocks are named by a member, or for a record of such messages."""
     if isinstance(document, list):
         return bool(document) and (all(map(_is_message, document)) or all(map(_is_record, document)))
     return _is_record(document)

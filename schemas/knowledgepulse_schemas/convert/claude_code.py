@@ -36,7 +36,7 @@ _NOTICE = re.compile(
 _ORDER = re.compile(r"\s*<command-name>.*<command-args>\s*[^\s<]", re.DOTALL)
 """A built-in command with arguments, such as /goal: a request, if the session has no other."""
 _SYNTHETIC = "<synthetic>"
-"""The model of texts that Claude Code itself puts among the agent's, such as "No response requested."."""
+"""The model of texts that Claude Code itself adds to the agent's, such as "No response requested."."""
 _PLAN = "ExitPlanMode"
 """The tool that presents a plan to the user."""
 _BOOKKEEPING = {
@@ -116,7 +116,7 @@ class _Session:
         self._chains: dict[str, str] = {}  # the sidechain of each of their lines
         self._seen: set[str] = set()
         self._cut_off: dict[Transcript, str | None] = {}  # answers that ended too early
-        self._orders: dict[Transcript, int] = {}  # the first built-in command that tells what to do
+        self._orders: dict[Transcript, int] = {}  # position of the first built-in command with a request
         self._commands: dict[str, int] = {}  # position of a custom command's message, by the id of its line
 
     def add(self, value: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ class _Session:
             losses.add_unknown(f"{value.get('type')} lines of another form", value)
 
     def runs(self) -> Iterator[hub.Run]:
-        """Yield the runs that have messages; what is left of a sidechain without its request is a loss."""
+        """Yield the runs that have messages. A sidechain without its request is a loss."""
         self.main.run.native_id = self._session
         whole = [one for one in self._sidechains.values() if self._has_request(one)]
         transcripts = [one for one in (self.main, *whole) if one.run.messages]
@@ -171,7 +171,7 @@ class _Session:
         return self._sidechains[chain]
 
     def _add_other(self, line: _Line, transcript: Transcript) -> None:
-        """Add what the user wrote while the agent worked; any other line is a loss."""
+        """Add a text that the user wrote while the agent worked. Any other line is a loss."""
         queued = line.attachment or {}
         if queued.get("type") == "queued_command" and isinstance(queued.get("prompt"), str):
             mode = queued.get("commandMode", "prompt")
@@ -215,9 +215,9 @@ class _Session:
                 self._commands[line.uuid] = position
 
     def _expand(self, line: _Line, parts: tuple[hub.Part, ...], transcript: Transcript) -> bool:
-        """Add to a custom command what it expands to, which the line after it has; whether this is that line.
+        """Append the parts to the custom command before them; return False if there is none.
 
-        The command's name alone does not tell what the user asked for.
+        The name of a command alone does not tell what the user asked for.
         """
         position = self._commands.pop(line.parent or "", None)
         if position is None or not all(isinstance(part, hub.Text) for part in parts):

@@ -38,9 +38,9 @@ _REPEATING_ITEMS = {
     *("agentmessage", "reasoning", "plan", "hookprompt", "contextcompaction", "subagentactivity", "sleep"),
     *("websearch", "imageview", "imagegeneration", "extension"),
 }
-"""Items of the interface that repeat items of the API, in lower case."""
+"""Types of the interface's items that repeat items of the API, in lower case."""
 _CALL_ITEMS = {"commandexecution", "dynamictoolcall", "collabagenttoolcall", "filechange", "mcptoolcall"}
-"""Items of the interface that tell how a call ended."""
+"""Types of the interface's items that record the end of a call, in lower case."""
 _EVENTS = {
     *(
         "agent_message",
@@ -108,7 +108,7 @@ _EVENTS = {
     *("elicitation_request", "request_permissions", "hook_started", "hook_completed", "terminal_interaction"),
     *("thread_settings_applied", "guardian_assessment", "sub_agent_activity", "raw_response_item"),
 }
-"""Events whose content the items of the API repeat, or that are about the interface."""
+"""Events that are about the interface, or whose content is also in items of the API."""
 _NOTICE = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md instructions )")
 """How texts begin that Codex itself puts among the user's."""
 _EXIT_CODE = re.compile(
@@ -273,7 +273,7 @@ class _Session:
         add(f"event_msg.{kind}", rest)
 
     def _add_item_event(self, event_kind: str, event: dict[str, Any]) -> None:
-        """Add what an item of the interface tells: a request of the user, or how a call ended."""
+        """Read an item of the interface: it may confirm a request, or record the end of a call."""
         item: dict[str, Any] = event["item"] if isinstance(event.get("item"), dict) else {}
         kind = str(item.get("type"))
         name = kind.replace("_", "").lower()  # also in camel case and in snake case
@@ -297,9 +297,9 @@ class _Session:
             self.transcript.losses.add_unknown(path, event)
 
     def _confirm(self, kind: str, text: str) -> None:
-        """Make the item with the text of an event a request of the user, unless another event has done so.
+        """Make the item with the text of an event a request of the user.
 
-        Some versions write both kinds of events for a request.
+        Some versions write two kinds of events for one request; the second event changes nothing.
         """
         self._has_events = True
         told, key = self._confirmed.setdefault(kind, Counter()), text.strip()
@@ -321,7 +321,7 @@ class _Session:
         self.transcript.losses.add("texts beside a request", others)
 
     def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
-        """Add what only the event of a call's end tells: its duration, its server and its failure."""
+        """Add a call's duration, server and failure, which only the event of its end records."""
         match event.get("duration"):
             case {"secs": int(seconds), "nanos": int(nanoseconds)}:
                 self.transcript.change_call(call_id, latency_ms=seconds * 1000 + nanoseconds / 1e6)
@@ -335,14 +335,14 @@ class _Session:
 
 
 def _without_message(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of an event whose message is in the trace, but for that."""
+    """Return the members of an event without its message, which is in the trace."""
     return {name: value for name, value in event.items() if name not in ("type", "message")}
 
 
 def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     """Return an item as the Responses API has it, and its tool's server, or raise a ConversionError."""
     if not isinstance(item, dict):
-        raise ConversionError("an item is no object")
+        raise ConversionError("an item is not an object")
     own = {name: value for name, value in item.items() if name not in _OWN_MEMBERS}
     if item.get("type") == "tool_search_call":
         own |= {"type": "function_call", "name": "tool_search"}

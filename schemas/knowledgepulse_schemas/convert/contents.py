@@ -1,4 +1,4 @@
-"""Content that is a text or a list of typed parts, as in OpenAI's API and in what follows it."""
+"""Content that is a text or a list of typed parts, as in OpenAI's API and formats modelled on it."""
 
 from __future__ import annotations
 

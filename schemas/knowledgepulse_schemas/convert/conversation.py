@@ -1,4 +1,4 @@
-"""A run's conversation, from recorded calls whose inputs repeat what came before."""
+"""A run's conversation, rebuilt from recorded calls whose inputs repeat the earlier messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from knowledgepulse_schemas.convert import hub
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A model call as recorded by a tracer; the input is the whole conversation so far."""
+    """A model call as recorded by a tracer. Its input is the whole conversation so far."""
 
     input: tuple[hub.Message, ...] = ()
     output: tuple[hub.Message, ...] = ()
@@ -21,7 +21,7 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """A tool execution as recorded by a tracer; ``response`` is None if the content was not recorded."""
+    """A tool execution as recorded by a tracer. ``response`` is None if its content was not recorded."""
 
     call: hub.ToolCall
     response: str | None = None
@@ -33,11 +33,14 @@ def conversation(
 ) -> list[hub.Message]:
     """Rebuild a run's conversation from its recorded calls.
 
-    The input of every model call repeats the conversation so far; only its new messages are added: tool calls
-    and responses by how often their id occurs, texts by how often they do. A tool execution answers the first
-    open call with its id, or else of the same tool, and provides the failure flag and the latency.
+    The input of every model call repeats the conversation so far, and only its new messages are added. A call
+    or a response is new if its id occurs more often than before, a text if the text does. A tool execution
+    answers the first open call with its id, or else the first open call of the same tool. It provides the
+    failure flag and the latency.
 
-    ``events``: in time order; ``earlier``: messages from before the run, which the inputs repeat, too.
+    Args:
+        events: The recorded calls in time order.
+        earlier: Messages from before the run, which the inputs repeat, too.
     """
     before = sum(bool(message.parts) for message in earlier)
     messages = _Conversation().add([ModelCall(output=earlier), *events])
@@ -50,7 +53,7 @@ _Position = tuple[int, int]  # of a part: index of its message, index in the mes
 
 @dataclass(slots=True)
 class _Call:
-    """A call of the conversation, and its response, if it has one."""
+    """A call of the conversation, and its response if it has one."""
 
     id: str | None
     position: _Position
@@ -148,7 +151,7 @@ class _Conversation:
             self._append("tool", (response,))
 
     def _call_of(self, recorded: hub.ToolCall) -> _Call | None:
-        """Return the call that a tool execution answers, or has answered already."""
+        """Return the call that a tool execution answers or has already answered."""
         if recorded.id is None:
             return self._unanswered("name", recorded.name)
         return self._unanswered("id", recorded.id) or self._last.get(recorded.id)

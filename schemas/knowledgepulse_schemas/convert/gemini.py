@@ -13,7 +13,7 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, text_or_none, unwrap
 
 _MEDIA = {"inlineData", "inline_data", "fileData", "file_data", "thoughtSignature", "thought_signature"}
-"""Members of parts that are no text or call."""
+"""Members of parts that hold no text or call."""
 
 
 def recognises(value: Any) -> bool:

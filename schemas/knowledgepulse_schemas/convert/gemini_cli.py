@@ -26,7 +26,7 @@ NAME = "gemini_cli"
 _Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
 """A message and its time."""
 _Version = tuple[list[_Turn], Losses]
-"""A message with the responses to its calls, and what is lost of it."""
+"""A message with the responses to its calls, and its losses."""
 _NOTICES = ("/", "?", "<session_context>", "<hook_context>")
 """How texts begin that Gemini CLI does not send as requests."""
 _NOTES = {"info", "warning"}
@@ -120,7 +120,7 @@ class _Session:
                 self._take_back(version)
 
     def _rewind(self, message_id: str) -> None:
-        """Remove a message and those after it; all, if there is no such message."""
+        """Remove a message and all later ones; remove every message if there is no such message."""
         ids = list(self._messages)
         first = ids.index(message_id) if message_id in self._messages else 0
         for one in ids[first:]:

@@ -172,19 +172,32 @@ Ending = Literal["without_error", "failed", "submitted"]
 
 @dataclass(slots=True)
 class Run:
-    """One run of an agent."""
+    """One run of an agent.
 
-    framework: str  # the source's name; becomes `metadata.framework`
-    messages: list[Message]  # the conversation in time order, without repeated messages
-    native_id: str | None = None  # the source's; without one, the trace's id is derived from the content
-    parent_id: str | None = None  # native id of the run that started this one, such as a subagent's
-    span: tuple[str, str] | None = None  # OpenTelemetry's trace id and span id of its root, in hexadecimal
+    Attributes:
+        framework: The source's name, which becomes ``metadata.framework``.
+        messages: The conversation in time order, without repeated messages.
+        native_id: The run's id in the source. Without one, the trace's id is derived from the content.
+        parent_id: The native id of the run that started this one as a subagent.
+        span: OpenTelemetry's trace id and span id of the root, in hexadecimal.
+        ending: How the run ended, judged by the source's structure alone.
+        agent_id: The agent's id or name in the source.
+        names: Names of the agent, the service and the project, to look up in a domain map.
+        models: The models that answered, in the order of their first answers.
+        labels: The source's own labels.
+    """
+
+    framework: str
+    messages: list[Message]
+    native_id: str | None = None
+    parent_id: str | None = None
+    span: tuple[str, str] | None = None
     ended_at: datetime | None = None
-    ending: Ending = "without_error"  # judged by the source's structure alone
-    agent_id: str | None = None  # the source's id or name of the agent
-    names: tuple[str, ...] = ()  # to look up in a domain map: the agent's, the service's, the project's
-    models: tuple[str, ...] = ()  # that answered, in the order of their first answers
-    labels: Labels = field(default_factory=Labels)  # the source's own
+    ending: Ending = "without_error"
+    agent_id: str | None = None
+    names: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    labels: Labels = field(default_factory=Labels)
     losses: Losses = field(default_factory=Losses)
 
 

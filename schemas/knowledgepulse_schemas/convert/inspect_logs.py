@@ -1,4 +1,4 @@
-"""Inspect's evaluation logs: a run for each sample; its scores are the labels.
+"""Inspect's evaluation logs: each sample is a run, and its scores are the labels.
 
 An ``.eval`` archive has the same content, a file for each sample; the command line reads it.
 
@@ -120,7 +120,7 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
-    """Convert messages: OpenAI's, but for flat tool calls, and for errors of the tools' messages.
+    """Convert messages, which are OpenAI's except for flat tool calls and errors in tools' messages.
 
     Raises:
         ConversionError: an item is not a message.
@@ -130,7 +130,7 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message
 
 
 def _renamed(value: Any) -> Any:
-    """Return a message as OpenAI has it."""
+    """Return a message in OpenAI's form."""
     if not isinstance(value, dict):
         return value
     renamed = {name: one for name, one in value.items() if name != "function"} | {
@@ -142,7 +142,7 @@ def _renamed(value: Any) -> Any:
 
 
 def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.Message:
-    """Return a message with the failure of the tool that it answers."""
+    """Return a message with the failure of the tool whose response it is."""
     losses.add("messages[].id", value.get("id"))
     match message.parts, value.get("error"):
         case [hub.ToolCallResponse() as part], {"message": str(problem), **rest}:
@@ -168,7 +168,7 @@ def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _labels(scores: dict[str, Any], losses: Losses) -> hub.Labels:
-    """Return the verdict of the scores, if all have one and the same."""
+    """Return the verdict of the scores if they all agree; otherwise None."""
     verdicts = set()
     for value in scores.values():
         score = read(_Score, value, "samples[].scores[]") if isinstance(value, dict) else _Score(value=value)
@@ -189,7 +189,7 @@ def _inputs(value: str | list[Any]) -> Iterator[str]:
 
 
 def _resolved(value: Any, attachments: Any) -> Any:
-    """Replace what stands for a long text of an event, ``attachment://`` and its hash, by the text."""
+    """Replace the references to long texts of an event, ``attachment://`` and a hash, with the texts."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT) and isinstance(attachments, dict):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):

@@ -71,7 +71,7 @@ class _Message(SourceModel):
 
 
 class _State(SourceModel):
-    """A graph state; in a thread snapshot it is under ``values``."""
+    """A graph state. In a thread snapshot, it is the member ``values``."""
 
     messages: list[Any]
 
@@ -126,7 +126,7 @@ def _run_of_state(document: Any, path: str) -> hub.Run:
 
 
 def _plain(value: Any) -> tuple[dict[str, Any], set[str]]:
-    """Return a message's members with its ``type``, whichever way it was serialised, and those around them.
+    """Return the members of a message in any serialisation with its ``type``, and the members around them.
 
     ``model_dump`` writes them at the top, ``messages_to_dict`` below ``data``, ``dumpd`` below ``kwargs``.
     """
@@ -189,7 +189,7 @@ def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Iter
 
 
 def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses) -> tuple[hub.Part, ...]:
-    """Return the calls as OpenAI wrote them, from before LangChain had ``tool_calls``."""
+    """Return the calls in OpenAI's form, as LangChain kept them before it had ``tool_calls``."""
     own = message.additional_kwargs or {}
     chat = {name: own.get(name) or None for name in ("tool_calls", "function_call")} | {"role": "assistant"}
     name = "additional_kwargs"
@@ -211,7 +211,7 @@ def _cut_off(message: _Message) -> Iterator[hub.Part]:
 
 
 def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a provider's own members without those that the message repeats elsewhere."""
+    """Return a provider's own members, without the members that the message repeats elsewhere."""
     elsewhere = {"tool_calls", "function_call", "reasoning_content"}
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}
 

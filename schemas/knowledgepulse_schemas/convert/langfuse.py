@@ -35,7 +35,7 @@ NAME = "langfuse"
 
 _TOOLS = {"TOOL", "RETRIEVER"}
 _TOOL_PREFIX = re.compile("^(execute_tool |running tool: )")
-"""What precedes a tool's name in OpenTelemetry's conventions and in Pydantic AI."""
+"""The text before a tool's name in OpenTelemetry's conventions and in Pydantic AI."""
 _OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
 
 

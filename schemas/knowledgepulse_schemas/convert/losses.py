@@ -1,4 +1,4 @@
-"""The loss report: source values that a trace has no field for."""
+"""The loss report: values of the source that have no place in the trace."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _of_object(value: dict[str, Any], role: hub.Role, path: str, losses: Losses)
 
 
 def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    """Return the message of an OpenAI completion's first choice, or of a choice alone."""
+    """Return the message of a single choice, or of the first choice of an OpenAI completion."""
     choices = [value]
     if "choices" in value:
         count_others(value, {"choices"}, path, losses)

@@ -45,7 +45,7 @@ class _Action(SourceModel):
 
 
 class _Extra(SourceModel):
-    """The commands in a message, or the exit status of one."""
+    """The commands in a message, or the exit status of a command."""
 
     actions: list[_Action] = Field(default_factory=list)
     returncode: int | None = None
@@ -98,13 +98,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _answers(value: dict[str, Any], following: dict[str, Any]) -> bool:
-    """Check for a text with one command, and the text after it for its exit status."""
+    """Check for a text with one command that is followed by a text with its exit status."""
     command = value["role"] == "assistant" and len(_COMMAND.findall(value["content"])) == 1
     return command and following["role"] == "user" and _STATUS.match(following["content"]) is not None
 
 
 def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
-    """Complete the extras by the commands and the exit statuses in the texts.
+    """Complete the extras with the commands and the exit statuses in the texts.
 
     The output of the last command is the submission, without a status; elsewhere, such a command timed out. A
     text with more than one command, or none, is answered by an error.
@@ -153,7 +153,7 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
 
 
 def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hub.Message:
-    """Return a message with the failure that ``extra`` flags, and as a response if it has an exit status."""
+    """Return a message with the failure that ``extra`` flags; with an exit status, it is a response."""
     if extra.interrupt_type == _FORMAT_ERROR:
         return hub.message("assistant", hub.Error(hub.join_texts(message.parts)))
     failed = bool(extra.returncode) or bool(extra.exception_info)

@@ -28,7 +28,7 @@ NAME = "openai"
 
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
 _BESIDE = {"item_reference", "compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"}
-"""Types of items that are no message or call."""
+"""Types of items that hold no message or call."""
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
 
 

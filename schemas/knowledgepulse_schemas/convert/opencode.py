@@ -1,4 +1,4 @@
-"""Sessions of OpenCode: what ``opencode export`` prints, or the objects of its storage, one per line.
+"""Sessions of OpenCode: the output of ``opencode export``, or the objects of its storage, one per line.
 
 In the storage, a session, its messages and their parts are files of their own; ``jq -c . FILES`` puts them on
 lines, in any order.
@@ -24,7 +24,7 @@ from knowledgepulse_schemas.convert.source import of_session
 NAME = "opencode"
 
 _BESIDE = {"agent", "compaction", "file", "patch", "retry", "snapshot", "step-finish", "step-start"}
-"""Types of parts that are no text, reasoning or call."""
+"""Types of parts that hold no text, reasoning or call."""
 _ABORTED = "MessageAbortedError"
 
 
@@ -121,7 +121,7 @@ def _is_export(line: dict[str, Any]) -> bool:
 
 
 def _kind(line: dict[str, Any]) -> str | None:
-    """Return what an object of the storage is: a part, a message or a session."""
+    """Return the kind of an object of the storage: a part, a message or a session."""
     if isinstance(line.get("sessionID"), str) and isinstance(line.get("id"), str):
         if isinstance(line.get("messageID"), str) and isinstance(line.get("type"), str):
             return "part"

@@ -232,7 +232,7 @@ def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
 
 
 def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.Message:
-    """Return the message of an event with the system's text; ``rest`` has the tools, and what is lost."""
+    """Return the message of an event with the system's text; ``rest`` holds the tools and the losses."""
     if isinstance(text, dict):
         rest["system_prompt"] = dict(text)
         text = rest["system_prompt"].pop("text", None)

@@ -85,7 +85,7 @@ def is_tempo(document: Any) -> bool:
 
 
 def spans_of(document: Any, path: str) -> Iterator[Span]:
-    """Yield the spans of an export; raise a ConversionError if it is no OTLP export."""
+    """Yield the spans of an export; raise a ConversionError if it is not an OTLP export."""
     beside = Losses()
     if isinstance(document, dict) and isinstance(document.get("trace"), dict):
         count_others(document, {"trace"}, "", beside)

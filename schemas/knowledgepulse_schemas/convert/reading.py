@@ -35,7 +35,7 @@ class SourceModel(BaseModel):
 
 
 class CamelModel(SourceModel):
-    """Base class of models whose members have camel-case or snake-case names, by the exporter."""
+    """Base class of models whose members have camel-case or snake-case names, depending on the exporter."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(to_camel(name), name))
@@ -59,7 +59,7 @@ def read(model: type[T], value: Any, path: str = "") -> T:
 
 
 def read_record(model: type[T], value: Any, path: str = "") -> tuple[T, Losses]:
-    """Read a record as :func:`read` does, and count what no field declares in a new report."""
+    """Read a record as :func:`read` does, and count its undeclared members in a new report."""
     record, losses = read(model, value, path), Losses()
     count_unread(record, "", losses)
     return record, losses
@@ -80,9 +80,11 @@ def items_of(document: Any) -> Iterator[tuple[str, Any]]:
 
 
 def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | ConversionError]:
-    """Convert each item of a list, or a document that is not a list; yield an error in its item's place.
+    """Convert each item of a list, or a document that is not a list; yield an error in place of its item.
 
-    ``convert``: takes an item and its path in the document.
+    Args:
+        document: The list or the document.
+        convert: Converts an item. Its second argument is the item's path in the document.
     """
     for path, item in items_of(document):
         try:

@@ -1,7 +1,7 @@
-"""What the session logs of coding agents have in common: a file of lines, read one by one.
+"""Session logs of coding agents: files whose lines are read one by one.
 
-A line that is not known is a loss, never a failure of its session. Lines are not kept, so a file of any size
-takes the memory of its largest line and of its traces.
+An unknown line is a loss and never fails its session. Lines are not kept, so a file of any size takes the
+memory of its largest line and of its traces.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Transcript:
         return position
 
     def reached(self, time: Any) -> datetime | None:
-        """Note the time of a line, and return it; None if it is no time."""
+        """Note the time of a line and return it; return None if the value is not a time."""
         at = parse_time(time)
         if at is not None and (self.run.ended_at is None or at > self.run.ended_at):
             self.run.ended_at = at
@@ -143,9 +143,9 @@ def _id(part: hub.Part) -> str | None:
 
 
 def requests_of(run: hub.Run) -> Iterator[hub.Run]:
-    """Split a run at the requests of the user: texts that follow a step of the agent.
+    """Split a run at the requests of the user, which are texts that follow a step of the agent.
 
-    The runs are numbered, and lead back to the whole run by their parent. What is lost is told by the first.
+    The resulting runs are numbered, have the whole run as their parent, and the first one has its losses.
     """
     pieces: list[list[hub.Message]] = [[]]
     answered = False

@@ -14,22 +14,29 @@ from knowledgepulse_schemas.convert.reading import count_others, each, unwrap
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An input format."""
+    """An input format.
 
-    name: str  # on the command line
-    members: str  # names by which a reader knows the format, separated by spaces
-    recognises: Callable[[Any], bool]  # whether a document has this format
-    # Yields the runs of a document, with an error in place of a run that cannot be read; raises one if the
-    # document has another format.
+    Attributes:
+        name: The format's name on the command line.
+        members: Names of members that are typical of the format, separated by spaces.
+        recognises: Returns whether a document has this format.
+        runs: Yields the runs of a document, with an error in place of a run that cannot be read. Raises a
+            ConversionError if the document has another format.
+        is_fragment: Returns whether a line of a file is part of a larger document. The spans of a trace, for
+            example, may be on several lines.
+        streams: Whether ``runs`` also accepts an iterator of a file's lines, including unknown lines.
+    """
+
+    name: str
+    members: str
+    recognises: Callable[[Any], bool]
     runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
-    # Whether a line of a file is part of a larger document rather than one of its own: the spans of one
-    # trace may be on several lines.
     is_fragment: Callable[[Any], bool] = lambda line: False
-    streams: bool = False  # whether `runs` also takes an iterator of a file's lines, known or not
+    streams: bool = False
 
 
 def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") -> bool:
-    """Check a document, or all items of a list, which may be a member of an object: ``within``."""
+    """Check a document, or all items of a list; the list may be the member ``within`` of the document."""
     document = unwrap(document, within)
     return bool(document) and all(map(recognises, document if isinstance(document, list) else [document]))
 
@@ -39,7 +46,7 @@ def runs_within(
 ) -> Iterator[hub.Run | ConversionError]:
     """Yield the runs of the list in an object's member, or of the document if it has no such list.
 
-    The first run tells of what is lost beside the list.
+    The losses of the first run include the object's other members.
     """
     items, beside = unwrap(document, name), Losses()
     if items is not document:
@@ -58,9 +65,14 @@ def of_records(
     run_of: Callable[[Any, str], hub.Run],
     within: str = "",
 ) -> Source:
-    """Return a source of records, each with a run: one, a list of them, or one in an object's member.
+    """Return a source of records with one run each: a record, a list of records, or a list in a member.
 
-    ``run_of`` takes a record and its path in the document.
+    Args:
+        name: The format's name on the command line.
+        members: Names of members that are typical of the format, separated by spaces.
+        recognises: Returns whether a value is a record.
+        run_of: Returns the run of a record. Its second argument is the record's path in the document.
+        within: The name of the member that may hold the list.
     """
     return Source(
         name,
@@ -73,7 +85,7 @@ def of_records(
 def of_session(
     name: str, members: str, recognises: Callable[[Any], bool], runs: Callable[[Any], Iterator[hub.Run]]
 ) -> Source:
-    """Return a source of session logs, whose lines are read one by one."""
+    """Return a source of session logs, which reads their lines one by one."""
     return Source(name, members, recognises, runs, lambda line: True, streams=True)
 
 
@@ -85,7 +97,7 @@ def of_messages(
     messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
     run_of_record: Callable[[Any, str], hub.Run],
 ) -> Source:
-    """Return a source of a vendor's messages: a list of them, which is a run, or records around some."""
+    """Return a source of a vendor's messages: a list of them is a run, and so is a record with some."""
 
     def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         document = _joined(document)

@@ -41,7 +41,7 @@ from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 AUTO = "auto"
 
 _NEAR = 0.5
-"""Share of a format's members that a document must have for an error to name the format."""
+"""Share of a format's members that a document needs before an error names the format."""
 _COMMON = {
     *(
         "content",
@@ -62,7 +62,7 @@ _COMMON = {
 
 
 def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> Source:
-    """Return a source of a vendor's messages, which are read as those that tracers record."""
+    """Return a source of a vendor's messages, which reads them as it reads the messages of a tracer."""
 
     def runs(document: Any) -> Iterator[hub.Run]:
         losses = Losses()
@@ -177,7 +177,7 @@ def _first(value: Any) -> dict[str, Any]:
 def _first_error(source: Source, document: Any) -> ConversionError:
     try:
         errors = (run for run in source.runs(document) if isinstance(run, ConversionError))
-        return next(errors, ConversionError("differs from it"))
+        return next(errors, ConversionError("it has the same members, but in another form"))
     except ConversionError as error:
         return error
 

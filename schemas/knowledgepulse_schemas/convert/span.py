@@ -23,10 +23,12 @@ class Event:
 
 @dataclass(slots=True)
 class Span:
-    """A span; times are nanoseconds since 1970.
+    """A span.
 
-    ``losses`` are dropped values of the span, ``shared`` those of each object around it and other spans, such
-    as the resource.
+    Attributes:
+        start: Nanoseconds since 1970, as ``end`` is.
+        losses: The dropped values of the span.
+        shared: The dropped values of each object that contains this and other spans, such as the resource.
     """
 
     trace_id: str
@@ -80,7 +82,7 @@ def node_of(
     names: Iterable[str | None],
     scores: Iterable[tuple[Any, Any]],
 ) -> Node:
-    """Return the node of a span, and count the attributes whose names are not among those used."""
+    """Return the node of a span, and count the attributes that no reader used."""
     losses.merge(span.losses)
     if event is not None or agent:
         _count_unread(span, used, losses)

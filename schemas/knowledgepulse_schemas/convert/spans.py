@@ -91,7 +91,7 @@ class _PhoenixSpan(SourceModel):
 
 
 def has_agent(export: Any) -> bool:
-    """Return whether an export has a call of an agent; raise a ConversionError if it is no OTLP export."""
+    """Return whether an export has a call of an agent; raise a ConversionError if it is not OTLP."""
     return any(_node_of(span).agent for span in otlp.spans_of(export, ""))
 
 
@@ -141,7 +141,7 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
 
 
 def _resource_of(process: _Process) -> tuple[dict[str, Any], Losses]:
-    """Return the attributes of a process, as of OpenTelemetry's resource, and what is lost of them."""
+    """Return the attributes of a process as those of a resource, and the losses."""
     resource = {tag.key: tag.value for tag in process.tags or ()}
     losses = otlp.unread_around(process, resource)
     for tag in process.tags or ():

@@ -143,7 +143,7 @@ def _call(action: str, call_id: str) -> hub.ToolCall:
 
 
 def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losses) -> None:
-    """Count the content of the steps that is missing from the messages, such as times and states."""
+    """Count the content of the steps that the messages lack, such as times and states."""
     transcript = "\n".join(
         part.response if isinstance(part, hub.ToolCallResponse) else part.content
         for message in messages

@@ -34,18 +34,28 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Trace fields that a source cannot provide."""
+    """Trace fields that a source cannot provide.
 
-    # `task_domain` by the name of an agent, service, project or format; others are `default`
+    Attributes:
+        domains: The ``task_domain`` by the name of an agent, service, project or format. The domain of other runs is
+            ``default``.
+        labels: Labels by the run's native id or the trace's id. They override the labels of the source.
+        visibility: The visibility of the traces.
+        privacy_level: The privacy level of the traces.
+        keep_prompt: Whether to keep system text and tool definitions, as ``task.system`` and ``task.tools``.
+        per_request: Whether to make a trace of each request of the user.
+        objective: The objective of runs without a text of the user, since a stream may hold no prompt.
+        recorded_at: The time of runs without one: when their file was last modified.
+    """
+
     domains: Mapping[str, str] = field(default_factory=dict)
-    # by the run's native id or the trace's id; they override the source's
     labels: Mapping[str, hub.Labels] = field(default_factory=dict)
     visibility: Visibility = "private"
     privacy_level: PrivacyLevel = "private"
-    keep_prompt: bool = False  # keep system text and tool definitions, as `task.system` and `task.tools`
-    per_request: bool = False  # make a trace of each request of the user
-    objective: str | None = None  # of runs without a text of the user: a stream may hold no prompt
-    recorded_at: datetime | None = None  # of runs without a time: when their file was last modified
+    keep_prompt: bool = False
+    per_request: bool = False
+    objective: str | None = None
+    recorded_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,23 +30,37 @@ NO_CONTENT = (
 
 @dataclass(slots=True)
 class Node:
-    """A node of the call tree: a span, a LangSmith run or a Langfuse observation."""
+    """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
+
+    Attributes:
+        id: The node's id, which is unique in the trace.
+        start: Nanoseconds since 1970, as ``end`` is.
+        agent: Whether the node is a call of an agent.
+        silent: Whether the node is a model call without recorded content.
+        event: The recorded model call or tool execution.
+        error: The failure that the tracer flags.
+        agent_id: The id or name of the agent.
+        names: Names to look up in a domain map.
+        labels: The node's labels. A run has the labels of its root; other labels judge a part of it.
+        shared: The losses of each object that contains this and other nodes. They count once per run.
+        problem: The reason why the node could not be read. Its run is then rejected.
+    """
 
     trace_id: str
-    id: str  # unique in the trace
+    id: str
     parent_id: str | None
-    start: int  # nanoseconds since 1970, as the end
+    start: int
     end: int
-    agent: bool = False  # whether it is a call of an agent
-    silent: bool = False  # whether it is a model call of which no content was recorded
-    event: ModelCall | ToolRun | None = None  # what it records
-    error: hub.Error | None = None  # the failure that its tracer flags
-    agent_id: str | None = None  # the agent's id or name
-    names: tuple[str, ...] = ()  # to look up in a domain map
-    labels: hub.Labels = field(default_factory=hub.Labels)  # a run has its root's: others judge a part of it
+    agent: bool = False
+    silent: bool = False
+    event: ModelCall | ToolRun | None = None
+    error: hub.Error | None = None
+    agent_id: str | None = None
+    names: tuple[str, ...] = ()
+    labels: hub.Labels = field(default_factory=hub.Labels)
     losses: Losses = field(default_factory=Losses)
-    shared: tuple[Losses, ...] = ()  # of each object around it and other nodes: once per run
-    problem: ConversionError | None = None  # why it could not be read; its run is then rejected
+    shared: tuple[Losses, ...] = ()
+    problem: ConversionError | None = None
 
     @classmethod
     def of(cls, trace_id: str, id: str, parent_id: str | None, make: Callable[[], Node]) -> Node:  # noqa: A002
@@ -150,7 +164,7 @@ class _Tree:
         return [node.event for node in nodes if isinstance(node.event, ModelCall) and not node.agent]
 
     def _outside(self, roots: list[Node]) -> Losses:
-        """Return what is lost as it is in no run, of which the first one tells."""
+        """Return the content outside of all runs as losses, which the first run reports."""
         losses = Losses()
         inside = {node.id for root in roots for node in self._below(root)}
         for node in self._nodes.values():
@@ -278,7 +292,7 @@ class _Tree:
 
 
 def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Node | None:
-    """Return the earlier agent whose conversation model calls continue; None if they begin one.
+    """Return the earlier agent whose conversation the model calls continue; None if they begin a new one.
 
     Their first input then contains what the other said, and ends without a new request of the user.
     """
@@ -293,7 +307,7 @@ def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Nod
 
 
 def _said(part: hub.Part) -> tuple[str, str]:
-    """Return what identifies a text, or a call, in the inputs that repeat it."""
+    """Return the key by which a text or a call is recognised in the inputs that repeat it."""
     match part:
         case hub.ToolCall():
             return "call", part.id or f"{part.name} {part.arguments}"
@@ -340,7 +354,7 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
 
 
 def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, Any]]:
-    """Return what an event records as plain values, for the loss report."""
+    """Return the content of an event as plain values, for the loss report."""
     match event:
         case ModelCall():
             return hub.contents_of([*event.input, *event.output])
@@ -412,9 +426,19 @@ def tool_run(
     end: int = 0,
     failed: bool = False,
 ) -> ToolRun:
-    """Return the execution of a tool: its response is text or JSON, or else the error's message.
+    """Return the execution of a tool. Its response is a text or JSON, or else the error's message.
 
-    Times are nanoseconds since 1970, 0 if unknown; ``failed`` if the response itself says so.
+    Args:
+        name: The tool's name.
+        arguments: The call's arguments.
+        response: The recorded response.
+        error: The failure that the tracer flags.
+        losses: The report that gets the dropped values.
+        call_id: The id of the call.
+        mcp_server: The MCP server of the tool.
+        start: Nanoseconds since 1970, or 0 if unknown, as ``end``.
+        end: The end of the execution.
+        failed: Whether the record of the response flags a failure.
     """
     answer = None if response is None else wrapped.response_of(response, "response", losses, call_id=call_id)
     text = None if answer is None else answer.response

@@ -15,7 +15,7 @@ from knowledgepulse_schemas.convert.reading import as_text, count_others
 _ID = "toolCallId"
 _KINDS = ("text", "reasoning", "tool-call", "tool-result")
 _BESIDE = {"file", "image", "source", "source-url", "source-document", "step-start", "tool-approval-request"}
-"""Types of parts that are no text, reasoning or call."""
+"""Types of parts that hold no text, reasoning or call."""
 _READ = {"type", "text", _ID, "toolName", "input", "args", "output", "result", "isError"}
 
 
