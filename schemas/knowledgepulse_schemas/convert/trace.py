@@ -37,7 +37,7 @@ class Options:
     """Trace fields that a source cannot provide.
 
     Attributes:
-        domains: The ``task_domain`` by the name of an agent, service, project or format. The domain of other runs is
+        domains: The ``task_domain`` by the name of an agent, service, project or format. Other runs get
             ``default``.
         labels: Labels by the run's native id or the trace's id. They override the labels of the source.
         visibility: The visibility of the traces.
