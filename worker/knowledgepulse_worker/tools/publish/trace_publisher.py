@@ -27,6 +27,9 @@ SILENCE = 60.0
 """Seconds without a confirmation between two warnings."""
 _UNCONFIRMED = 1000
 
+_CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
+"""Seconds for the client to close, and for its thread to end, in a publication with a limit."""
+
 
 @dataclass
 class Published:
@@ -157,7 +160,7 @@ def publish_lines(lines: Iterable[bytes], publisher: TracePublisher, limit: floa
         DeliveryError: the brokers rejected a record.
     """
     deadline = None if limit is None else time.monotonic() + limit
-    with _event_loop() as run:
+    with _event_loop(None if limit is None else _END_LIMIT) as run:
         run(publisher.__aenter__(), deadline)
         try:
             for line in lines:
@@ -165,12 +168,17 @@ def publish_lines(lines: Iterable[bytes], publisher: TracePublisher, limit: floa
                     run(publisher.publish(value), deadline)
             run(publisher.flush(), deadline)
         finally:
-            run(publisher.__aexit__(*sys.exc_info()))
+            closing = None if limit is None else time.monotonic() + _CLOSE_LIMIT
+            run(publisher.__aexit__(*sys.exc_info()), closing)
 
 
 @contextmanager
-def _event_loop() -> Iterator[Callable[..., None]]:
-    """Run an event loop in another thread, so that this one may block; yield a function to run coroutines."""
+def _event_loop(end_limit: float | None) -> Iterator[Callable[..., None]]:
+    """Run an event loop in another thread, so that this one may block; yield a function to run coroutines.
+
+    ``end_limit``: seconds for the thread to end; then it is left behind, as Kafka's client may wait for
+    requests to brokers that do not answer. None waits.
+    """
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def turn() -> None:
@@ -189,11 +197,11 @@ def _event_loop() -> Iterator[Callable[..., None]]:
             running.cancel()
             raise
 
-    thread = threading.Thread(target=asyncio.run, args=(turn(),), name="publisher")
+    thread = threading.Thread(target=asyncio.run, args=(turn(),), name="publisher", daemon=True)
     thread.start()
     loop, end = started.result()
     try:
         yield run
     finally:
         loop.call_soon_threadsafe(end.set)
-        thread.join()
+        thread.join(end_limit)

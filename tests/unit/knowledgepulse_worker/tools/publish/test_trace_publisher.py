@@ -9,7 +9,7 @@ import pytest
 from knowledgepulse_worker.errors import NoBrokerError
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
-from knowledgepulse_worker.tools.publish import TracePublisher, publish_lines
+from knowledgepulse_worker.tools.publish import TracePublisher, publish_lines, trace_publisher
 
 
 class Publisher:
@@ -23,6 +23,7 @@ class Publisher:
 
     async def __aexit__(self, *_):
         self.closed = True
+        await self._step("close")
 
     async def publish(self, _value):
         await self._step("publish")
@@ -41,6 +42,13 @@ def test_a_publication_ends_within_its_limit(silent):
     with pytest.raises(NoBrokerError, match=r"^kafka\.bootstrap_servers: no confirmation in time$"):
         publish_lines([b"{}"], publisher, limit=0.2)
     assert publisher.closed == (silent != "enter")
+
+
+def test_a_client_that_does_not_close_is_left_behind(monkeypatch):
+    """Kafka's waits for the requests that are under way, each for 40 s."""
+    monkeypatch.setattr(trace_publisher, "_CLOSE_LIMIT", 0.2)
+    with pytest.raises(NoBrokerError, match="no confirmation in time"):
+        publish_lines([b"{}"], Publisher("close"), limit=60)
 
 
 async def test_a_broker_that_takes_connections_and_does_not_answer_ends_it_too():
