@@ -189,7 +189,7 @@ class WorkerPod(Pod):
         program = Program(app, COMMIT_INTERVAL, fail)
         await program.start()
         self.source = program.source
-        watching = [asyncio.create_task(app.guard.watch(program.source)), *program._tasks]
+        watching = [asyncio.create_task(app.monitor.watch(program.source)), *program._tasks]
         for task in watching:
             task.add_done_callback(lambda task: _pass_on(task, fail))
         stopping = asyncio.create_task(stop.wait())

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
+from knowledgepulse_worker.embedding.embedding_cache import EmbeddingCache
 from knowledgepulse_worker.embedding.forward import NAME, Forward
 from knowledgepulse_worker.embedding.network import read_bert
-from knowledgepulse_worker.embedding.recent import RecentVectors
 from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
 from knowledgepulse_worker.embedding.weights import ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError
@@ -55,7 +55,7 @@ class TransformerEmbedder:
         self._text = text
         self._tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), window.max_tokens)
         self._forward = Forward(bert, precision, window.max_tokens, parallel)
-        self._recent = RecentVectors()
+        self._recent = EmbeddingCache()
 
     @property
     def precision(self) -> Precision:

@@ -36,7 +36,7 @@ from knowledgepulse_worker.errors import DeliveryError, InvalidRecordError
 from knowledgepulse_worker.lane.delivery import Delivery
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
-from knowledgepulse_worker.lane.ring import Changelog, Ledger, remember
+from knowledgepulse_worker.lane.ring import Changelog, Ledger, add_to_cache
 from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
 from knowledgepulse_worker.lane.stages import (
     Confirmed,
@@ -330,12 +330,12 @@ class Lane:
         self._metrics.skipped_poison()
         entry = self._ledger.find(record)
         if entry is not None:  # scored before: later records may have been compared with it
-            self._remember(entry)
+            self._add_to_cache(entry)
         self._scored = self.watermark = self.next_offset
 
-    def _remember(self, entry: Entry) -> None:
+    def _add_to_cache(self, entry: Entry) -> None:
         if entry.model == self._services.model:
-            remember(self._cache, entry)
+            add_to_cache(self._cache, entry)
 
     def _is_poison(self, record: RawRecord) -> bool:
         return self._journal.treatment(record.location) is Treatment.DEAD_LETTER
@@ -387,23 +387,23 @@ class Lane:
             # An earlier record has cut the ledger since the look-up.
             taken = await self._request_embedding(self._decode(taken.record, taken.taken_at))
         embedded = await taken.embedding if isinstance(taken, Decoded) and taken.embedding else None
-        self._remember_unread(taken.record.offset)
+        self._add_unread_to_cache(taken.record.offset)
         scored = self._redeliver(taken) if isinstance(taken, Redelivered) else self._score(taken, embedded)
         self._journal.end(scored.record.location)
         self._unconfirmed += 1
         self._unfinished += 1
         self._to_remember.put_nowait(scored)
 
-    def _remember_unread(self, offset: int) -> None:
-        """Remember what was scored before this offset, and deleted before it could be redelivered."""
+    def _add_unread_to_cache(self, offset: int) -> None:
+        """Add the vectors of scored records before this offset that were deleted before a redelivery."""
         for entry in self._ledger.between(self._scored, offset):
-            self._remember(entry)
+            self._add_to_cache(entry)
         self._scored = offset + 1
 
     def _redeliver(self, taken: Redelivered) -> Scored:
         self._metrics.redelivered()
         entry, value = taken.entry, None
-        self._remember(entry)
+        self._add_to_cache(entry)
         failure = self._obstacle(taken.record) if entry.failure is None else None
         if failure is not None:
             # Keep the vector: later records may have been compared with it.

@@ -182,7 +182,7 @@ class Ledger:
         for entry in entries.values():
             evicted += self._append(entry)
             if entry.offset < next_offset and entry.vector:
-                remember(cache, entry)
+                add_to_cache(cache, entry)
         self._forget(evicted)
         return evicted, reason
 
@@ -250,7 +250,7 @@ class Ledger:
             self._entries.pop(offset, None)
 
 
-def remember(cache: VectorCache, entry: Entry) -> None:
+def add_to_cache(cache: VectorCache, entry: Entry) -> None:
     """Add a scored entry's vector to a novelty cache."""
     if entry.vector is not None:
         cache.add(decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000)

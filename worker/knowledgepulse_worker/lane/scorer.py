@@ -14,7 +14,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, score_and_remember
+from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, score_and_add
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class LaneScorer:
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
         try:
-            score = score_and_remember(trace, vector, self._cache, policy, at=record.timestamp_ms / 1000)
+            score = score_and_add(trace, vector, self._cache, policy, at=record.timestamp_ms / 1000)
         except Exception as error:
             logger.exception("%s: scoring failed", record.source)
             return failed_entry(record, bounded_failure("scoring_failed", error))

@@ -1,1 +1,1 @@
-"""Observability: metrics, probes, the status page, tracing."""
+"""What operators see of a worker: metrics, recent records, the status page, spans."""

@@ -13,7 +13,7 @@ Held = Literal[Guard, "not_clean"]
 """Why a trace may not leave."""
 
 
-def private(
+def withholding_guard(
     visibility: str,
     privacy_level: str,
     visibilities: Collection[str],
@@ -37,11 +37,11 @@ def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, requir
 
     Args:
         trace: what would leave, and nothing else.
-        visibilities: see :func:`private`.
+        visibilities: see :func:`withholding_guard`.
         require_clean: whether the SDK's cleaning must find nothing in it.
     """
     metadata = trace["metadata"]
-    held = private(metadata["visibility"], metadata["privacy_level"], visibilities)
+    held = withholding_guard(metadata["visibility"], metadata["privacy_level"], visibilities)
     return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)
 
 

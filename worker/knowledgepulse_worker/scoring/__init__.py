@@ -33,7 +33,7 @@ from knowledgepulse_worker.scoring.score import (
     rescore,
     score_trace,
 )
-from knowledgepulse_worker.scoring.scorer import Embed, Scorer, score_and_remember
+from knowledgepulse_worker.scoring.scorer import Embed, Scorer, score_and_add
 from knowledgepulse_worker.scoring.text import PART, TraceText, bounded_id, embedding_text
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
     "quality_score",
     "rescore",
     "rescore_all",
-    "score_and_remember",
+    "score_and_add",
     "score_trace",
     "shortened",
     "similarity_text",

@@ -16,7 +16,7 @@ Embed = Callable[[str], ArrayLike]
 """Returns a text's vector, with the cache's dimensions."""
 
 
-def score_and_remember(
+def score_and_add(
     trace: ReasoningTrace, vector: ArrayLike | None, cache: VectorCache, policy: Policy, *, at: float | None
 ) -> Score:
     """Score a trace against a cache, then add its vector, whatever the decision.
@@ -42,7 +42,7 @@ class Scorer:
     """Scores traces one after another, each against the earlier ones, like the SDK's ``evaluateValue``.
 
     Args:
-        embed: returns a text's vector; None scores novelty 0.5 and remembers nothing.
+        embed: returns a text's vector; None scores novelty 0.5 and adds nothing to the cache.
         policy: weights and thresholds; by default the reference's.
         cache: the vectors to compare with; by default an empty cache of the default size.
         text: which text of a trace is embedded.
@@ -70,5 +70,5 @@ class Scorer:
     def evaluate_embedded(
         self, trace: ReasoningTrace, vector: ArrayLike | None, *, at: float | None = None
     ) -> Score:
-        """Call :func:`score_and_remember` with this scorer's cache and policy."""
-        return score_and_remember(trace, vector, self.cache, self.policy, at=at)
+        """Call :func:`score_and_add` with this scorer's cache and policy."""
+        return score_and_add(trace, vector, self.cache, self.policy, at=at)

@@ -61,7 +61,7 @@ def embedding_text(
         trace: the trace.
         text: which text.
         inputs: the JSON of each step's input, empty without one; None takes the trace's own, which
-            :func:`knowledgepulse_worker.records.decode.decode_trace` leaves out. Only ``agent`` reads them.
+            :func:`knowledgepulse_worker.records.decode.decode_trace` leaves out. ``sdk`` ignores them.
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)

@@ -1,1 +1,1 @@
-"""Faust alone: the app, its consumer, the watchdog, and the run of a worker's process."""
+"""The raw topic's records to the lanes: source, ledgers, monitor, reload; ``faust`` alone knows Faust."""

@@ -1,4 +1,4 @@
-"""The assembled worker: lanes, ledgers, source and guard, whatever program they run in."""
+"""The assembled worker: lanes, ledgers, source and monitor, whatever program they run in."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from knowledgepulse_worker.records.publisher import Publisher
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.client import Client, TopicIdentity
-from knowledgepulse_worker.stream.guard import Guard
 from knowledgepulse_worker.stream.ledgers import Ledgers
+from knowledgepulse_worker.stream.monitor import StreamMonitor
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.source import Host, Source, SourceServices
 
@@ -89,7 +89,7 @@ class WorkerApp:
         self.raw = parts.topics[settings.topics.raw]
         self.ledgers = Ledgers(changelog_topic_name(settings.kafka.group), parts.reader, parts.publisher)
         self.lanes = Lanes(_lane_services(parts), self.ledgers.changelog, parts.on_failure)
-        self.guard = Guard(
+        self.monitor = StreamMonitor(
             self.raw,
             settings.limits.stall,
             remaining=lambda: self.ledgers.remaining,

@@ -1,4 +1,4 @@
-"""How far the source has come, as the guard and the gauges ask."""
+"""How far the source has come, as the monitor and the gauges ask."""
 
 from __future__ import annotations
 

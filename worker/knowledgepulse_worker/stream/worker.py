@@ -178,19 +178,19 @@ async def _work(setup: _Setup, stop: asyncio.Event) -> None:
             )
         )
         program = FaustApp(app, setup.socket)
-        heart = _guard(beat(setup.heartbeat, app.report), fail)
-        guards = [
-            _guard(app.guard.watch(program.source), fail),
-            _guard(diagnose(app, program.source, lease), fail),
+        heart = _start_background(beat(setup.heartbeat, app.report), fail)
+        background = [
+            _start_background(app.monitor.watch(program.source), fail),
+            _start_background(diagnose(app, program.source, lease), fail),
         ]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
-            guards.append(_guard(reload.watch(), fail))
+            background.append(_start_background(reload.watch(), fail))
         if settings.registry.url is not None:
-            guards.append(_guard(watch_answers(settings, metrics.recent), fail))
+            background.append(_start_background(watch_answers(settings, metrics.recent), fail))
         gc.collect()
         gc.freeze()  # spares every full collection the objects of all imports
-        await _serve(program, settings, stop, failed, heart, guards)
+        await _serve(program, settings, stop, failed, heart, background)
 
 
 def _blamed(error: BaseException) -> frozenset[Phase]:
@@ -202,14 +202,16 @@ def _blamed(error: BaseException) -> frozenset[Phase]:
     return frozenset(Phase)
 
 
-def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]) -> asyncio.Task[None]:
-    """Start a monitoring task; its error ends the process."""
+def _start_background(
+    work: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]
+) -> asyncio.Task[None]:
+    """Start a background task; its error ends the process."""
 
     def check_result(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             fail(error)
 
-    task = asyncio.create_task(watching)
+    task = asyncio.create_task(work)
     task.add_done_callback(check_result)
     return task
 
@@ -235,7 +237,7 @@ async def _serve(
     stop: asyncio.Event,
     failed: asyncio.Future[None],
     heart: asyncio.Task[None],
-    guards: list[asyncio.Task[None]],
+    background: list[asyncio.Task[None]],
 ) -> None:
     web = settings.web
     logger.info(
@@ -261,8 +263,8 @@ async def _serve(
         if not stop.is_set():
             # End the process even if a task cannot be cancelled; the traceback shows what hangs.
             faulthandler.dump_traceback_later(END_LIMIT, exit=True)
-        for guard in guards:
-            guard.cancel()
+        for task in background:
+            task.cancel()
         # An orderly stop finishes scored records; after a failure there is nothing to wait for.
         await within(STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0), program.stop)
         heart.cancel()  # with no more heartbeats, the supervisor kills the process if it hangs from here on

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from knowledgepulse_worker.lane.ring import Changelog, Ledger, remember
+from knowledgepulse_worker.lane.ring import Changelog, Ledger, add_to_cache
 from knowledgepulse_worker.records.entry import decode_vector
 from knowledgepulse_worker.scoring import Nearest, VectorCache
 from support.lanes import VECTORS
@@ -62,7 +62,7 @@ class Partition(RuleBasedStateMachine):
         assert entry == self.known.get(offset)
         assert (offset in self.ledger) == (entry is not None)
         if entry is not None:
-            remember(self.cache, entry)
+            add_to_cache(self.cache, entry)
             return
         if vector is None:
             entry = dead(offset, seconds, window=self.window)
@@ -70,7 +70,7 @@ class Partition(RuleBasedStateMachine):
             entry = scored(offset, vector, seconds, window=self.window)
         if vector is not None:
             assert self.cache.nearest(vector, at=seconds) == self._nearest(offset, vector, seconds)
-            remember(self.cache, entry)
+            add_to_cache(self.cache, entry)
         value, evicted = self.ledger.put(entry)
         self.known[offset] = entry
         self._write((offset, value), *((old, None) for old in evicted))

@@ -111,8 +111,8 @@ class World:
         return self.program.source
 
     async def check(self):
-        """Check as the guard does now and then."""
-        await self.app.guard.check(self.source)
+        """Check as the monitor does now and then."""
+        await self.app.monitor.check(self.source)
 
     async def stop(self):
         self.publisher.release("contribute", "rejected", "dead-letter", self.changelog)

@@ -106,21 +106,21 @@ def test_no_record_is_blamed_for_an_outage(error, phases):
     assert run._blamed(error) == phases
 
 
-async def test_a_guard_s_error_ends_the_process_and_its_cancellation_does_not():
+async def test_a_background_task_s_error_ends_the_process_and_its_cancellation_does_not():
     failures = []
 
     async def fail():
         raise StalledError("partition 0")
 
-    guard = run._guard(fail(), failures.append)
-    await asyncio.wait([guard])
+    task = run._start_background(fail(), failures.append)
+    await asyncio.wait([task])
     await asyncio.sleep(0)
     assert [str(one) for one in failures] == ["partition 0"]
 
-    guard = run._guard(asyncio.Event().wait(), failures.append)
+    task = run._start_background(asyncio.Event().wait(), failures.append)
     await asyncio.sleep(0)
-    guard.cancel()
-    await asyncio.wait([guard])
+    task.cancel()
+    await asyncio.wait([task])
     await asyncio.sleep(0)
     assert len(failures) == 1
 

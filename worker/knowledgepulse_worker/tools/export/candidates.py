@@ -20,7 +20,7 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
-from knowledgepulse_worker.redaction.departure import private
+from knowledgepulse_worker.redaction.departure import withholding_guard
 from knowledgepulse_worker.scoring import Score, TraceText, rescore
 from knowledgepulse_worker.tools.export.manifest import Choices
 
@@ -158,7 +158,7 @@ class Rules:
 
     def _against(self, one: Candidate) -> str | None:
         choices, metadata = self.choices, one.members.metadata
-        if held := private(
+        if held := withholding_guard(
             metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels
         ):
             return held

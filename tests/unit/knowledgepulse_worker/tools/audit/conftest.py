@@ -10,7 +10,7 @@ import pytest
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.lane.ring import remember
+from knowledgepulse_worker.lane.ring import add_to_cache
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
@@ -119,7 +119,7 @@ class Stream:
             cache=VectorCache(cache.max_elements, cache.dimensions, cache.ttl),
         )
         for entry in self.entries.values():
-            remember(self._scorer.cache, entry)
+            add_to_cache(self._scorer.cache, entry)
 
     def work(self, since=None, policy=None):
         """Score and publish the raw records from an offset on; known ones are republished."""

@@ -1,4 +1,4 @@
-"""The guard ends a worker when the partition count changes or the stream stalls."""
+"""The monitor ends a worker when the partition count changes or the stream stalls."""
 
 import pytest
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class RecentVectors:
+class EmbeddingCache:
     """A thread-safe LRU cache of vectors by token ids.
 
     Args:

@@ -1,4 +1,4 @@
-"""Monitor the stream from the outside, and end the process if it stalls or its topic changes."""
+"""The monitor of the stream, which ends the process if the stream stalls or its topic changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from knowledgepulse_worker.stream.source import Source
 from knowledgepulse_worker.stream.watchdog import INTERVAL, Watchdog
 
 
-class Guard:
+class StreamMonitor:
     """Checks that the stream advances and its topic is unchanged.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.embedding.recent import RecentVectors
+from knowledgepulse_worker.embedding.embedding_cache import EmbeddingCache
 from knowledgepulse_worker.embedding.tokenizing import Window
 from knowledgepulse_worker.embedding.transformer import TransformerEmbedder
 from knowledgepulse_worker.embedding.weights import ModelFolder
@@ -20,7 +20,7 @@ def vector(number):
 
 
 def test_a_vector_is_found_only_by_its_exact_token_ids():
-    recent = RecentVectors()
+    recent = EmbeddingCache()
     recent.add([1, 2], vector(1))
 
     assert np.array_equal(recent.find((1, 2)), vector(1))
@@ -30,7 +30,7 @@ def test_a_vector_is_found_only_by_its_exact_token_ids():
 
 
 def test_the_least_recently_used_are_evicted_first():
-    recent = RecentVectors(limit=2)
+    recent = EmbeddingCache(limit=2)
     recent.add([1], vector(1))
     recent.add([2], vector(2))
     recent.find([1])
@@ -74,7 +74,7 @@ def make_embedder(model):
 
     def make(forward):
         embedder = copy.copy(compiled)
-        embedder._forward, embedder._recent = forward, RecentVectors()
+        embedder._forward, embedder._recent = forward, EmbeddingCache()
         return embedder
 
     return make
@@ -106,7 +106,7 @@ def test_repeats_change_no_vector(make_embedder, texts, size):
 
 
 def test_the_cache_is_shared_between_threads():
-    recent = RecentVectors(limit=8)
+    recent = EmbeddingCache(limit=8)
 
     def use(number):
         recent.add([number % 16], vector(number % 16))
