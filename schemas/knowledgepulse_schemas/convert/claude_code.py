@@ -21,7 +21,16 @@ from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "claude_code"
 
-_KINDS = {"user", "assistant", "system", "summary", "attachment", "progress", "file-history-snapshot"}
+_KINDS = {
+    "user",
+    "assistant",
+    "system",
+    "summary",
+    "attachment",
+    "progress",
+    "file-history-snapshot",
+    "queue-operation",
+}
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
 _COMMAND = re.compile(
     r"<command-message>.*?</command-message>\s*<command-name>(.*?)</command-name>"

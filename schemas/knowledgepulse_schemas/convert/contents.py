@@ -21,7 +21,9 @@ _MEDIA = {
         "media",
     ),
     *("file", "input_file", "document", "computer_screenshot", "cache_point", "redacted_thinking", "refusal"),
+    *("function", "namespace"),  # definitions of tools that a search has found
 }
+"""Types of parts that hold no text of the conversation."""
 _TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 
 
