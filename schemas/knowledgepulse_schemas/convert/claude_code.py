@@ -111,15 +111,18 @@ def _recognises(document: Any) -> bool:
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
-    session = _Session()
+    session = Session(NAME)
     for value in lines_of(document, session.main.losses):
         session.add(value)
     yield from session.runs()
 
 
-class _Session:
-    def __init__(self) -> None:
-        self.main = Transcript(NAME)
+class Session:
+    """Reads the lines of a session, and those of its subagents among them."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+        self.main = Transcript(framework)
         self._session: str | None = None
         self._sidechains: dict[str, Transcript] = {}
         self._chains: dict[str, str] = {}  # the sidechain of each of their lines
@@ -145,9 +148,13 @@ class _Session:
         except ConversionError:
             losses.add_unknown(f"{value.get('type')} lines of another form", value)
 
-    def runs(self) -> Iterator[hub.Run]:
-        """Yield the runs that have messages. A sidechain without its request is a loss."""
-        self.main.run.native_id = self._session
+    def runs(self, *, ended: bool | None = None) -> Iterator[hub.Run]:
+        """Yield the runs that have messages. A sidechain without its request is a loss.
+
+        Args:
+            ended: whether the agent had ended, if that is recorded.
+        """
+        self.main.run.native_id = self._session or self.main.run.native_id
         whole = [one for one in self._sidechains.values() if self._has_request(one)]
         transcripts = [one for one in (self.main, *whole) if one.run.messages]
         for fragment in self._sidechains.values():
@@ -161,7 +168,12 @@ class _Session:
             self._end_answer(transcript)
             if transcript in self._orders and not self._has_request(transcript):
                 transcript.change(self._orders[transcript], role="user")
-            yield _finished(transcript)
+            yield _finished(transcript, ended=ended if transcript is self.main else None)
+
+    def answer(self, chain: str, text: str) -> None:
+        """Add the answer of a subagent, if there is one with this id: its own lines may not hold it."""
+        if chain in self._sidechains and self._sidechains[chain].last_text() != text:
+            self._sidechains[chain].add("assistant", [hub.Text(text)])
 
     def _has_request(self, transcript: Transcript) -> bool:
         return any(message.role == "user" for message in transcript.run.messages)
@@ -174,7 +186,7 @@ class _Session:
         if line.uuid is not None:
             self._chains[line.uuid] = chain
         if chain not in self._sidechains:
-            self._sidechains[chain] = Transcript(NAME)
+            self._sidechains[chain] = Transcript(self._framework)
             self._sidechains[chain].run.native_id = f"{line.session}/{chain}"
             self._sidechains[chain].run.parent_id = line.session
         return self._sidechains[chain]
@@ -257,7 +269,7 @@ class _Session:
             transcript.add("assistant", [hub.Error()])
 
 
-def _finished(transcript: Transcript) -> hub.Run:
+def _finished(transcript: Transcript, *, ended: bool | None) -> hub.Run:
     """Return a run. If it ends with a plan, the plan is its result, and it has not failed.
 
     When the user approves a plan and clears the context, the session ends with the call, or with the response
@@ -267,11 +279,11 @@ def _finished(transcript: Transcript) -> hub.Run:
     messages = transcript.run.messages
     end = next((n for n in reversed(range(len(messages))) if _plan_of(messages[n]) is not None), None)
     if end is None:
-        return transcript.finish()
+        return transcript.finish(ended=ended)
     call_id, plan = _plan_of(messages[end]) or ("", "")
     after = [part for message in messages[end + 1 :] if message.role != "system" for part in message.parts]
     if not all(_is_end_of_call(part, call_id) for part in after):
-        return transcript.finish()
+        return transcript.finish(ended=ended)
     for position in range(end + 1, len(messages)):
         match messages[position].parts:
             case (hub.Error(message=text),):

@@ -81,7 +81,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
 class _Stream:
     def __init__(self) -> None:
         self.transcript = Transcript(NAME)
-        self._started: set[str] = set()  # ids of the calls without a response
+        self._started: dict[str, Any] = {}  # the arguments of the calls without a response, by id
         self._plan: Any = None
         self._has_ended = False
 
@@ -91,7 +91,7 @@ class _Stream:
         try:
             event = read(_Event, value)
         except ConversionError:
-            losses.add("events of another form", value)
+            losses.add_unknown("events of another form", value)
             return
         count_unread(event, event.type, losses)
         if event.type == "thread.started":
@@ -125,7 +125,7 @@ class _Stream:
             case _ if (call := _call(item)) is not None:
                 self._add_call(state, item, call)
             case _:
-                losses.add(f"items of type {item.type}", [item.text, item.message, item.model_extra])
+                losses.add_unknown(f"items of type {item.type}", [item.text, item.message, item.model_extra])
 
     def _add_text(self, state: str, part: hub.Part) -> None:
         if state == "item.completed":
@@ -133,13 +133,19 @@ class _Stream:
 
     def _add_call(self, state: str, item: _Item, call: hub.ToolCall) -> None:
         if item.id is not None and item.id in self._started:
-            self.transcript.change_call(item.id, arguments=call.arguments)
+            self._tell_again(item.id, call.arguments)
         elif item.id is not None or state == "item.completed":
-            self._started.add(item.id or "")
+            self._started[item.id or ""] = call.arguments
             self.transcript.add("assistant", [call])
         if state == "item.completed":
-            self._started.discard(item.id or "")
+            self._started.pop(item.id or "", None)
             self.transcript.add("tool", _responses(item, call, self.transcript.losses))
+
+    def _tell_again(self, call_id: str, arguments: Any) -> None:
+        """Set the arguments of a call to those of its end."""
+        if arguments != self._started[call_id]:
+            self.transcript.losses.add("arguments of another form at a call's start", self._started[call_id])
+            self.transcript.change_call(call_id, arguments=arguments)
 
 
 def _call(item: _Item) -> hub.ToolCall | None:

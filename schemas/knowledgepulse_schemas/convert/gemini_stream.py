@@ -76,7 +76,7 @@ class _Stream:
         try:
             event = read(_Event, value)
         except ConversionError:
-            losses.add("events of another form", value)
+            losses.add_unknown("events of another form", value)
             return
         at = self.transcript.reached(event.timestamp)
         count_unread(event, event.type, losses)

@@ -43,7 +43,9 @@ class _State(SourceModel):
     time: _Span | None = None
 
 
-class _Part(SourceModel):
+class Part(SourceModel):
+    """A part of a message."""
+
     type: str
     id: str | None = None
     session: str | None = Field(default=None, alias="sessionID")
@@ -58,7 +60,9 @@ class _Part(SourceModel):
     time: _Span | None = None
 
 
-class _Failure(SourceModel):
+class Failure(SourceModel):
+    """The failure of a message."""
+
     name: str | None = None
     data: dict[str, Any] | None = None
 
@@ -71,7 +75,7 @@ class _Info(SourceModel):
     session: str | None = Field(default=None, alias="sessionID")
     time: _Span | None = None
     model_id: str | None = Field(default=None, alias="modelID")
-    error: _Failure | None = None
+    error: Failure | None = None
     finish: str | None = None
 
 
@@ -172,21 +176,27 @@ def _add_message(message: Any, transcript: Transcript) -> None:
     at = transcript.reached(_seconds(span.completed or span.created))
     for value in message["parts"] if isinstance(message["parts"], list) else ():
         try:
-            part = read(_Part, value)
+            part = read(Part, value)
         except ConversionError:
             losses.add_unknown("messages[].parts[] of another form", value)
             continue
-        for role, own in _converted(part, info.role == "user", losses):
+        for role, own in messages_of(part, losses, is_user=info.role == "user"):
             transcript.add(role, [own], at)
     if info.error is not None:
-        data = info.error.data or {}
-        count_others(data, {"message"}, "messages[].info.error.data", losses)
-        text = data.get("message") or info.error.name or ""
-        transcript.add("assistant", [hub.Error(str(text), interruption=info.error.name == _ABORTED)], at)
+        transcript.add("assistant", [error_of(info.error, "messages[].info.error", losses)], at)
     transcript.add("assistant", hub.cut_off(info.finish), at)
 
 
-def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[hub.Role, hub.Part]]:
+def error_of(failure: Failure, path: str, losses: Losses) -> hub.Error:
+    """Convert a failure."""
+    data = failure.data or {}
+    count_others(data, {"message"}, f"{path}.data", losses)
+    text = data.get("message") or failure.name or ""
+    return hub.Error(str(text), interruption=failure.name == _ABORTED)
+
+
+def messages_of(part: Part, losses: Losses, *, is_user: bool = False) -> Iterator[tuple[hub.Role, hub.Part]]:
+    """Convert a part of a message, by default the agent's, to parts with their roles."""
     if part.type == "text":
         role: hub.Role = "user" if is_user else "assistant"
         yield "system" if part.synthetic or part.ignored else role, hub.Text(part.text or "")

@@ -76,6 +76,11 @@ class Transcript:
         if isinstance(model, str) and model and model not in self.run.models:
             self.run.models = (*self.run.models, model)
 
+    def last_text(self) -> str:
+        """Return the agent's last text; an empty one if it has none."""
+        answers = (message for message in reversed(self.run.messages) if message.role == "assistant")
+        return next(filter(None, (hub.join_texts(message.parts) for message in answers)), "")
+
     def change(self, position: int, **changes: Any) -> None:
         """Set attributes of an earlier message."""
         self.run.messages[position] = replace(self.run.messages[position], **changes)

@@ -32,7 +32,6 @@ UNREPORTED = {
     "a later line replaces this one": (
         r"recorded gemini_cli: (a gemini session is a run 3\[gemini\]"
         r"|messages that a session no longer has are a loss\[user\])"
-        r"|recorded codex_exec: .*\[item[.]started\][.]item[.]changes\[\]"
     ),
     "an id that looks like JSON": r"recorded claude_code: .*[.]uuid.*",
 }

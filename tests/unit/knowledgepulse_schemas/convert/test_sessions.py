@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from knowledgepulse_schemas.convert import ConversionError, NoRunError, convert, source_of
 from support.conversions import FOLDER, read_cases
 
-NAMES = ("claude_code", "codex", "codex_exec", "gemini_cli", "gemini_stream", "opencode")
+NAMES = (
+    "claude_code",
+    "claude_stream",
+    "codex",
+    "codex_exec",
+    "cursor_stream",
+    "gemini_cli",
+    "gemini_stream",
+    "opencode",
+    "opencode_run",
+)
 CASES = {name: read_cases(FOLDER / f"{name}.jsonl") for name in NAMES}
 DOCUMENTS = {
     name: [case["document"] for case in cases if isinstance(case["document"], list) and case["document"]]

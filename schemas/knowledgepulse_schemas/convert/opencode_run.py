@@ -1,0 +1,73 @@
+"""What ``opencode run --format json`` prints: the parts of the agent's messages, one per line.
+
+Source: https://github.com/anomalyco/opencode, ``packages/opencode/src/cli/cmd/run.ts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_schemas.convert import hub, opencode
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
+from knowledgepulse_schemas.convert.source import of_session
+
+NAME = "opencode_run"
+
+_PARTS = {"step_start", "text", "reasoning", "tool_use", "step_finish"}
+
+
+class _Event(SourceModel):
+    type: str
+    timestamp: float | None = None
+    session: str | None = Field(default=None, alias="sessionID")
+    part: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+def _recognises(document: Any) -> bool:
+    line = first_line(document)
+    if not isinstance(line, dict) or not isinstance(line.get("sessionID"), str):
+        return False
+    return line.get("type") in _PARTS and isinstance(line.get("part"), dict)
+
+
+def _runs(document: Any) -> Iterator[hub.Run]:
+    yield from run_of_lines(document, _Stream())
+
+
+class _Stream:
+    def __init__(self) -> None:
+        self.transcript = Transcript(NAME)
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add an event."""
+        transcript = self.transcript
+        try:
+            event = read(_Event, value)
+            part = None if event.part is None else read(opencode.Part, event.part)
+            error = None if event.error is None else read(opencode.Failure, event.error)
+        except ConversionError:
+            transcript.losses.add_unknown("events of another form", value)
+            return
+        transcript.run.native_id = transcript.run.native_id or event.session
+        at = transcript.reached(None if event.timestamp is None else event.timestamp / 1000)
+        count_unread(event, event.type, transcript.losses)
+        if part is not None:
+            for role, own in opencode.messages_of(part, transcript.losses):
+                transcript.add(role, [own], at)
+            transcript.add("assistant", hub.cut_off((part.model_extra or {}).get("reason")), at)
+        if error is not None:
+            count_unread(error, "error", transcript.losses)
+            transcript.add("assistant", [opencode.error_of(error, "error", transcript.losses)], at)
+
+    def finish(self) -> hub.Run:
+        """Return the run."""
+        return self.transcript.finish()
+
+
+SOURCE = of_session(NAME, "type timestamp sessionID part", _recognises, _runs)
