@@ -22,7 +22,7 @@ Basis: TypeAlias = Literal["ledger", "text"] | Unaudited
 
 
 @dataclass(slots=True)
-class Remembered:
+class CachedRecord:
     """A scored record in the novelty cache."""
 
     trace_id: str | None  # None if neither the record nor its entry exists any more
@@ -47,7 +47,7 @@ class Memory:
 
     def _forget(self) -> None:
         self._cache = self._empty_cache()
-        self._members: deque[Remembered] = deque(maxlen=self._settings.max_elements)
+        self._members: deque[CachedRecord] = deque(maxlen=self._settings.max_elements)
         self._origins: Counter[Origin] = Counter()
         self._doubt: Unaudited | None = None
         self._doubtful = 0
@@ -68,7 +68,7 @@ class Memory:
             self._model = model
             self._forget()
 
-    def add(self, record: Remembered) -> None:
+    def add(self, record: CachedRecord) -> None:
         """Add a record; a full cache evicts the oldest."""
         if record.model == "":
             return
@@ -80,7 +80,7 @@ class Memory:
         self._cache.add(vector, id=record.trace_id, at=record.at)
         self._doubtful -= 1
 
-    def basis(self, record: Remembered) -> Basis:
+    def basis(self, record: CachedRecord) -> Basis:
         """Return the data that a record's novelty is recomputed from, or why it cannot be recomputed."""
         if record.model == "":
             return "ledger"
@@ -92,7 +92,7 @@ class Memory:
         order: tuple[Origin, ...] = ("other_model", "no_vector", "text", "ledger")
         return next(origin for origin in order if origin in origins)
 
-    def check(self, record: Remembered, score: Score, tolerance: float) -> list[str]:
+    def check(self, record: CachedRecord, score: Score, tolerance: float) -> list[str]:
         """Check a published novelty and its nearest trace; ``tolerance`` is that of a similarity."""
         nearest = self._nearest(record)
         expected = novelty(None if nearest is None else nearest.similarity)
@@ -105,13 +105,13 @@ class Memory:
             wrong += self._check_nearest(record, score, nearest, tolerance)
         return wrong
 
-    def _nearest(self, record: Remembered) -> Nearest | None:
+    def _nearest(self, record: CachedRecord) -> Nearest | None:
         if not self._members or record.vector is None:
             return None
         return self._cache.nearest(record.vector, at=record.at)
 
     def _check_nearest(
-        self, record: Remembered, score: Score, nearest: Nearest, tolerance: float
+        self, record: CachedRecord, score: Score, nearest: Nearest, tolerance: float
     ) -> list[str]:
         named = self._empty_cache()
         for member in self._members:

@@ -23,7 +23,7 @@ from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Score, TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport
-from knowledgepulse_worker.tools.audit.novelty_audit import Basis, Memory, Remembered
+from knowledgepulse_worker.tools.audit.novelty_audit import Basis, CachedRecord, Memory
 from knowledgepulse_worker.tools.audit.output_checks import (
     ROUNDING,
     check_dead_letter,
@@ -53,7 +53,7 @@ class _Case:
 
     offset: int
     outputs: list[Output]
-    remembered: Remembered | None  # None unless the record was scored
+    cached: CachedRecord | None  # None unless the record was scored
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
@@ -115,9 +115,9 @@ class PartitionAudit:
         while chunk := list(islice(cases, _CHUNK)):
             self._vectors.complete(
                 [
-                    (case.remembered, case.text(self._text))
+                    (case.cached, case.text(self._text))
                     for case in chunk
-                    if case.remembered is not None and case.remembered.origin == "no_vector"
+                    if case.cached is not None and case.cached.origin == "no_vector"
                 ]
             )
             for case in chunk:
@@ -159,12 +159,12 @@ class PartitionAudit:
         """Return the case of a deleted record, which later records were still compared with."""
         self._report.unknown += len(known.outputs)
         entry = _scored_entry(known.entries, known.outputs)
-        remembered = None
+        cached = None
         if entry is not None:
-            remembered = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
+            cached = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
         elif _was_scored(known.outputs):
-            remembered = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
-        return _Case(known.offset, known.outputs, remembered)
+            cached = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
+        return _Case(known.offset, known.outputs, cached)
 
     def _case(self, record: RawRecord, known: Known) -> _Case:
         trace, rejection = read_trace(record)
@@ -190,7 +190,7 @@ class PartitionAudit:
         finished = not case.outputs and not entries and record.offset < self._bounds.committed
         if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
             trace_id = None if trace is None else bounded_id(trace.id)
-            case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
+            case.cached = self._vectors.recall(entry, trace_id, record.timestamp_ms)
         return case
 
     def _must_have_entry(self, case: _Case) -> bool:
@@ -209,8 +209,8 @@ class PartitionAudit:
         return any(offset in rewind for rewind in self._rewinds)
 
     def _check(self, case: _Case) -> None:
-        if case.remembered is not None:
-            self._memory.use(case.remembered.model)
+        if case.cached is not None:
+            self._memory.use(case.cached.model)
             if self._rewinds_ahead and case.offset >= self._rewinds_ahead[0].start:
                 self._rewinds_ahead.popleft()
                 if self._memory:
@@ -218,8 +218,8 @@ class PartitionAudit:
         if case.record is not None:
             self._report.records += 1
             self._check_outputs(case)
-        if case.remembered is not None:
-            self._memory.add(case.remembered)
+        if case.cached is not None:
+            self._memory.add(case.cached)
 
     def _check_outputs(self, case: _Case) -> None:
         report, outputs = self._report, case.outputs
@@ -252,7 +252,7 @@ class PartitionAudit:
             self._report.missing.append(offset)
 
     def _check_scores(self, case: _Case, outputs: Sequence[Output], *, rescored: bool) -> None:
-        if case.trace is None or case.remembered is None:
+        if case.trace is None or case.cached is None:
             return
         self._report.unknown_policy += any(output.says.policy not in self._policies for output in outputs)
         scores = []
@@ -265,11 +265,11 @@ class PartitionAudit:
             policy = self._policies.get(output.says.policy)
             case.wrong += check_score(case.trace, output, scores[-1], policy)
         if scores:
-            basis = "rewind" if rescored else self._memory.basis(case.remembered)
-            self._check_novelty(case, case.remembered, scores, basis)
+            basis = "rewind" if rescored else self._memory.basis(case.cached)
+            self._check_novelty(case, case.cached, scores, basis)
 
     def _check_novelty(
-        self, case: _Case, remembered: Remembered, scores: Sequence[Score], basis: Basis
+        self, case: _Case, cached: CachedRecord, scores: Sequence[Score], basis: Basis
     ) -> None:
         report = self._report
         match basis:
@@ -285,7 +285,7 @@ class PartitionAudit:
                 report.novelty_unaudited[reason] = report.novelty_unaudited.get(reason, 0) + 1
                 return
         for score in scores:
-            case.wrong += self._memory.check(remembered, score, tolerance)
+            case.wrong += self._memory.check(cached, score, tolerance)
 
 
 def _is_remembered(record: RawRecord, entries: Sequence[Entry]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.records.entry import Entry, decode_vector
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.novelty_audit import Origin, Remembered
+from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, Origin
 
 REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 """Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
@@ -49,7 +49,7 @@ class Vectors:
         worst = max(REPEATABILITY.values())
         return max(REPEATABILITY.get(precision, worst) for precision in self._precisions)
 
-    def recall(self, entry: Entry | None, trace_id: str | None, timestamp_ms: int) -> Remembered:
+    def recall(self, entry: Entry | None, trace_id: str | None, timestamp_ms: int) -> CachedRecord:
         """Return a scored record with the vector in its ledger entry, if there is one."""
         model = self.oldest_model if entry is None else entry.model
         vector = None if entry is None or entry.vector is None else decode_vector(entry.vector)
@@ -58,9 +58,9 @@ class Vectors:
         if vector is not None and vector.shape != (self._dimensions,):
             vector = None
         origin: Origin = "no_vector" if vector is None and model != "" else "ledger"
-        return Remembered(trace_id, timestamp_ms / 1000, model, vector, origin)
+        return CachedRecord(trace_id, timestamp_ms / 1000, model, vector, origin)
 
-    def complete(self, missing: Sequence[tuple[Remembered, str | None]]) -> None:
+    def complete(self, missing: Sequence[tuple[CachedRecord, str | None]]) -> None:
         """Embed the texts of records without a vector, unless they are from another model."""
         embedder = self._embedder() if missing else None
         if embedder is None:
