@@ -235,6 +235,8 @@ async def test_only_the_page_itself_reads_and_writes(label, real_traces, tmp_pat
         answer(f"{url}api/label", json_type | {"Origin": origin}, b'{"revision": 0, "verdict": "delete"}')
         == 400
     )
+    for broken in (b'{"revision": 0, "verdict": "\xff"}', b"\xff", b"[" * 100_000):
+        assert answer(f"{url}api/label", json_type | {"Origin": origin}, broken) == 400
     assert answer(f"{url}api/label", json_type | {"Origin": origin}, change.replace(b"0", b"7")) == 409
     assert labels(tmp_path) == []
     assert answer(f"{url}api/label", json_type | {"Origin": origin}, change) == 200

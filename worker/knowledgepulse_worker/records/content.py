@@ -31,7 +31,7 @@ class _Outcome(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    native_id: object = None  # not of the schema, so it may be anything
+    native_id: msgspec.Raw = msgspec.Raw(b"null")  # not of the schema, so it may be anything
 
 
 class _Trace(msgspec.Struct):
@@ -67,12 +67,12 @@ def texts_of(value: bytes) -> Texts:
         )
         for step in trace.steps
     ]
-    native_id = trace.metadata.native_id
+    native_id = bytes(trace.metadata.native_id)
     return Texts(
         trace.task.objective,
         steps,
         trace.outcome.result_summary,
-        native_id if isinstance(native_id, str) else None,
+        msgspec.json.decode(native_id, type=str) if native_id.startswith(b'"') else None,
     )
 
 

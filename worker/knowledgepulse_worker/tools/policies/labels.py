@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import placed_lines
 from knowledgepulse_worker.terminal.printable import printable
@@ -34,6 +33,9 @@ class Label(msgspec.Struct, frozen=True):
         """Return ``keep``, or whether the reward is at least ``min_reward``."""
         return self.keep if self.keep is not None else (self.reward or 0) >= min_reward
 
+
+MAX_SOURCES = 50
+"""Sources of labels whose agreement is computed."""
 
 Labels = dict[str, Label]
 """Labels by the id that they give."""
@@ -96,24 +98,34 @@ class Agreement:
 def agreements(labels: Iterable[Label], min_reward: float) -> Iterator[Agreement]:
     """Yield the agreement of every two sources that labelled the same traces, most traces first.
 
+    Of more than :data:`MAX_SOURCES` sources, those with the most labels count: the pairs of all would take a
+    time that is quadratic in their number.
+
     ``labels``: of all sources; a source's last label of a trace counts. Those without a source are left out.
     """
     by_trace: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     for label in labels:
         if label.source:
             by_trace[label.id][label.source] = label.is_kept(min_reward)
-    pairs: defaultdict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    given = Counter(source for kept in by_trace.values() for source in kept)
+    compared = {
+        source for source, _ in sorted(given.items(), key=lambda one: (-one[1], one[0]))[:MAX_SOURCES]
+    }
+    pairs: defaultdict[tuple[str, str], Counter[tuple[bool, bool]]] = defaultdict(Counter)
     for kept in by_trace.values():
-        for first, second in combinations(sorted(kept), 2):
-            pairs[first, second].append((kept[first], kept[second]))
-    for sources, both in sorted(pairs.items(), key=lambda item: (-len(item[1]), item[0])):
-        yield Agreement(sources, len(both), sum(one == other for one, other in both), _kappa(both))
+        for first, second in combinations(sorted(kept.keys() & compared), 2):
+            pairs[first, second][kept[first], kept[second]] += 1
+    for sources, both in sorted(pairs.items(), key=lambda item: (-item[1].total(), item[0])):
+        yield Agreement(sources, both.total(), both[True, True] + both[False, False], _kappa(both))
 
 
-def _kappa(both: list[tuple[bool, bool]]) -> float | None:
-    if len({kept for pair in both for kept in pair}) == 1:
+def _kappa(both: Counter[tuple[bool, bool]]) -> float | None:
+    """Return Cohen's kappa; None if all labels are equal."""
+    if len({kept for pair, count in both.items() if count for kept in pair}) == 1:
         return None
-    with extra("policy"):
-        from sklearn.metrics import cohen_kappa_score  # noqa: PLC0415 - slow to import, and of an extra
-
-    return float(cohen_kappa_score(*zip(*both, strict=True)))
+    total = both.total()
+    first = (both[True, True] + both[True, False]) / total
+    second = (both[True, True] + both[False, True]) / total
+    agreed = (both[True, True] + both[False, False]) / total
+    by_chance = first * second + (1 - first) * (1 - second)
+    return (agreed - by_chance) / (1 - by_chance)

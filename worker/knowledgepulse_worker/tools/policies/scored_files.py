@@ -10,12 +10,22 @@ import msgspec
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.files import Document, print_rejected
 from knowledgepulse_worker.terminal.lines import placed_lines
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
+
+_MISSING = msgspec.Raw()
+
+
+class _Kind(msgspec.Struct):
+    """The members that tell what a line is; their values are not read, whatever they hold."""
+
+    quality_score: msgspec.Raw = _MISSING
+    steps: msgspec.Raw = _MISSING
 
 
 def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredRecord]:
@@ -55,11 +65,11 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
 def is_raw(source: str, line: bytes) -> bool:
     """Return whether a line is a raw trace, not output of `score`; raise an InputError if it is neither."""
     try:
-        members = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        members = None
-    if isinstance(members, dict) and "quality_score" in members:
+        members = decode_members(line, _Kind)
+    except InvalidRecordError:
+        members = _Kind()
+    if members.quality_score != _MISSING:
         return False
-    if isinstance(members, dict) and "steps" in members:
+    if members.steps != _MISSING:
         return True
     raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")

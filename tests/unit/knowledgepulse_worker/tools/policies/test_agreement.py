@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from knowledgepulse_worker.tools.policies.labels import Agreement, Label, agreements
+from knowledgepulse_worker.tools.policies.labels import MAX_SOURCES, Agreement, Label, agreements
 
 
 def labels(source, kept, first=0):
@@ -37,6 +37,15 @@ def test_only_traces_that_both_labelled_count_each_with_the_last_label():
     (one,) = agreements([*changed, *others], 0.5)
 
     assert (one.sources, one.traces, one.agreed) == (("ann", "ben"), 2, 1)
+
+
+def test_of_many_sources_those_with_the_most_labels_are_compared():
+    """300 sources of one trace have 44,850 pairs."""
+    many = [Label("kp:trace:0", True, source=f"s{number:03}") for number in range(300)]
+    found = list(agreements([*many, *labels("zoe", "kd")], 0.5))
+
+    assert len(found) == MAX_SOURCES * (MAX_SOURCES - 1) // 2
+    assert {one.sources[1] for one in found} >= {"zoe"}
 
 
 @pytest.mark.parametrize(("second", "used"), [("ben", "20 from ben"), ("judge:m:1", "20 from ann")])

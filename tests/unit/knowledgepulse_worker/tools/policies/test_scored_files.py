@@ -40,6 +40,26 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
     assert len(read(scored)) == 5
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("value", ['"\\ud83d"', "1e999", "9" * 5000])
+@pytest.mark.parametrize("path", ["native_id", "input", "content"])
+def test_what_a_worker_scores_is_read_whatever_it_holds(tmp_path, real_traces, value, first, path):
+    trace = json.loads(real_traces[0])
+    if path == "native_id":
+        trace["metadata"]["native_id"] = "XX"
+    elif path == "input":
+        trace["steps"][0]["input"] = {"n": "XX"}
+    elif value.startswith('"'):
+        trace["steps"][0]["content"] = "XX"
+    else:
+        trace["more"] = "XX"
+    lines = [json.dumps(trace).replace('"XX"', value).encode(), real_traces[1]]
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(lines if first else lines[::-1]))
+
+    assert len(read(file)) == 2
+
+
 def test_a_raw_trace_above_the_limit_is_reported_and_the_others_are_scored(tmp_path, real_traces, capsys):
     large = json.loads(real_traces[1])
     large["steps"][0]["content"] = "x" * Settings().limits.trace_bytes

@@ -54,7 +54,7 @@ async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIt
             fits = change.revision == session.revision  # else it is of another tab, or a key pressed twice
             if fits:
                 _apply(change, session)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         except InputError as error:
             return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
