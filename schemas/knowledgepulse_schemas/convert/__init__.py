@@ -7,7 +7,7 @@
     trace = from_openai(messages).trace
 
 Each ``from_…`` takes one document of its format as plain JSON; :func:`convert` takes any of them. The same
-rules apply to all formats; see README.md in this directory.
+rules apply to all formats; see docs/producers/convert.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,83 @@
+"""The site's source: all documents, and the pages that are generated from the code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from os.path import normpath, relpath
+from pathlib import Path
+
+from generator import commands, metrics, python, settings
+
+ROOT = Path(__file__).parents[2]
+PROJECT = "project"
+"""The folder of the documents from outside docs/, under their paths in the repository."""
+
+_FOLDERS = ("deploy", "schemas", "tests", "worker")
+_GENERATED = {
+    "commands": commands.page,
+    "metrics": metrics.page,
+    "python": python.page,
+    "settings": settings.page,
+}
+_FENCE = r"^```(?P<tag>\w+)(?: (?P<argument>[^\n]+))?\n(?P<text>.*?)^```$"
+_LABEL = r"(?P<picture>!?)\[(?P<label>(?:[^\[\]]|\[[^\]]*\])*)\]"
+_LINK = rf"{_LABEL}\((?!\w+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)"
+_FENCE_OR_LINK = re.compile(f"{_FENCE}|{_LINK}", re.MULTILINE | re.DOTALL)
+_MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+
+
+def stage(folder: Path) -> None:
+    """Write the site's source and configuration to a folder, in place of what it has."""
+    shutil.rmtree(folder, ignore_errors=True)
+    pages = folder / "pages"
+    for document in documents():
+        place = pages / page_of(document)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / document).read_text(encoding="utf-8")
+        text = _FENCE_OR_LINK.sub(lambda found, document=document: _staged(found, document, pages), text)
+        place.write_text(_MARK.sub(lambda found: _GENERATED[found[1]](), text), encoding="utf-8")
+    shutil.copytree(ROOT / "docs/images", pages / "images")
+    shutil.copytree(ROOT / "docs/theme", pages / "theme")
+    shutil.copy(ROOT / "docs/zensical.toml", folder)
+
+
+def documents() -> Iterator[str]:
+    """Yield the paths of all documents but the README, which is the repository's first screen."""
+    yield from (path.name for path in ROOT.glob("*.md") if path.name != "README.md")
+    for folder in ("docs", *_FOLDERS):
+        yield from (str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.md"))
+
+
+def page_of(document: str) -> str:
+    """Return where the site has a document, or another file."""
+    path = document.removeprefix("docs/") if document.startswith("docs/") else f"{PROJECT}/{document}"
+    return re.sub(r"(^|/)README\.md$", r"\1index.md", path)
+
+
+def _staged(found: re.Match[str], document: str, pages: Path) -> str:
+    return _fence(found) if found["tag"] else _link(found, document, pages)
+
+
+def _fence(found: re.Match[str]) -> str:
+    """Return a block as the site's Markdown has it: a file's name is its title, and output is plain text."""
+    tag, argument = found["tag"], found["argument"]
+    if tag == "output":
+        tag, argument = "text", None
+    title = f' title="{argument}"' if argument else ""
+    return f"```{tag}{title}\n{found['text']}```"
+
+
+def _link(found: re.Match[str], document: str, pages: Path) -> str:
+    """Return a link as the site has it: to a page, to a copied file, or, for a folder, its text alone."""
+    target = normpath(Path(document).parent / found["path"])
+    if (ROOT / target).is_dir():
+        return found["label"]
+    if not target.endswith(".md") and not target.startswith("docs/"):
+        copied = pages / page_of(target)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / target, copied)
+    label = _FENCE_OR_LINK.sub(lambda inner: _staged(inner, document, pages), found["label"])
+    relative = relpath(page_of(target), Path(page_of(document)).parent)
+    return f"{found['picture']}[{label}]({relative}{found['anchor'] or ''})"

@@ -1,0 +1,66 @@
+"""The site of the documents: built without a warning, read and searched in a browser, without a network."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.async_api import expect
+from yarl import URL
+
+from generator.build import build
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments):
+        """Requests are no output of a test."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Serve the site; return its address."""
+    built = build(tmp_path_factory.mktemp("docs"))
+    handler = functools.partial(Quiet, directory=built)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield URL.build(scheme="http", host="127.0.0.1", port=server.server_port)
+        server.shutdown()
+        thread.join()
+
+
+def errors(visited):
+    """Chromium's remark on the field for searches is none."""
+    return [complaint for complaint in visited.complaints if not complaint.startswith("info: Autofocus")]
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [("KpDrift", "operators/runbook.html"), ("uncommitted_records", "reference/settings.html")],
+)
+async def test_a_page_is_found_by_search(site, visit, words, address):
+    """A page that people wrote, and one that is generated from the code."""
+    visited = await visit(str(site / "index.html"))
+
+    await visited.page.keyboard.press("/")
+    await visited.page.get_by_role("combobox", name="Search").fill(words)
+    await visited.page.locator(f"a[role=option][href*='{address}']").first.click()
+    await visited.page.wait_for_url(f"**/{address}**")
+
+    await expect(visited.page.get_by_role("heading", name=words)).to_be_in_viewport()
+    assert visited.asked == {site.authority}
+    assert not errors(visited)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("path", ["index.html", "curators/threshold.html", "reference/settings.html"])
+async def test_no_page_is_wider_than_the_screen(site, visit, path, width):
+    visited = await visit(str(site / path), viewport={"width": width, "height": 900})
+
+    assert await visited.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert visited.asked == {site.authority}
+    assert not errors(visited)

@@ -1,0 +1,86 @@
+"""The site's generated pages have everything that the code has, and its links are checked."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from generator import commands, metrics, python, settings
+from generator.links import broken_links
+from generator.staging import page_of, stage
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.settings import sections
+from support.tool_metrics import TOOL_METRICS
+
+
+def headings(page):
+    return re.findall(r"^#+ `?([^`{\n]+?)`?(?: {.*)?$", page, re.MULTILINE)
+
+
+def test_the_page_of_settings_has_every_setting():
+    wanted = {f"{name}.{key}" for name, model in sections().items() for key in model.model_fields}
+    assert wanted <= set(headings(settings.page()))
+
+
+def test_a_setting_has_its_type_default_and_variable():
+    described = settings.page().split("### `kafka.session_timeout`")[1].split("###")[0]
+    assert "- Type: number, at least 1 and at most 80" in described
+    assert "- Default: `10.0`" in described
+    assert "- Environment: `KP_KAFKA__SESSION_TIMEOUT`" in described
+
+
+def test_the_page_of_metrics_has_the_metrics_of_every_process():
+    found = set(headings(metrics.page()))
+    for make in [*metrics.PROCESSES.values(), *TOOL_METRICS.values()]:
+        make(registry := CollectorRegistry())
+        assert {family.name for family in registry.collect()} <= {
+            name.removesuffix("_total") for name in found
+        }
+
+
+def test_the_page_of_commands_has_every_command_that_is_not_hidden():
+    wanted = {f"kp-worker {name}" for name, command in main.commands.items() if not command.hidden}
+    found = set(headings(commands.page()))
+    assert wanted <= found
+    assert "kp-worker policy tune" in found
+    assert "kp-worker work" not in found
+
+
+def test_the_page_of_the_python_api_has_every_public_name():
+    found = headings(python.page())
+    for name, names in python.PUBLIC.items():
+        assert set(names or importlib.import_module(name).__all__) <= set(found)
+
+
+def test_every_mark_in_a_page_is_replaced_and_links_follow_their_pages(tmp_path):
+    stage(tmp_path)
+
+    pages = {str(path.relative_to(tmp_path / "pages")): path.read_text() for path in tmp_path.rglob("*.md")}
+    assert not [name for name, text in pages.items() if "<!-- generated" in text]
+    assert "](../project/tests/chaos/index.md)" in pages["operators/failures.md"]
+    assert "](../../../operators/dead-letters.md)" in pages["project/tests/chaos/index.md"]
+    assert (tmp_path / "pages" / page_of("deploy/prometheus/alerts.yml")).exists()
+
+
+@pytest.mark.parametrize(
+    ("html", "problem"),
+    [
+        ('<a href="gone.html">', "page.html: broken link: gone.html"),
+        ('<a href="page.html#gone">', "page.html: no such section: page.html#gone"),
+        ('<a href="#gone">', "page.html: no such section: #gone"),
+        ('<img src="gone.png">', "page.html: broken link: gone.png"),
+        (
+            '<script src="https://cdn.example/a.js">',
+            "page.html: is loaded from elsewhere: https://cdn.example/a.js",
+        ),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(html, problem, tmp_path):
+    (tmp_path / "page.html").write_text(
+        f'<h1 id="here"><a href="#here"></a></h1><a href="https://example.org">{html}'
+    )
+
+    assert broken_links(tmp_path) == [problem]
