@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.output_publisher import connected_publisher
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 POLICY_BYTES = 65_536
 """More than a policy takes: its number of domains is bounded."""
@@ -71,7 +68,7 @@ async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:
     """
     held = await reader.bounds(topic, 0)
     stop, count = held.stop, _LAST_RECORDS
-    with _skipping(topic) as foreign:
+    with skipping_foreign_records(topic) as foreign:
         while stop > held.start:
             start = max(held.start, stop - count)
             kept = [one async for one in _policies(reader, topic, range(start, stop), foreign)]
@@ -84,31 +81,24 @@ async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:
 async def read_policies(reader: Reader, topic: str) -> list[KeptPolicy]:
     """Return the policies that were in force, in the order in which they last came into force."""
     kept: dict[str, KeptPolicy] = {}
-    with _skipping(topic) as foreign:
+    with skipping_foreign_records(topic) as foreign:
         async for one in _policies(reader, topic, await reader.bounds(topic, 0), foreign):
             kept.pop(one.policy.digest, None)
             kept[one.policy.digest] = one
     return list(kept.values())
 
 
-@contextmanager
-def _skipping(topic: str) -> Iterator[list[str]]:
-    """Give a list for the skipped records and their reasons; log once how many there were."""
-    foreign: list[str] = []
-    yield foreign
-    if foreign:
-        logger.warning("%s: foreign records skipped: %d, such as %s", topic, len(foreign), foreign[0])
-
-
 async def _policies(
-    reader: Reader, topic: str, offsets: range, foreign: list[str]
+    reader: Reader, topic: str, offsets: range, foreign: ForeignRecords
 ) -> AsyncIterator[KeptPolicy]:
     """Yield the policies in a range of offsets, and note the records that are none."""
     async for record in reader.read(topic, 0, offsets):
         try:
-            yield _kept_policy(record)
+            kept = _kept_policy(record)
         except ValueError as error:
-            foreign.append(f"offset {record.offset} ({error})")
+            foreign.skip(record, error)
+        else:
+            yield kept
 
 
 def _kept_policy(record: Record) -> KeptPolicy:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from knowledgepulse_schemas.dead_letter import Reason
-from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
+from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.records.record import OutputRecord
@@ -101,13 +102,19 @@ class AssemblyLog:
         published: dict[str, int] = {}
         async with self._new_reader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
             offsets = await reader.bounds(self._topic, self._partition)
-            async for record in reader.read(self._topic, self._partition, offsets):
-                if record.key == POSITION:
-                    position = int(record.value)
-                elif record.value is None:
-                    published.pop(record.key.decode(), None)
-                else:
-                    published[record.key.decode()] = int(record.value)
+            with skipping_foreign_records(self._topic) as foreign:
+                async for record in reader.read(self._topic, self._partition, offsets):
+                    try:
+                        trace_id, last = _mark(record)
+                    except ValueError as error:
+                        foreign.skip(record, error)
+                        continue
+                    if record.key == POSITION:
+                        position = last or 0
+                    elif last is None:
+                        published.pop(trace_id, None)
+                    else:
+                        published[trace_id] = last
         return State(position, published)
 
     async def publish(self, step: Step) -> None:
@@ -130,3 +137,10 @@ class AssemblyLog:
             ]
             for delivery in deliveries:
                 await delivery
+
+
+def _mark(record: Record) -> tuple[str, int | None]:
+    """Return the key of a record and its offset; raise a ValueError if no assembler wrote it."""
+    if record.key is None or (record.key == POSITION and record.value is None):
+        raise ValueError("not a mark of an assembler")
+    return record.key.decode(), None if record.value is None else int(record.value)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
@@ -81,7 +82,13 @@ async def read_contributions(settings: Settings, records: Collection[ScoredRecor
         return []
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         held = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
-    all_of_them = [_decode(record.value) for record in held if record.value]
+    all_of_them = []
+    with skipping_foreign_records(name) as foreign:
+        for record in held:
+            try:
+                all_of_them.append(_decode(record.value or b""))
+            except msgspec.MsgspecError as error:
+                foreign.skip(record, error)
     sources, ids = {one.source for one in records}, {one.id for one in records}
     ids |= {one.trace_id for one in all_of_them if one.source in sources and one.trace_id}
     return [one for one in all_of_them if one.source in sources or one.trace_id in ids]
