@@ -26,7 +26,7 @@ REGISTRY = RegistrySettings(url="http://localhost:1", agent_id="team@example.com
 CHOICES = SimpleNamespace(
     policy=None, visibilities=VISIBILITIES, privacy_levels=PRIVACY_LEVELS, domain=(), min_score=0
 )
-EXPORT = Rules(CHOICES, Policy(), {}, since_ms=None, embedder=None, text="sdk", has_score=True)
+EXPORT = Rules(CHOICES, Policy(), {}, since_ms=None, embedder=None, text="sdk", has_score=True, scan=None)
 GUARDED = Policy(
     threshold=0,
     contribute_visibility=["org", "network"],
