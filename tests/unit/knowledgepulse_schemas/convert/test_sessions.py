@@ -15,6 +15,7 @@ NAMES = (
     "claude_stream",
     "codex",
     "codex_exec",
+    "copilot_cli",
     "cursor_stream",
     "gemini_cli",
     "gemini_stream",

@@ -1,0 +1,150 @@
+"""Sessions of GitHub Copilot CLI: ``~/.copilot/session-state/*/events.jsonl``.
+
+Each line is an event with its ``data``. A message of the assistant has the calls that it requests. There is
+no published schema. The rules follow logs of version 1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read, text_or_none
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.source import of_session
+
+NAME = "copilot_cli"
+
+_KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
+_BOOKKEEPING = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
+"""How the kinds of events begin that hold no content of the conversation."""
+
+
+class _Request(SourceModel):
+    id: str | None = Field(default=None, alias="toolCallId")
+    name: str
+    arguments: Any = None
+
+
+class _Result(SourceModel):
+    content: str | None = None
+
+
+class _Failure(SourceModel):
+    message: str | None = None
+
+
+class _Data(SourceModel):
+    session: str | None = Field(default=None, alias="sessionId")
+    context: dict[str, Any] | None = None
+    content: str | None = None
+    reasoning: str | None = Field(default=None, alias="reasoningText")
+    requests: list[_Request] = Field(default_factory=list, alias="toolRequests")
+    model: str | None = None
+    call: str | None = Field(default=None, alias="toolCallId")
+    parent_call: str | None = Field(default=None, alias="parentToolCallId")
+    tool: str | None = Field(default=None, alias="toolName")
+    arguments: Any = None
+    success: bool | None = None
+    result: _Result | None = None
+    error: _Failure | None = None
+    message: str | None = None
+    reason: str | None = None
+
+
+class _Event(SourceModel):
+    type: str
+    id: str | None = None
+    parent: str | None = Field(default=None, alias="parentId")
+    timestamp: Any = None
+    data: _Data
+
+
+def _recognises(document: Any) -> bool:
+    line = first_line(document)
+    if not isinstance(line, dict) or not isinstance(line.get("data"), dict):
+        return False
+    return str(line.get("type")).startswith(_KINDS) and {"id", "timestamp"} <= set(line)
+
+
+def _runs(document: Any) -> Iterator[hub.Run]:
+    yield from run_of_lines(document, _Reader())
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.transcript = Transcript(NAME)
+        self._calls: dict[str, Any] = {}  # the arguments of the requested calls, by id
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add an event. What a subagent does is a loss, except for the answer that its caller gets."""
+        losses = self.transcript.losses
+        try:
+            event = read(_Event, value)
+        except ConversionError:
+            losses.add_unknown("events of another form", value)
+            return
+        at = self.transcript.reached(event.timestamp)
+        is_read = event.data.parent_call is None and self._add_event(event, event.data, at)
+        if is_read:
+            count_unread(event, event.type, losses)
+            return
+        path = event.type if event.data.parent_call is None else f"subagents' {event.type}"
+        count = losses.add if path.startswith(_BOOKKEEPING) else losses.add_unknown
+        count(path, value["data"])
+        count_others(value, {"type", "id", "parentId", "timestamp", "data"}, event.type, losses)
+
+    def finish(self) -> hub.Run:
+        """Return the run."""
+        return self.transcript.finish()
+
+    def _add_event(self, event: _Event, data: _Data, at: datetime | None) -> bool:
+        """Add an event, and return whether its kind is read."""
+        transcript = self.transcript
+        match event.type:
+            case "session.start":
+                transcript.run.native_id = transcript.run.native_id or data.session
+                transcript.run.names = project_of((data.context or {}).get("cwd"))
+                count_others(data.context or {}, {"cwd"}, "session.start.data.context", transcript.losses)
+            case "user.message":
+                transcript.add("user", [hub.Text(data.content or "")], at)
+            case "system.message" | "system.notification":
+                transcript.add("system", [hub.Text(data.content or "")], at)
+            case "assistant.message":
+                transcript.named(data.model)
+                calls = [hub.ToolCall(one.name, one.arguments, one.id) for one in data.requests]
+                self._calls |= {call.id: call.arguments for call in calls if call.id is not None}
+                texts = [hub.Text(data.content)] if data.content else []
+                thoughts = [hub.Reasoning(data.reasoning)] if data.reasoning else []
+                transcript.add("assistant", [*thoughts, *texts, *calls], at)
+            case "tool.execution_start":
+                self._start(data, at)
+            case "tool.execution_complete":
+                content = (data.result and data.result.content) or ""
+                message = (data.error and data.error.message) or ""
+                text = "\n".join(filter(None, [content, message]))
+                response = hub.ToolCallResponse(text, data.call, failed=data.success is False)
+                transcript.add("tool", [response], at)
+            case "session.error":
+                transcript.add("assistant", [hub.Error(data.message or "")], at)
+            case "abort":
+                transcript.add("assistant", [hub.Error(data.reason or "", interruption=True)], at)
+            case _:
+                return False
+        return True
+
+    def _start(self, data: _Data, at: datetime | None) -> None:
+        """Add a call that no message requested. The start of others repeats their arguments."""
+        if data.call is None or data.call not in self._calls:
+            call = hub.ToolCall(data.tool or "", data.arguments, text_or_none(data.call))
+            self.transcript.add("assistant", [call], at)
+        elif data.arguments != self._calls[data.call]:
+            self.transcript.losses.add("arguments of another form at a call's start", data.arguments)
+
+
+SOURCE = of_session(NAME, "type data timestamp parentId", _recognises, _runs)
