@@ -1,0 +1,46 @@
+"""The glossary of worker/README.md has each word once, and retired words do not come back as names."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from support.documents import ROOT, table
+
+RETIRED = {
+    "RejectedRecord": "InvalidRecordError",
+    "ScoreHeader": "Score",
+    "RecentVectors": "embedding cache",
+    "score_and_remember": "a vector is added to the novelty cache",
+}
+"""Names that had several meanings, or a second name for one thing, with their replacements."""
+
+
+def names(path):
+    """Return every name that a module defines or uses."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+
+
+def test_each_term_is_explained_once_in_order():
+    terms = [re.match(r"\| \*\*(.+?)\*\* \| \S", row)[1] for row in table("worker/README.md", "Glossary")]
+    assert terms == sorted(set(terms))
+
+
+def test_retired_words_are_no_names():
+    used = {
+        (name, str(path.relative_to(ROOT)))
+        for folder in ("worker", "schemas")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in names(path)
+    }
+    assert {(name, path) for name, path in used if name in RETIRED} == set()
