@@ -41,5 +41,6 @@ class AssembleSettings(Section):
     open_bytes: int = Field(
         134_217_728,
         ge=1024,
-        description="bytes of all open runs of a partition; beyond it the oldest is published as is",
+        description="bytes of memory that the open runs of a partition take; beyond it the oldest is "
+        "published as is",
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Literal, get_args
 
 from knowledgepulse_worker.settings import AssembleSettings
@@ -25,6 +25,12 @@ its first span arrived ``assemble.longest_wait`` ago; it exceeds ``assemble.run_
 
 PUBLISHED_RUNS = 100_000
 """Published runs that a partition remembers; a span of an older one starts another run."""
+
+RUN_MEMORY, SPAN_MEMORY = 650, 160
+"""Bytes of memory that a run takes besides its spans, and a span besides its content, as measured."""
+
+_STALE = 1000
+"""Deadlines of closed runs that may be left, beyond one for each open run."""
 
 COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
 
@@ -67,7 +73,8 @@ class OpenRuns:
     ) -> None:
         self.position = position  # the next offset
         self.size = 0  # the bytes of all open spans
-        self.limit = settings.open_bytes  # the bytes that they may have
+        self.memory = 0  # the bytes that they and their runs take
+        self.limit = settings.open_bytes  # the bytes that these may take
         self._settings = settings
         self._resume = resume
         self._published = OrderedDict(published or {})
@@ -128,7 +135,7 @@ class OpenRuns:
             return
         while self._oversized:
             yield self._close(*self._oversized.popitem())
-        while self.size > self.limit:
+        while self.memory > self.limit:
             yield self._close(next(iter(self._open)), "memory")
         while self._deadlines and self._deadlines[0][0] <= self._clock:
             _, _, trace_id = heappop(self._deadlines)
@@ -158,12 +165,14 @@ class OpenRuns:
     def _open_run(self, trace_id: str, offset: int) -> SpanRun:
         run = self._open[trace_id] = SpanRun(trace_id, offset, offset, self._clock, self._clock)
         heappush(self._deadlines, (self._deadline(run)[0], offset, trace_id))
+        self.memory += RUN_MEMORY
         return run
 
     def _add_span(self, run: SpanRun, span: SpanExport) -> None:
         run.spans[span.span_id] = span.value
         run.size += len(span.value)
         self.size += len(span.value)
+        self.memory += len(span.value) + SPAN_MEMORY
         if span.is_root and run.root_time is None:
             run.root_time = self._clock
             heappush(self._deadlines, (self._deadline(run)[0], run.first_offset, run.trace_id))
@@ -186,7 +195,11 @@ class OpenRuns:
         run = self._open.pop(trace_id)
         run.completed_by = completed_by
         self.size -= run.size
+        self.memory -= run.size + RUN_MEMORY + len(run.spans) * SPAN_MEMORY
         self._published[trace_id] = run.last_offset
+        if len(self._deadlines) > 2 * len(self._open) + _STALE:
+            self._deadlines = [one for one in self._deadlines if one[2] in self._open]
+            heapify(self._deadlines)
         return run
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from itertools import accumulate
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble import open_runs
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport
-from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.tools.assemble.open_runs import RUN_MEMORY, SPAN_MEMORY, OpenRuns
 
 GRACE, IDLE, WAIT = 10, 60, 600
 SETTINGS = AssembleSettings(grace=GRACE, idle=IDLE, longest_wait=WAIT)
@@ -101,12 +102,27 @@ def test_a_run_beyond_a_limit_is_taken_as_it_is_and_the_rest_is_late(limit, size
 
 
 def test_open_runs_are_bounded_in_bytes_and_the_oldest_goes_first():
-    partition = Partition(open_bytes=1024)
+    partition = Partition(open_bytes=1024 + 2 * (RUN_MEMORY + SPAN_MEMORY))
     for trace_id in ("a", "b", "c", "d"):
         partition.read(0, span(trace_id, 1, size=500))
         assert partition.runs.size <= 1024
     assert [run.trace_id for run in partition.complete] == ["a", "b"]
     assert {run.completed_by for run in partition.complete} == {"memory"}
+
+
+def test_small_runs_are_bounded_by_the_memory_that_they_take():
+    """A million runs of one small span took four times their spans' bytes, and closed ones took some more."""
+    partition = Partition(open_bytes=1_000_000)
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            partition.read(0, span(f"{number:032x}", 1, size=10))
+            partition.complete.clear()
+            partition.runs._published.clear()
+        assert tracemalloc.get_traced_memory()[0] < 1_500_000
+    finally:
+        tracemalloc.stop()
+    assert len(partition.runs) > 1000
 
 
 def test_a_repeated_span_is_counted_once():
