@@ -112,7 +112,7 @@ async def test_an_export_that_is_killed_again_and_again_ends_as_one_that_is_not(
     status, _, errors = await export(stream, tmp_path / "whole", *options)
     assert (status, errors) == (
         0,
-        "export 1: 100 traces of 101 records; 1 left out: repeats of earlier records\n",
+        "export 1: 100 of 101 records exported; 1 left out: repeat of an earlier record\n",
     )
     command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "export", str(tmp_path / "killed")]
     command += ["--not-cleaned", "--config", config(stream.settings), *options]
@@ -140,7 +140,7 @@ async def test_an_export_that_is_killed_again_and_again_ends_as_one_that_is_not(
     assert {name: grown[name]["split"] for name in exported} == {
         name: row["split"] for name, row in exported.items()
     }
-    assert (await export(stream, tmp_path / "whole", *options))[2] == "nothing new\n"
+    assert (await export(stream, tmp_path / "whole", *options))[2] == "no new records to export\n"
 
 
 async def test_what_may_not_leave_does_not_and_is_named(make_stream, real_traces, export, tmp_path):
@@ -149,9 +149,9 @@ async def test_what_may_not_leave_does_not_and_is_named(make_stream, real_traces
     guarded = stream.configured(policy={"contribute_visibility": ["org"]})
     status, _, errors = await export(stream, tmp_path / "guarded", settings=guarded)
     assert status == 0
-    assert errors.count("not exported: visibility that may not leave") == 6
+    assert errors.count("not exported: visibility not permitted to leave") == 6
     assert all(json.loads(record.value)["id"] in errors for record in outputs)
-    assert "export 1: 0 traces of 6 records; 6 left out: visibility that may not leave" in errors
+    assert "export 1: 0 of 6 records exported; 6 left out: visibility not permitted to leave" in errors
     assert rows(tmp_path / "guarded") == {}
 
     # The redacted copies, where there are any: one of them could not be made.
@@ -168,9 +168,9 @@ async def test_what_may_not_leave_does_not_and_is_named(make_stream, real_traces
             copy, ours = None, [*ours, ("kp-redaction-error", b"raised")]
         await write(stream, redacted, copy, ours)
     status, _, errors = await export(stream, tmp_path / "redacted", settings=settings)
-    assert errors == "export 1: 2 traces of 3 records; 1 left out: no redacted copy could be made\n"
+    assert errors == "export 1: 2 of 3 records exported; 1 left out: no redacted copy could be made\n"
     assert {row["objective"] for row in rows(tmp_path / "redacted").values()} == {"[gone] 0", "[gone] 1"}
-    assert "They are redacted copies" in " ".join((tmp_path / "redacted/README.md").read_text().split())
+    assert "The traces are redacted copies" in " ".join((tmp_path / "redacted/README.md").read_text().split())
 
 
 async def test_what_does_not_fit_the_topic_is_refused_and_what_was_deleted_is_counted(
@@ -253,7 +253,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
         result = CliRunner().invoke(main, ["export", place, *options])
         return result.stderr + str(result.exception if result.exit_code else "")
 
-    assert export(str(tmp_path / "local")) == "export 1: 154 traces of 154 records\n"
+    assert export(str(tmp_path / "local")) == "export 1: 154 of 154 records exported\n"
 
     # The first upload that is refused is a data file's.
     publish = dataset_store.Store.publish
@@ -273,7 +273,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
 
     # Its claim is left, and is not renewed any more.
     assert list(folder.glob(".lock/*"))
-    assert export(url) == "export 1: 154 traces of 154 records\n"
+    assert export(url) == "export 1: 154 of 154 records exported\n"
     assert objects(folder) == tree(tmp_path / "local")
 
     with dataset_store.open_store(url) as held:
@@ -281,7 +281,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
         monkeypatch.setattr(dataset_store, "RENEWAL", 3600.0)
         with pytest.raises(OSError, match="another export took over"):
             _take_over(folder, held)
-    assert export(url) == "nothing new\n"
+    assert export(url) == "no new records to export\n"
 
 
 def _take_over(folder, held):

@@ -158,7 +158,7 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(
             ("policy", "tune", "--since", "1h"),
             "{contribute} and {rejected} contain no scored traces of that period",
         ),
-        (("traces", "show", "kp:trace:1"), "no scored trace is kp:trace:1"),
+        (("traces", "show", "kp:trace:1"), "no scored trace matches 'kp:trace:1'"),
         (
             ("policy", "evaluate", "--labels-topic", "no-such-topic"),
             "missing: no-such-topic; create it first",
@@ -222,4 +222,4 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
         assert f"policy {digest}:\n  complexity " in explanation
         assert " × 0.2 " in explanation
     unknown = await kp_worker(stream, "policy", "show", "ffffffffffff")
-    assert str(unknown.exception).startswith("ffffffffffff: no such policy was in force: ")
+    assert str(unknown.exception).startswith("no policy in force begins with 'ffffffffffff'; known: ")

@@ -1,9 +1,27 @@
-"""The guard that a trace passes before it leaves the organization."""
+"""Decide whether a trace may leave the organization: one rule for all exits.
+
+A trace stays for the first of these reasons:
+
+1. ``visibility``: its ``metadata.visibility`` is ``private``, or is not one that this exit permits;
+2. ``privacy_level``: likewise for its ``metadata.privacy_level``;
+3. ``not_clean``: the SDK's cleaner finds something in it, unless this exit does not ask for clean traces.
+
+Each exit permits what its owner has set:
+
+- *Scoring*: the policy's guards withhold a trace from ``contribute``, and so from the redacted copies, by the
+  same two members. They may list ``private``, since the topic is the organization's own. See ``scoring``.
+- *The registry*: ``registry.visibilities`` and ``registry.require_clean``.
+- *A dataset* (``kp-worker export``): the policy's guards and ``--not-cleaned``. ``--scan-secrets`` adds a
+  search for keys afterwards.
+
+``kp-worker policy label --judge`` asks nothing here: whoever names the model sends the traces to it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from knowledgepulse_worker.policy import PRIVACY_LEVELS, Guard
@@ -13,49 +31,49 @@ Held = Literal[Guard, "not_clean"]
 """Why a trace may not leave."""
 
 
-def withholding_guard(
-    visibility: str,
-    privacy_level: str,
-    visibilities: Collection[str],
-    privacy_levels: Collection[str] = PRIVACY_LEVELS,
-) -> Guard | None:
-    """Return which of a trace's members keeps it from leaving, if one does.
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The traces that an exit permits to leave.
 
-    Args:
-        visibility: its ``metadata.visibility``; ``private`` never leaves.
-        privacy_level: its ``metadata.privacy_level``; likewise.
-        visibilities: those that may leave.
-        privacy_levels: likewise.
+    Attributes:
+        visibilities: values of ``metadata.visibility`` that may leave; ``private`` never does.
+        privacy_levels: values of ``metadata.privacy_level`` that may leave; ``private`` never does.
+        require_clean: whether the SDK's cleaner must find nothing.
     """
-    if visibility == "private" or visibility not in visibilities:
-        return "visibility"
-    return "privacy_level" if privacy_level == "private" or privacy_level not in privacy_levels else None
+
+    visibilities: Collection[str]
+    privacy_levels: Collection[str] = PRIVACY_LEVELS
+    require_clean: bool = True
+
+    def withholding_guard(self, visibility: str, privacy_level: str) -> Guard | None:
+        """Return which of a trace's two members keeps it from leaving, if one does."""
+        if visibility == "private" or visibility not in self.visibilities:
+            return "visibility"
+        if privacy_level == "private" or privacy_level not in self.privacy_levels:
+            return "privacy_level"
+        return None
+
+    def held_by_content(self, is_clean: Callable[[], bool]) -> Literal["not_clean"] | None:
+        """Return whether a trace's content keeps it from leaving; cleaning takes time, so it comes last."""
+        return "not_clean" if self.require_clean and not is_clean() else None
 
 
-def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, require_clean: bool) -> Held | None:
-    """Return why a trace may not leave, if it may not.
-
-    Args:
-        trace: what would leave, and nothing else.
-        visibilities: see :func:`withholding_guard`.
-        require_clean: whether the SDK's cleaning must find nothing in it.
-    """
-    metadata = trace["metadata"]
-    held = withholding_guard(metadata["visibility"], metadata["privacy_level"], visibilities)
-    return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)
+def is_clean(trace: dict[str, Any]) -> bool:
+    """Return whether the SDK's cleaner finds nothing in a trace."""
+    return bool(clean(trace) == trace)
 
 
 def is_clean_json(value: bytes) -> bool:
-    """Return whether the SDK's cleaning finds nothing in a trace's JSON, in which no member stands twice."""
+    """Return whether the SDK's cleaner finds nothing in a trace's JSON; duplicate members are not clean."""
     try:
         trace = json.loads(value, object_pairs_hook=_members)  # reads lone surrogates, unlike msgspec
     except ValueError:
         return False
-    return bool(clean(trace) == trace)
+    return is_clean(trace)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of members that stand twice, the cleaning would see only the last one."""
+    """Return an object; of duplicate members, the cleaner would see only the last one."""
     if len(members := dict(pairs)) < len(pairs):
         raise ValueError
     return members

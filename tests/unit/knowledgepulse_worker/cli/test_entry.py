@@ -354,7 +354,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(kp_worker, tmp_path, rea
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--visibility", "private"), ("--labels", __file__), ("--domain-map", __file__)]
+    ("option", "value"), [("--visibility", "private"), ("--outcomes", __file__), ("--domain-map", __file__)]
 )
 def test_publish_refuses_options_that_would_change_nothing(kp_worker, traces, option, value):
     result = kp_worker("publish", "--dry-run", traces, option, value)

@@ -16,7 +16,7 @@ import msgspec
 from knowledgepulse_schemas.trace import CONTEXTS, ScoredTrace, parse_date_time
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.records.score_header import encode_score, without_content
-from knowledgepulse_worker.redaction.departure import Held, held_back
+from knowledgepulse_worker.redaction.departure import Departure, Held, is_clean
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import RegistrySettings
 
@@ -48,7 +48,11 @@ def unit_of(
     graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
     since = trace["metadata"]["created_at"]
     graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
-    held = held_back(trace, registry.visibilities, require_clean=registry.require_clean)
+    departure = Departure(registry.visibilities, require_clean=registry.require_clean)
+    metadata = trace["metadata"]
+    held = departure.withholding_guard(
+        metadata["visibility"], metadata["privacy_level"]
+    ) or departure.held_by_content(lambda: is_clean(trace))
     if held is not None:
         return held
     trace["metadata"]["agent_id"] = registry.agent_id

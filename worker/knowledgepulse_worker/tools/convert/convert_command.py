@@ -19,7 +19,7 @@ from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
 from knowledgepulse_worker.terminal.options import with_options
 from knowledgepulse_worker.terminal.printable import printable
-from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_labels
+from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
 
 _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
@@ -30,9 +30,9 @@ conversion_options = with_options(
         "--domain-map", type=EXISTING, help="TOML file of task domains by agent, service, project or format."
     ),
     click.option(
-        "--labels",
+        "--outcomes",
         type=EXISTING,
-        help="File of labels, one JSON object per line: id of a run or trace, success, confidence.",
+        help="JSON Lines file of how runs ended: the run's or trace's `id`, `success` and `confidence`.",
     ),
     click.option(
         "--visibility",
@@ -46,7 +46,7 @@ conversion_options = with_options(
         type=click.Choice(get_args(PrivacyLevel)),
         default="private",
         show_default=True,
-        help="Privacy level of the traces; private ones never leave.",
+        help="Privacy level of the traces. Private traces never leave the organization.",
     ),
     click.option(
         "--keep-prompt",
@@ -54,12 +54,12 @@ conversion_options = with_options(
         help="Keep system text and tool definitions, as task.system and task.tools.",
     ),
     click.option(
-        "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
+        "--per-request", is_flag=True, help="Make one trace per user request instead of one per run."
     ),
     click.option(
         "--objective",
         metavar="TEXT",
-        help="Objective of the runs without a text of the user, such as streams that hold no prompt.",
+        help="Objective of runs that contain no user message, such as streams without a prompt.",
     ),
 )
 
@@ -78,9 +78,9 @@ conversion_options = with_options(
 def convert(files: tuple[str, ...], source: str, **options: Any) -> None:
     """Convert FILES from other formats to traces, one JSON object per line.
 
-    A file contains one JSON document, or one per line; with `--from otlp`, also protobuf. Reports on standard
-    error what is not an agent run, and then exits with status 1; also reports the values that traces have no
-    field for. `-` reads standard input.
+    A file contains one JSON document, or one per line; `--from otlp` also reads protobuf. `-` reads standard
+    input. Documents that are not agent runs are reported on standard error, and the exit status is then 1.
+    Values for which traces have no field are reported, too.
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
@@ -116,11 +116,11 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(domain_map: Path | None, labels: Path | None, **others: Any) -> Options:
+def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) -> Options:
     """Return the options of a conversion; raise an InputError if a file is invalid."""
     return Options(
         domains={} if domain_map is None else read_domains(domain_map),
-        labels={} if labels is None else read_labels(labels),
+        labels={} if outcomes is None else read_outcomes(outcomes),
         **others,
     )
 

@@ -1,4 +1,4 @@
-"""Convert the documents of a file; read domain maps and labels."""
+"""Convert the documents of a file; read domain maps and outcomes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLES = "samples/"
 
 
-class _Label(BaseModel):
+class _Outcome(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     id: str
@@ -248,25 +248,27 @@ def read_domains(path: Path) -> dict[str, str]:
         ) from error
 
 
-def read_labels(path: Path) -> dict[str, Labels]:
-    """Read a file of labels, one ``{"id": …, "success": …, "confidence": …}`` per line.
+def read_outcomes(path: Path) -> dict[str, Labels]:
+    """Read a file of outcomes, one ``{"id": …, "success": …, "confidence": …}`` per line.
 
     Raises:
         InputError: a line is invalid.
     """
-    labels = {}
+    outcomes = {}
     with file_errors(path, "read"):
         content = path.read_bytes()
     for number, line in enumerate(without_mark(content.splitlines()), start=1):
         if not line.strip():
             continue
         try:
-            label = _Label.model_validate_json(line)
+            outcome = _Outcome.model_validate_json(line)
         except ValidationError as error:
             accepted = '{"id": "…", "success": true, "confidence": 0.8}'
-            raise InputError(f"{path}:{number}: not a label such as {accepted}: {_first(error)}") from error
-        labels[label.id] = Labels(label.success, label.confidence)
-    return labels
+            raise InputError(
+                f"{path}:{number}: not an outcome such as {accepted}: {_first(error)}"
+            ) from error
+        outcomes[outcome.id] = Labels(outcome.success, outcome.confidence)
+    return outcomes
 
 
 def _first(error: Exception) -> str:

@@ -20,26 +20,25 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
-from knowledgepulse_worker.redaction.departure import withholding_guard
 from knowledgepulse_worker.scoring import Score, TraceText, rescore
 from knowledgepulse_worker.tools.export.manifest import Choices
 
 REASONS = {
-    "repeat": "repeats of earlier records",
-    "foreign": "no scored traces of a worker",
+    "repeat": "repeat of an earlier record",
+    "foreign": "not a scored trace written by a worker",
     "not_redacted": "no redacted copy could be made",
-    "visibility": "visibility that may not leave",
-    "privacy_level": "privacy level that may not leave",
-    "not_clean": "the SDK's cleaning finds something",
+    "visibility": "visibility not permitted to leave",
+    "privacy_level": "privacy level not permitted to leave",
+    "not_clean": "the SDK's cleaner finds something",
     "secret": "`--scan-secrets` finds a key",
-    "unscanned": "`--scan-secrets` does not finish in time",
+    "unscanned": "`--scan-secrets` did not finish in time",
     "not_convertible": "a number that `--also` cannot convert",
-    "other_domain": "of another domain",
-    "before_since": "from before `--since`",
+    "other_domain": "another domain",
+    "before_since": "before `--since`",
     "policy": "below the threshold of `--policy`",
     "min_score": "below `--min-score`",
     "not_selected": "not among the best or most diverse",
-    "both_sides": "alike to traces of two splits",
+    "both_sides": "matches traces in two splits",
 }
 """Why a record is not in the dataset, in words."""
 
@@ -158,9 +157,7 @@ class Rules:
 
     def _against(self, one: Candidate) -> str | None:
         choices, metadata = self.choices, one.members.metadata
-        if held := withholding_guard(
-            metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels
-        ):
+        if held := choices.departure.withholding_guard(metadata.visibility, metadata.privacy_level):
             return held
         if choices.domain and not {metadata.task_domain, one.profile} & {*choices.domain}:
             return "other_domain"

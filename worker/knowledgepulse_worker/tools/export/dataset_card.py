@@ -1,4 +1,4 @@
-"""The dataset's card: ``README.md`` with the hub's metadata, made of the manifest alone."""
+"""The dataset's card: ``README.md`` with the hub's metadata, made from the manifest alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def card(manifest: Manifest) -> bytes:
 
 
 def _metadata(manifest: Manifest) -> Iterator[str]:
-    """Yield the block that tells the hub, and ``datasets.load_dataset``, where which split is."""
+    """Yield the block that tells the hub and ``datasets.load_dataset`` where each split is."""
     splits = manifest.total("split")
     yield "---\ntags: [agent, traces, knowledgepulse]"
     if splits:  # of other formats than the table's, `datasets` would need a repository each
@@ -44,31 +44,35 @@ def _metadata(manifest: Manifest) -> Iterator[str]:
 def _text(manifest: Manifest) -> Iterator[str]:
     exports, choices = manifest.exports, manifest.choices
     days = [*manifest.total("day")] or ["no day"]
-    yield f"# Agent traces of {', '.join(_safe(name) for name in manifest.source)}\n"
+    rows, read = sum(manifest.total("split").values()), sum(one.read for one in exports)
+    yield f"# Scored agent traces from {', '.join(_safe(name) for name in manifest.source)}\n"
     yield (
-        f"{sum(manifest.total('split').values())} scored traces of {days[0]} to {days[-1]} (UTC), of "
-        f"{sum(one.read for one in exports)} records, in {len(exports)} exports by `kp-worker export`. "
-        "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
+        f"`kp-worker export` selected {_count(rows, 'scored trace')} from {_count(read, 'record')} in "
+        f"{_count(len(exports), 'export')}. The traces date from {days[0]} to {days[-1]} (UTC). "
+        "`manifest.json` lists the hash of each file and the offsets that each export read.\n"
     )
     for one in choices.also:
-        yield f"`{one}/` has them as lines, too: `load_dataset('json', data_files='{one}/train/**')`.\n"
-    yield "Traces that share a run, a task or an objective, or whose vectors have a cosine of"
-    yield f"{NEAR:g} or more ({_safe(choices.embedder)}), lie in one split; seed"
-    yield f"{choices.seed}."
+        yield (
+            f"The folder `{one}` contains the same traces as JSON Lines: "
+            f"`load_dataset('json', data_files='{one}/train/**')`.\n"
+        )
+    yield "Traces that share a run, a task or an objective are in the same split, as are traces whose"
+    yield f"vectors ({_safe(choices.embedder)}) have a cosine similarity of {NEAR:g} or more. The seed of the"
+    yield f"split is {choices.seed}."
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
-    yield "\n## What is not in it\n"
+    yield "\n## What is left out\n"
     for name, may_leave in (("visibility", choices.visibilities), ("privacy level", choices.privacy_levels)):
         leaving = ", ".join(one for one in may_leave if one != "private") or "none"
-        yield f"Traces leave whose {name} is one of: {leaving}."
-    yield f"They are {'redacted copies' if choices.redacted else 'not redacted'}, and the SDK's cleaning"
-    yield f"{'was not asked' if choices.not_cleaned else 'finds nothing in them'}; detect-secrets"
-    yield f"{'finds no key' if choices.scan_secrets else 'was not asked'}. Before an export read"
-    yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
+        yield f"Only traces with one of these values of {name} are exported: {leaving}."
+    yield f"The traces are {'redacted copies' if choices.redacted else 'not redacted'}. The SDK's cleaner"
+    yield f"{'was not run' if choices.not_cleaned else 'finds nothing in them'}, and detect-secrets"
+    yield f"{'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export could read"
+    yield f"them, {_count(sum(one.deleted for one in exports), 'offset')} had been deleted. The traces were"
     selection = {
         name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
     }
-    yield f"`{json.dumps(selection)}`."
+    yield f"selected by `{json.dumps(selection)}`."
     dropped = {text: sum(one.dropped.get(name, 0) for one in exports) for name, text in REASONS.items()}
     yield from _table("Records left out", {text: count for text, count in dropped.items() if count})
 
@@ -77,9 +81,13 @@ def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:
     if counts:
         shown = list(counts.items())[:_SHOWN]
         yield f"\n| {title} | number |\n|---|---|"
-        yield from (f"| {_safe(name)} | {count} |" for name, count in shown)
+        yield from (f"| {_safe(name)} | {count:,} |" for name, count in shown)
         if others := len(counts) - len(shown):
-            yield f"| {others} others | {sum(counts.values()) - sum(count for _, count in shown)} |"
+            yield f"| {others:,} others | {sum(counts.values()) - sum(count for _, count in shown):,} |"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _safe(text: str) -> str:

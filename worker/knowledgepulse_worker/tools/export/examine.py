@@ -20,8 +20,8 @@ async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Reasoning
         trace = decode_trace(value, len(value))
     except InvalidRecordError:
         return LeftOut("foreign", one.members.id)
-    if not (rules.choices.not_cleaned or is_clean_json(value)):
-        return LeftOut("not_clean", one.members.id)
+    if held := rules.choices.departure.held_by_content(lambda: is_clean_json(value)):
+        return LeftOut(held, one.members.id)
     try:
         for _ in lines_of(one, rules.trace(record, one), rules.choices.also):
             pass

@@ -122,12 +122,12 @@ async def _export(
             done = await export(source, store, rules)
     for one in done:
         left_out = "".join(
-            f"; {count} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()
+            f"; {count:,} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()
         )
         rows = sum(one.counts.get("split", {}).values())
-        errors.print(f"export {one.number}: {rows} traces of {one.read} records{left_out}")
+        errors.print(f"export {one.number}: {rows:,} of {one.read:,} records exported{left_out}")
     if not done:
-        errors.print("nothing new")
+        errors.print("no new records to export")
     return 0
 
 

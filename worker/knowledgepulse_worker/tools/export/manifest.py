@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.redaction.departure import Departure
 from knowledgepulse_worker.tools.export.dataset_store import Store
 
 FLOAT32 = 4
@@ -51,6 +52,11 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     redacted: bool  # whether the traces are redacted copies
     not_cleaned: bool
     scan_secrets: bool
+
+    @property
+    def departure(self) -> Departure:
+        """The traces that may leave."""
+        return Departure(self.visibilities, self.privacy_levels, require_clean=not self.not_cleaned)
 
 
 class File(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""With what the traces' novelty was computed: thresholds for one embedder are none for another."""
+"""The embedders that computed the traces' novelty; a threshold is valid for one embedder only."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSetting
     """Return a warning if the traces' novelty is not of one embedder, or not of the configured one."""
     embedders, configured = embedders_of(records), embedder_name(settings)
     if len(embedders) > 1:
-        return f"several embedders, so these scores do not compare: {described(embedders)}"
+        return f"these scores come from several embedders and cannot be compared: {described(embedders)}"
     (name,) = embedders
     if name in (configured, _UNRECORDED):
         return None
-    but = f"but the settings' is {configured}, whose scores are others"
-    return f"the embedder of these scores is {printable(name)}, {but}"
+    return (
+        f"these scores were computed with {printable(name)}, but the settings' embedder is {configured}, "
+        "which gives other scores"
+    )

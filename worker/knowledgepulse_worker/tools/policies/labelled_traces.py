@@ -40,7 +40,7 @@ class LabelCounts:
     def too_few(self) -> str:
         """A sentence for what is not enough for a verdict."""
         found = f"{self.kept} of {self.traces} traces are worth keeping, in {self.groups} groups"
-        return f"too few labels: {found}; it takes {SUPPORT} of each kind and {SUPPORT} groups"
+        return f"too few labels: {found}; at least {SUPPORT} of each kind and {SUPPORT} groups are needed"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Labelled:
 
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
-    """Return the traces that have a label; raise an InputError unless these are of both kinds."""
+    """Return the labelled traces; raise an InputError unless some are worth keeping and some are not."""
     traces = [
         LabelledTrace(record, label, label.is_kept(min_reward))
         for record in records
@@ -112,8 +112,10 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
         raise InputError(_no_match(records, labels))
     kept = sum(one.kept for one in traces)
     if kept in (0, len(traces)):
-        verdict = "worth keeping" if kept else "not worth keeping"
-        raise InputError(f"all {len(traces)} labels that match a trace say {verdict}; it takes both kinds")
+        verdict, count = ("keep" if kept else "drop"), f"{len(traces):,} of {len(traces):,}"
+        raise InputError(
+            f"every matching label says '{verdict}' ({count}); both kept and dropped traces are needed"
+        )
     return Labelled(traces)
 
 

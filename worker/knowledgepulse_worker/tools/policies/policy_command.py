@@ -65,7 +65,7 @@ def _file_or_kept(name: str, config: Path | None) -> Policy:
     from knowledgepulse_worker.tools.policies.scored_topics import find_policy  # noqa: PLC0415 - keeps `--help` fast
 
     if not re.fullmatch("[0-9a-f]{4,12}", name):
-        raise InputError(f"{name}: neither a file nor a digest, which has 4 to 12 hexadecimal digits")
+        raise InputError(f"'{name}' is neither a policy file nor a digest (4 to 12 hexadecimal digits)")
     return find_policy(_history(config), name).policy
 
 

@@ -134,7 +134,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         history = await read_policies(reader, topic)
     if not history:
-        raise InputError(f"{topic} is empty: no worker has started with it yet")
+        raise InputError(f"{topic} contains no policies: no worker of this group has started yet")
     return history
 
 
@@ -144,5 +144,6 @@ def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
     if len(found) == 1:
         return found[0]
     digests = ", ".join(one.policy.digest for one in found or history)
-    problem = f"{len(found)} policies begin with it" if found else "no such policy was in force"
-    raise InputError(f"{digest}: {problem}: {digests}")
+    if found:
+        raise InputError(f"{len(found)} policies begin with '{digest}': {digests}; give more digits")
+    raise InputError(f"no policy in force begins with '{digest}'; known: {digests}")

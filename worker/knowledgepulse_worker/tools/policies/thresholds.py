@@ -1,4 +1,4 @@
-"""Thresholds: those to type, and what they are worth against labels: precision, recall, covered groups."""
+"""Proposed thresholds, and their precision, recall and covered groups according to labels."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, gi
     traces, which are scored first.
     """
     if least > most:
-        raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
+        raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
     records = given.records()
     if not as_json:
         click.echo(_COLUMNS.format(*_HEADS))
@@ -118,7 +118,7 @@ def show_trace(name: str, given: Inputs) -> None:
     else:
         found = asyncio.run(_find(given.settings, name))
     if not found:
-        raise InputError(f"no scored trace is {name}")
+        raise InputError(f"no scored trace matches '{name}'")
     policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
     for number, record in enumerate(found):
         print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))

@@ -398,14 +398,14 @@ def test_warns_once_a_file_of_content_that_may_be_missing(convert):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
+def test_applies_the_domain_map_and_the_outcomes(convert, tmp_path, encoding):
     (tmp_path / "domains.toml").write_text('fixer = "code"', encoding)
-    labels = '{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}'
-    (tmp_path / "labels.jsonl").write_text(labels, encoding)
+    outcomes = '{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}'
+    (tmp_path / "outcomes.jsonl").write_text(outcomes, encoding)
 
     result = convert(
         lines(trajectory("1"), trajectory("2")),
-        options=["--domain-map", tmp_path / "domains.toml", "--labels", tmp_path / "labels.jsonl"],
+        options=["--domain-map", tmp_path / "domains.toml", "--outcomes", tmp_path / "outcomes.jsonl"],
     )
 
     first, second = traces(result)
@@ -419,12 +419,16 @@ def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
     ("option", "content", "problem"),
     [
         (
-            "--labels",
+            "--outcomes",
             '{"id": "1", "confidence": 1.5}',
-            "labels:1: not a label such as .*less than or equal to 1",
+            "outcomes:1: not an outcome such as .*less than or equal to 1",
         ),
-        ("--labels", '\n{"id": "1", "succes": true}', "labels:2: not a label such as .*succes: Extra inputs"),
-        ("--labels", "1,true", "labels:1: not a label such as "),
+        (
+            "--outcomes",
+            '\n{"id": "1", "succes": true}',
+            "outcomes:2: not an outcome such as .*succes: Extra inputs",
+        ),
+        ("--outcomes", "1,true", "outcomes:1: not an outcome such as "),
         (
             "--domain-map",
             "fixer = 1",
@@ -433,7 +437,7 @@ def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
         ("--domain-map", "fixer: code", "domain-map: not a TOML file with lines such as "),
     ],
 )
-def test_an_invalid_domain_map_or_label_stops_the_conversion(convert, tmp_path, option, content, problem):
+def test_an_invalid_domain_map_or_outcome_stops_the_conversion(convert, tmp_path, option, content, problem):
     file = tmp_path / option.lstrip("-")
     file.write_text(content)
 

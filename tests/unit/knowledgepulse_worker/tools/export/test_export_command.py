@@ -37,7 +37,7 @@ def export(*arguments):
 
 @pytest.fixture
 def dataset(tmp_path, scored):
-    assert export(tmp_path / "set", scored, *OPTIONS) == (0, "export 1: 154 traces of 154 records\n")
+    assert export(tmp_path / "set", scored, *OPTIONS) == (0, "export 1: 154 of 154 records exported\n")
     return tmp_path / "set"
 
 
@@ -76,14 +76,14 @@ def test_other_libraries_read_the_table(dataset, real_traces):
 
 
 def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces):
-    assert export(dataset, scored, *OPTIONS) == (0, "nothing new\n")
+    assert export(dataset, scored, *OPTIONS) == (0, "no new records to export\n")
     with scored.open("ab") as file:
         file.write(with_quality_score(real_traces[0].replace(b"kp:trace:", b"kp:trace:again-"), 0.5) + b"\n")
         file.write(b"{}\n[]\n")
     status, said = export(dataset, scored, *OPTIONS)
     assert (status, said) == (
         0,
-        "export 2: 1 traces of 3 records; 2 left out: no scored traces of a worker\n",
+        "export 2: 1 of 3 records exported; 2 left out: not a scored trace written by a worker\n",
     )
 
 
@@ -103,7 +103,7 @@ def test_selections(tmp_path, scored, real_traces):
 
     found, said = ids("code", "--domain", "code")
     assert found == code
-    assert "140 left out: of another domain" in said
+    assert "140 left out: another domain" in said
     scores = {json.loads(line)["id"]: number / 200 for number, line in enumerate(real_traces)}
     assert ids("least", "--min-score", "0.5")[0] == {name for name, score in scores.items() if score >= 0.5}
     assert ids("best", "--best", "10")[0] == {*sorted(scores, key=scores.get)[-10:]}
@@ -128,7 +128,7 @@ def test_an_export_that_the_disk_cut_off_is_completed_to_the_same_bytes(tmp_path
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "cut/manifest.json").exists()
     status, said = export(tmp_path / "cut", scored, *OPTIONS)
-    assert (status, said) == (0, "export 1: 154 traces of 154 records\n")
+    assert (status, said) == (0, "export 1: 154 of 154 records exported\n")
     assert tree(tmp_path / "cut") == tree(dataset)
 
 
@@ -183,7 +183,7 @@ def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
 @pytest.mark.parametrize(
     ("options", "left_out", "why"),
     [
-        ((), {1, 2}, "the SDK's cleaning finds something"),
+        ((), {1, 2}, "the SDK's cleaner finds something"),
         (("--not-cleaned", "--scan-secrets"), {2, 3}, "`--scan-secrets` finds a key"),
         (("--not-cleaned",), set(), None),
     ],
@@ -202,7 +202,7 @@ def test_what_is_found_in_a_trace_keeps_it_back(tmp_path, real_traces, caplog, o
 
     status, said = export(tmp_path / "set", scored, "--embedder", "lexical", *options)
     assert status == 0
-    assert f"{4 - len(left_out)} traces of 4 records" in said
+    assert f"{4 - len(left_out)} of 4 records exported" in said
     assert caplog.messages == [f"{ids[number]}: not exported: {why}" for number in sorted(left_out)]
 
 
@@ -216,9 +216,10 @@ def test_the_scan_reads_members_that_stand_twice(tmp_path, real_traces):
         tmp_path / "set", scored, "--embedder", "lexical", "--not-cleaned", "--scan-secrets"
     )
 
-    assert (status, "0 traces of 1 records; 1 left out: `--scan-secrets` finds a key" in said) == (0, True), (
-        said
-    )
+    assert (status, "0 of 1 records exported; 1 left out: `--scan-secrets` finds a key" in said) == (
+        0,
+        True,
+    ), said
 
 
 def test_a_trace_that_must_not_leave_is_named_whatever_else_it_holds(tmp_path, real_traces, caplog):
@@ -230,8 +231,8 @@ def test_a_trace_that_must_not_leave_is_named_whatever_else_it_holds(tmp_path, r
 
     status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
 
-    assert (status, "1 left out: visibility that may not leave" in said) == (0, True), said
-    assert caplog.messages == [f"{trace['id']}: not exported: visibility that may not leave"]
+    assert (status, "1 left out: visibility not permitted to leave" in said) == (0, True), said
+    assert caplog.messages == [f"{trace['id']}: not exported: visibility not permitted to leave"]
 
 
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
@@ -247,7 +248,7 @@ def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces
     status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
     assert (status, said) == (
         0,
-        "export 1: 0 traces of 1 records; 1 left out: no scored traces of a worker\n",
+        "export 1: 0 of 1 records exported; 1 left out: not a scored trace written by a worker\n",
     )
 
 
@@ -380,10 +381,10 @@ def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, real_traces,
     status, said = export(tmp_path / "set", scored, *options, "--also", also)
 
     why = "a number that `--also` cannot convert"
-    assert (status, said) == (0, f"export 1: 2 traces of 3 records; 1 left out: {why}\n")
+    assert (status, said) == (0, f"export 1: 2 of 3 records exported; 1 left out: {why}\n")
     assert caplog.messages == [f"{lines[1]['id']}: not exported: {why}"]
-    assert export(tmp_path / "set", scored, *options, "--also", also) == (0, "nothing new\n")
-    assert export(tmp_path / "table", scored, *options)[1] == "export 1: 3 traces of 3 records\n"
+    assert export(tmp_path / "set", scored, *options, "--also", also) == (0, "no new records to export\n")
+    assert export(tmp_path / "table", scored, *options)[1] == "export 1: 3 of 3 records exported\n"
 
 
 def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
@@ -397,7 +398,7 @@ def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
     policy = tmp_path / "worker.toml"
     policy.write_text("".join(f"[policy.domains.{json.dumps(one)}]\nthreshold = 0.5\n" for one in domains))
     status, said = export(tmp_path / "set", scored, *options, "--config", policy)
-    assert (status, said) == (0, "export 1: 2 traces of 2 records\n")
+    assert (status, said) == (0, "export 1: 2 of 2 records exported\n")
     assert len({path.parent.parent for path in (tmp_path / "set/data").rglob("*.parquet")}) == 2
 
 
@@ -410,8 +411,8 @@ def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, ca
     scored = tmp_path / "scored.jsonl"
     scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
     status, said = export(tmp_path / "set", scored, "--embedder", "none", "--not-cleaned", "--scan-secrets")
-    assert (status, "1 traces of 3 records" in said) == (0, True), said
+    assert (status, "1 of 3 records exported" in said) == (0, True), said
     assert caplog.messages == [
-        f"{lines[0]['id']}: not exported: `--scan-secrets` does not finish in time",
+        f"{lines[0]['id']}: not exported: `--scan-secrets` did not finish in time",
         f"{lines[1]['id']}: not exported: `--scan-secrets` finds a key",
     ]

@@ -256,9 +256,9 @@ def test_labels_may_name_the_runs_native_id(make_record, make_content):
     assert [*labelled.kept] == [True, False, True]
 
 
-@pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])
+@pytest.mark.parametrize(("keep", "said"), [(True, "keep"), (False, "drop")])
 def test_rejects_labels_that_are_all_equal(make_record, keep, said):
-    with pytest.raises(InputError, match=f"all 1 labels that match a trace say {said}; "):
+    with pytest.raises(InputError, match=rf"every matching label says '{said}' \(1 of 1\); "):
         evaluate([make_record()], {"kp:trace:1": Label("kp:trace:1", keep=keep)}, Policy())
 
 

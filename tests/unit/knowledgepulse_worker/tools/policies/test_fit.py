@@ -123,7 +123,7 @@ def test_labels_that_are_the_outcome_change_nothing_unless_asked(make_record):
 @pytest.mark.parametrize(
     ("traces", "groups", "outcome", "said"),
     [
-        (600, 8, "too few labels", "it takes 10 of each kind and 10 groups"),
+        (600, 8, "too few labels", "at least 10 of each kind and 10 groups"),
         (14, 14, "too few labels", "too few labels"),
         (600, 15, "supported", "15 groups are few"),
         (600, 60, "supported", "the labels support these weights"),

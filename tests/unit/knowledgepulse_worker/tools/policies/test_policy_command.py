@@ -94,8 +94,8 @@ def test_a_policy_is_found_by_its_digest_or_the_beginning_of_it():
 @pytest.mark.parametrize(
     ("digest", "message"),
     [
-        ("ffffffffffff", "ffffffffffff: no such policy was in force: .*" + ONE.digest),
-        (FIRST, f"{FIRST}: {len(ALIKE)} policies begin with it: {', '.join(ALIKE)}"),
+        ("ffffffffffff", "no policy in force begins with 'ffffffffffff'; known: .*" + ONE.digest),
+        (FIRST, f"{len(ALIKE)} policies begin with '{FIRST}': {', '.join(ALIKE)}; give more digits"),
     ],
 )
 def test_another_digest_is_refused_with_those_that_could_be_meant(digest, message):

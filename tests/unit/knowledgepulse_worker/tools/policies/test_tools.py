@@ -66,9 +66,11 @@ def test_tune_and_its_policy_say_by_what_embedder_novelty_was_computed(kp_worker
     assert "\n# embedder: lexical, text parts (154 traces)\n" in text
     assert warning == ""
     _, warning = run(lexical, "none")
-    assert "these scores is lexical, text parts, but the settings' is none" in warning
+    assert (
+        "these scores were computed with lexical, text parts, but the settings' embedder is none" in warning
+    )
     _, warning = run(mixed, "lexical")
-    assert "scores do not compare: none (154 traces); lexical, text parts (154 traces)" in warning
+    assert "cannot be compared: none (154 traces); lexical, text parts (154 traces)" in warning
     text, warning = run(old, "none")
     assert "\nembedder: not recorded (154 traces)\n" in text
     assert warning == ""
