@@ -9,6 +9,8 @@ from importlib import import_module
 from textwrap import dedent
 from typing import Any
 
+from pydantic import BaseModel
+
 PUBLIC: dict[str, tuple[str, ...] | None] = {
     "knowledgepulse_schemas": None,
     "knowledgepulse_schemas.convert": None,
@@ -17,6 +19,7 @@ PUBLIC: dict[str, tuple[str, ...] | None] = {
 }
 """The public names of each module; None stands for its ``__all__``."""
 
+_WIDTH = 80
 _HEADING = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$", re.MULTILINE)
 _CODE = re.compile(r"::\n\n((?: {4}.*\n?|\n)+)")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*): (.*(?:\n {6,}.*)*)", re.MULTILINE)
@@ -39,9 +42,12 @@ def _name(module: str, name: str, value: Any) -> Iterator[str]:
     yield f"### {name} {{ #{module}.{name} }}\n"
     if not (inspect.isclass(value) or inspect.isfunction(value)):
         return
-    if signature := _signature(value):
+    model = inspect.isclass(value) and issubclass(value, BaseModel)
+    if not model and (signature := _signature(value)):
         yield f"```python\n{name}{signature}\n```\n"
     yield f"{_docstring(value)}\n"
+    if model:
+        yield from _fields(value)
     if inspect.isclass(value):
         for method, function in list(vars(value).items()):
             called = inspect.unwrap(getattr(function, "__func__", function))
@@ -51,11 +57,42 @@ def _name(module: str, name: str, value: Any) -> Iterator[str]:
                 yield f"{_docstring(called)}\n"
 
 
+def _fields(model: type[BaseModel]) -> Iterator[str]:
+    yield "**Fields**\n"
+    for name, field in model.model_fields.items():
+        needed = "required" if field.is_required() else "optional"
+        described = f": {field.description}" if field.description else ""
+        yield f"- `{field.alias or name}`, {needed}{described}"
+    yield ""
+
+
 def _signature(value: Any) -> str:
     try:
-        return re.sub(r"\b(?:typing|collections\.abc)\.", "", str(inspect.signature(value)))
+        signature = inspect.signature(value)
     except ValueError:  # a type that is built in or is no class
         return ""
+    arguments = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(one.startswith("*") for one in arguments):
+            arguments.append("*")
+        if name not in {"self", "cls"}:
+            arguments.append(_without_quotes(str(parameter)))
+    arrow = (
+        f" -> {str(signature).rpartition('-> ')[2]}"
+        if signature.return_annotation is not signature.empty
+        else ""
+    )
+    returned = _without_quotes(arrow)
+    line = f"({', '.join(arguments)}){returned}"
+    return line if len(line) <= _WIDTH else "(\n    " + ",\n    ".join(arguments) + f",\n){returned}"
+
+
+def _without_quotes(annotated: str) -> str:
+    """Return a parameter, or the arrow and what is returned, as its source has it."""
+    annotated = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", annotated)
+    annotated = re.sub(r"(: |-> )'([^']*)'", r"\1\2", annotated)
+    annotated = re.sub(r"<function .*>", "…", annotated)
+    return re.sub(r"\b(?:typing|collections\.abc)\.", "", annotated)
 
 
 def _docstring(value: Any) -> str:
