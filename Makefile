@@ -125,7 +125,7 @@ $(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 	@touch $@
 
 SIZE_demo := half a gigabyte
-SIZE_docs := 150 MB
+SIZE_docs := 400 MB
 SIZE_test := with PyTorch, to compare the model's vectors with: 2 GB, or 7 with CUDA, where PyTorch's index of CPU builds is out of reach
 
 # PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.
