@@ -17,6 +17,7 @@ from knowledgepulse_worker import __version__
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.terminal.command_group import CommandGroup
 
 
 class LazyCommand(click.Command):
@@ -108,7 +109,7 @@ _COMMANDS = (
 )
 
 
-class _Group(click.Group):
+class _Group(CommandGroup):
     """Import the invoked command, and print the message of a WorkerError instead of a traceback."""
 
     def main(self, *args: Any, **extra: Any) -> Any:

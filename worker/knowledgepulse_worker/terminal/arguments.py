@@ -106,8 +106,8 @@ class NewFile(click.Path):
         return path
 
 
-class Number(click.FloatRange):
-    """A number in a range; NaN, which compares to nothing, is in none."""
+class Number(click.types.FloatParamType):
+    """A number, which NaN is not: it compares to nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
@@ -117,6 +117,10 @@ class Number(click.FloatRange):
         return number
 
 
-SHARE = Number(0, 1, min_open=True)
-SCORE = Number(0, 1)
+class NumberInRange(click.FloatRange, Number):
+    """A number in a range."""
+
+
+SHARE = NumberInRange(0, 1, min_open=True)
+SCORE = NumberInRange(0, 1)
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)

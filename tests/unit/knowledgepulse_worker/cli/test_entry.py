@@ -109,6 +109,55 @@ def test_reports_an_invalid_line_and_scores_the_rest(kp_worker, tmp_path, real_t
     assert "2 of 4 lines are invalid" in result.stderr
 
 
+def test_a_file_without_traces_is_an_error_of_score(kp_worker, tmp_path):
+    file = tmp_path / "empty.jsonl"
+    file.write_text("\n")
+
+    for options in ([], ["--dry-run"]):
+        result = kp_worker("score", file, "--embedder", "none", *options)
+
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == f"Error: {file}: no trace to score; one JSON trace per line is expected\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["scor"], "score"),
+        (["traces", "lst"], "list"),
+        (["policy", "labl"], "label"),
+        (["dead-letters", "rplay"], "replay"),
+        (["contributions", "sned"], "send"),
+    ],
+)
+def test_the_nearest_command_is_named_for_a_misspelt_one(kp_worker, words, meant):
+    result = kp_worker(*words)
+
+    assert result.exit_code == 2
+    assert f"Error: No such command {words[-1]!r}. Did you mean {meant!r}?\n" in result.stderr
+
+
+def test_a_hidden_command_is_not_named_for_a_misspelt_one(kp_worker):
+    assert kp_worker("wor").stderr.endswith("Error: No such command 'wor'.\n")
+
+
+def test_the_help_of_an_option_without_a_range_shows_none(kp_worker):
+    shown = " ".join(kp_worker("policy", "evaluate", "--help").output.split())
+
+    assert "--min-reward FLOAT Lowest reward of a trace worth keeping. [default: 0.5]" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [("evaluate", "--min-reward", "nan"), ("tune", "--target", "nan"), ("tune", "--target", "2")],
+)
+def test_an_option_takes_no_number_outside_its_range(kp_worker, traces, name, option, value):
+    result = kp_worker("policy", name, traces, option, value)
+
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.stderr
+
+
 def test_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
     result = kp_worker("score", traces, "-", "--embedder", "lexical", input=real_traces[0])
 

@@ -13,6 +13,7 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.printable import printable
@@ -20,7 +21,7 @@ from knowledgepulse_worker.terminal.printable import printable
 logger = logging.getLogger(__name__)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def contributions() -> None:
     """Send contributed traces to a KnowledgePulse registry, and delete them there."""
 

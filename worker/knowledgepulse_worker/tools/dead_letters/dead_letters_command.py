@@ -13,6 +13,7 @@ from rich.progress import MofNCompleteColumn
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.arguments import Position, Source
+from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import echo
 from knowledgepulse_worker.terminal.options import (
@@ -27,7 +28,7 @@ from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=CommandGroup)
 def dead_letters() -> None:
     """List, show and replay dead letters."""
 

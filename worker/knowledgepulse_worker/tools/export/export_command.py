@@ -13,7 +13,7 @@ import click
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
+from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
 from knowledgepulse_worker.terminal.console import errors, topic_progress
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the splits, and of --diverse.")
 @click.option(
     "--shares",
-    type=(Number(0, 100), Number(0, 100)),
+    type=(NumberInRange(0, 100), NumberInRange(0, 100)),
     default=(10.0, 10.0),
     show_default=True,
     help="Percent of the groups for validation, and for test.",

@@ -13,6 +13,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import load_policy, load_settings
 from knowledgepulse_worker.terminal.arguments import EXISTING
+from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.tools.policies import policy_output, policy_report_commands
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 
 
-@click.group(commands=[*policy_report_commands.COMMANDS, label])
+@click.group(cls=CommandGroup, commands=[*policy_report_commands.COMMANDS, label])
 def policy() -> None:
     """Check, compare, tune, fit, rescore and evaluate policies.
 

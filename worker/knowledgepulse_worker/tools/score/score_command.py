@@ -10,13 +10,14 @@ import click
 from rich.progress import DownloadColumn
 
 from knowledgepulse_worker.embedding import load_embedder
-from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
+from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
 
 
@@ -80,6 +81,10 @@ def score(
             except InvalidRecordError as error:
                 bad += 1
                 print_rejected(line, error)
+    if not good + bad:
+        raise InputError(
+            f"{printable(', '.join(files))}: no trace to score; one JSON trace per line is expected"
+        )
     if dry_run:
         embedding, policy = settings.embedding.backend, settings.policy.digest
         errors.print(f"{good} traces would be scored: embedding.backend {embedding}, policy {policy}")

@@ -14,6 +14,7 @@ from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import SCORE
+from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import json_lines_option
 from knowledgepulse_worker.terminal.printable import printable, time_text
@@ -29,7 +30,7 @@ _TEXT = 80
 """Characters of an objective and of a result in a row."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def traces() -> None:
     """List scored traces, and explain the score of one."""
 

@@ -1,0 +1,22 @@
+"""Groups of commands."""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+
+
+class CommandGroup(click.Group):
+    """A group that names the nearest command for a misspelt one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with, and its own arguments."""
+        name, *_ = args
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            names = [one for one, command in self.commands.items() if not command.hidden]
+            if close := difflib.get_close_matches(name, names, n=1):
+                ctx.fail(f"No such command {name!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
