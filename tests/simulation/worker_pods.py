@@ -22,7 +22,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process import poison
 from knowledgepulse_worker.records import journal
-from knowledgepulse_worker.stream.app import Parts, WorkerApp
+from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.worker import STOP_LIMIT, _blamed
 from simulation.clients import SimReader, SimTopicIds
 from simulation.member import SimMember
@@ -171,20 +171,21 @@ class WorkerPod(Pod):
         )
         METRICS._refreshers.clear()
         self.app = app = WorkerApp(
-            Parts(
+            services_of(
                 settings,
                 world.topics,
-                self.batcher,
-                group=lambda: self.member,
-                topic_ids=SimTopicIds(cluster, self.name, raw),
-                reader=lambda: SimReader(cluster, self.name),
+                batcher=self.batcher,
                 publisher=publisher,
                 metrics=METRICS,
-                in_force=in_force,
-                on_failure=fail,
+                policy=in_force,
                 journal=notes,
                 redact=self._redact(random) if settings.topics.redacted else None,
-            )
+            ),
+            world.topics[raw],
+            group=lambda: self.member,
+            topic_ids=SimTopicIds(cluster, self.name, raw),
+            reader=lambda: SimReader(cluster, self.name),
+            on_failure=fail,
         )
         program = Program(app, COMMIT_INTERVAL, fail)
         await program.start()

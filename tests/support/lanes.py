@@ -14,7 +14,7 @@ from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.lane.lane import Lane, LaneServices
+from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.lane.ring import Changelog
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -23,7 +23,7 @@ from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import Fault, RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
-from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
+from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
 
 DIMENSIONS = 8
 
@@ -160,10 +160,9 @@ class Harness:
         outputs = Outputs(TopicSettings(), dict.fromkeys(topics, 3))
         policy = policy or Policy()
         metrics = Metrics(policy, 0.1, self.registry)
-        self.services = LaneServices(
+        self.services = Services(
+            settings=Settings(cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS), limits=self.limits),
             policy=PolicyInForce(policy),
-            cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS),
-            limits=self.limits,
             batcher=self.batcher if embedding else None,
             outputs=outputs,
             publisher=self.publisher,

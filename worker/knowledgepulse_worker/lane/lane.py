@@ -57,8 +57,8 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.publisher import Publisher, retrieve_exception
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
-from knowledgepulse_worker.scoring import TraceText, VectorCache, embedding_text
-from knowledgepulse_worker.settings import CacheSettings, LimitSettings
+from knowledgepulse_worker.scoring import VectorCache, embedding_text
+from knowledgepulse_worker.settings import Settings
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -74,28 +74,30 @@ COPIES_LIMIT = 1.0
 
 
 @dataclass(frozen=True)
-class LaneServices:
-    """Dependencies shared by all lanes of a process.
+class Services:
+    """What a worker is assembled of, and all its lanes share.
 
     Attributes:
+        settings: the effective settings.
+        policy: the policy in force.
         batcher: None without an embedder; novelty is then 0.5.
+        outputs: makes the outputs.
+        publisher: sends entries and outputs; already started.
         changelog_topic: the topic of ledger entries.
-        text: which text of a trace is embedded.
+        metrics: observes everything.
         retention_check: None if no output topic deletes records by age.
         redaction: None if contributed traces have no redacted copies.
         tracing: None if no spans are exported.
         journal: tracks records in progress; knows how to treat suspects.
     """
 
+    settings: Settings
     policy: PolicyInForce
-    cache: CacheSettings
-    limits: LimitSettings
     batcher: Batcher | None
     outputs: Outputs
     publisher: Publisher
     changelog_topic: str
     metrics: Metrics
-    text: TraceText = "sdk"
     retention_check: RetentionCheck | None = None
     redaction: Redaction | None = None
     tracing: Tracing | None = None
@@ -134,7 +136,7 @@ class Lane:
         first: RawRecord,
         committed: int,
         changelog: Changelog,
-        services: LaneServices,
+        services: Services,
         on_failure: Callable[[BaseException], None],
         request_commit: Callable[[], None],
     ) -> None:
@@ -143,13 +145,19 @@ class Lane:
         self.watermark = self.next_offset = self._scored = first.offset
         self._committed = max(committed, first.offset)
         self._services = services
-        self._limits = services.limits
+        self._limits = services.settings.limits
         self._metrics = services.metrics
         self._journal = services.journal
         self._on_failure = on_failure
         self._request_commit = request_commit
-        self._ledger = Ledger(changelog, services.cache.max_elements, services.limits.uncommitted_records)
-        self._cache = VectorCache(services.cache.max_elements, services.cache.dimensions, services.cache.ttl)
+        self._ledger = Ledger(
+            changelog, services.settings.cache.max_elements, services.settings.limits.uncommitted_records
+        )
+        self._cache = VectorCache(
+            services.settings.cache.max_elements,
+            services.settings.cache.dimensions,
+            services.settings.cache.ttl,
+        )
         self._scorer = LaneScorer(self._cache, services.embedder, services.metrics)
         self._delivery = Delivery(
             self.partition,
@@ -188,7 +196,7 @@ class Lane:
         rebuild = partial(
             self._ledger.open, self.next_offset, self._cache, self._services.model, self.topic_id
         )
-        if self._services.cache.max_elements > LARGE_RING:
+        if self._services.settings.cache.max_elements > LARGE_RING:
             evicted, reason = await asyncio.to_thread(rebuild)
             if self._closing:
                 return
@@ -375,7 +383,7 @@ class Lane:
         if not isinstance(taken, Decoded) or self._services.batcher is None:
             return taken
         inputs = decode_inputs(taken.record.value or b"")
-        text = embedding_text(taken.trace, self._services.text, inputs)
+        text = embedding_text(taken.trace, self._services.settings.embedding.trace_text, inputs)
         embedding = await self._services.batcher.submit(text)
         embedding.add_done_callback(retrieve_exception)
         return Decoded(taken.record, taken.taken_at, taken.trace, embedding)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from knowledgepulse_worker.lane.lane import Lane, LaneServices
+from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ring import Changelog
 from knowledgepulse_worker.lane.shared_lock import SharedLock
 from knowledgepulse_worker.records.journal import Treatment
@@ -59,7 +59,7 @@ class Lanes:
 
     def __init__(
         self,
-        services: LaneServices,
+        services: Services,
         changelog_of: Callable[[int], Changelog],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -110,7 +110,7 @@ class Lanes:
                 lane.next_offset,
                 record.offset,
             )
-            await lane.drain(self._services.limits.drain)
+            await lane.drain(self._services.settings.limits.drain)
             if assignment.is_over:
                 return
             lane = None
@@ -126,7 +126,9 @@ class Lanes:
             await lane.open()
         seconds = await lane.take(record)
         if record.size > LARGE_BYTES and len(assignment.lanes) > 1:
-            await asyncio.sleep(min(YIELD_FACTOR * seconds, self._services.limits.stall / YIELD_SHARE))
+            await asyncio.sleep(
+                min(YIELD_FACTOR * seconds, self._services.settings.limits.stall / YIELD_SHARE)
+            )
 
     def watermarks(self) -> dict[int, int]:
         """Return every lane's watermark by partition."""
@@ -156,7 +158,7 @@ class Lanes:
             ExceptionGroup: the DeliveryErrors of the lanes whose records were not confirmed in time.
         """
         self._assignment.is_over = True
-        limit = self._services.limits.drain
+        limit = self._services.settings.limits.drain
         async with asyncio.TaskGroup() as group:
             for lane in self._assignment.lanes.values():
                 group.create_task(lane.drain(limit))

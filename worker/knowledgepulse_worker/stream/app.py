@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
-from knowledgepulse_worker.lane.lane import LaneServices
+from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -30,7 +29,7 @@ from knowledgepulse_worker.stream.client import Client, TopicIdentity
 from knowledgepulse_worker.stream.ledgers import Ledgers
 from knowledgepulse_worker.stream.monitor import StreamMonitor
 from knowledgepulse_worker.stream.progress import Progress
-from knowledgepulse_worker.stream.source import Host, Source, SourceServices
+from knowledgepulse_worker.stream.source import Host, Source
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -38,82 +37,63 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What a worker is assembled of.
+class WorkerApp:
+    """The assembled worker.
 
-    Attributes:
-        settings: the effective settings.
-        topics: the existing topics, by name.
-        batcher: None without an embedder.
+    Args:
+        services: what the lanes share.
+        raw: the raw topic.
         group: creates the consumer group member; called once there is an event loop.
         topic_ids: identifies the raw topic.
         reader: returns a changelog reader, which connects on entry.
-        publisher: sends entries and outputs; already started.
-        metrics: observes everything.
-        in_force: the policy.
         on_failure: called on a lane's fatal error; the process must then end.
-        tracing: exports a span for each record; None to export none.
-        journal: tracks records in progress; by default in private memory.
-        redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
-    """
-
-    settings: Settings
-    topics: dict[str, Topic]
-    batcher: Batcher | None
-    group: Callable[[], Client]
-    topic_ids: TopicIdentity
-    reader: Callable[[], AbstractAsyncContextManager[Reader]]
-    publisher: Publisher
-    metrics: Metrics
-    in_force: PolicyInForce
-    on_failure: Callable[[BaseException], None]
-    tracing: Tracing | None = None
-    journal: Journal = field(default_factory=Journal)
-    redact: Redact | None = None
-
-
-class WorkerApp:
-    """The assembled worker.
 
     Attributes:
         diagnosis: has the verdict on the worker.
         owned: the owned partitions.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        settings = parts.settings
-        self.settings = settings
-        self.metrics = parts.metrics
+    def __init__(
+        self,
+        services: Services,
+        raw: Topic,
+        *,
+        group: Callable[[], Client],
+        topic_ids: TopicIdentity,
+        reader: Callable[[], AbstractAsyncContextManager[Reader]],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.settings = services.settings
+        self.metrics = services.metrics
         self.readiness = Readiness()
-        self.raw = parts.topics[settings.topics.raw]
-        self.ledgers = Ledgers(changelog_topic_name(settings.kafka.group), parts.reader, parts.publisher)
-        self.lanes = Lanes(_lane_services(parts), self.ledgers.changelog, parts.on_failure)
+        self.raw = raw
+        self.ledgers = Ledgers(services.changelog_topic, reader, services.publisher)
+        self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
         self.monitor = StreamMonitor(
-            self.raw,
-            settings.limits.stall,
+            raw,
+            self.settings.limits.stall,
             remaining=lambda: self.ledgers.remaining,
             is_ready=lambda: not self.readiness.reasons,
         )
         self.diagnosis = Diagnosis()
         self.owned: set[int] = set()
-        self._parts = parts
+        self._group = group
+        self._topic_ids = topic_ids
+        self._journal = services.journal
         self._assigned_at = 0.0
 
     def connect(self, host: Host) -> Source:
         """Return a source within a program; requires a running event loop."""
         source = Source(
             host,
-            SourceServices(
-                client=self._parts.group(),
-                topic=self.raw.name,
-                topic_ids=self._parts.topic_ids,
-                lanes=self.lanes,
-                ledgers=self.ledgers,
-                metrics=self.metrics,
-                on_assigned=self._on_assigned,
-                on_recovered=self._on_recovered,
-            ),
+            client=self._group(),
+            topic=self.raw.name,
+            topic_ids=self._topic_ids,
+            lanes=self.lanes,
+            ledgers=self.ledgers,
+            metrics=self.metrics,
+            on_assigned=self._on_assigned,
+            on_recovered=self._on_recovered,
         )
         self.metrics.partitions.labels("topic").set(self.raw.partitions)
         self.metrics.on_scrape(partial(self._refresh_gauges, source.progress))
@@ -126,7 +106,7 @@ class WorkerApp:
     @property
     def isolated(self) -> tuple[int, ...]:
         """The partitions with a suspect record that is processed alone."""
-        return tuple(sorted(self.owned.intersection(self._parts.journal.isolated)))
+        return tuple(sorted(self.owned.intersection(self._journal.isolated)))
 
     def _on_recovered(self) -> None:
         self.readiness.done("ledgers")
@@ -162,24 +142,45 @@ class WorkerApp:
             self.metrics.recovering(partition, self.ledgers.remaining.get(partition, 0))
 
 
-def _lane_services(parts: Parts) -> LaneServices:
-    settings, topics, metrics, redact = parts.settings, parts.topics, parts.metrics, parts.redact
+def services_of(
+    settings: Settings,
+    topics: Mapping[str, Topic],
+    *,
+    batcher: Batcher | None,
+    publisher: Publisher,
+    metrics: Metrics,
+    policy: PolicyInForce,
+    tracing: Tracing | None = None,
+    journal: Journal | None = None,
+    redact: Redact | None = None,
+) -> Services:
+    """Return what the lanes share.
+
+    Args:
+        settings: the effective settings.
+        topics: the existing topics, by name.
+        batcher: None without an embedder.
+        publisher: sends entries and outputs; already started.
+        metrics: observes everything.
+        policy: the policy in force.
+        tracing: exports a span for each record; None to export none.
+        journal: tracks records in progress; by default in private memory.
+        redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
+    """
     outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
     copies = settings.topics.redacted
-    return LaneServices(
-        policy=parts.in_force,
-        cache=settings.cache,
-        limits=settings.limits,
-        batcher=parts.batcher,
+    return Services(
+        settings=settings,
+        policy=policy,
+        batcher=batcher,
         outputs=outputs,
-        publisher=parts.publisher,
+        publisher=publisher,
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
-        text=settings.embedding.trace_text,
         retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
         redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
-        tracing=parts.tracing,
-        journal=parts.journal,
+        tracing=tracing,
+        journal=journal or Journal(),
     )
 
 

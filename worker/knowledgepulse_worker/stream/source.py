@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -76,31 +75,6 @@ class Host(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SourceServices:
-    """The source's dependencies.
-
-    Attributes:
-        client: the group member.
-        topic: the raw topic's name.
-        topic_ids: identifies the raw topic.
-        lanes: take the records, and report the offsets to commit.
-        ledgers: recovered before a partition is consumed.
-        metrics: observes commits, and offsets deleted unread.
-        on_assigned: called with the owned partitions after each rebalance.
-        on_recovered: called once all owned ledgers are recovered, even if none is owned.
-    """
-
-    client: Client
-    topic: str
-    topic_ids: TopicIdentity
-    lanes: Lanes
-    ledgers: Ledgers
-    metrics: Metrics
-    on_assigned: Callable[[set[int]], None]
-    on_recovered: Callable[[], None]
-
-
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Passes rebalances on; an exception ends the program, as the client would only log it."""
 
@@ -129,7 +103,14 @@ class Source:
 
     Args:
         host: the program around it.
-        services: the dependencies.
+        client: the group member.
+        topic: the raw topic's name.
+        topic_ids: identifies the raw topic.
+        lanes: take the records, and report the offsets to commit.
+        ledgers: recovered before a partition is consumed.
+        metrics: observes commits, and offsets deleted unread.
+        on_assigned: called with the owned partitions after each rebalance.
+        on_recovered: called once all owned ledgers are recovered, even if none is owned.
 
     Attributes:
         progress: how far it has come.
@@ -137,12 +118,28 @@ class Source:
         is_rebalancing: whether a rebalance is under way.
     """
 
-    def __init__(self, host: Host, services: SourceServices) -> None:
+    def __init__(
+        self,
+        host: Host,
+        *,
+        client: Client,
+        topic: str,
+        topic_ids: TopicIdentity,
+        lanes: Lanes,
+        ledgers: Ledgers,
+        metrics: Metrics,
+        on_assigned: Callable[[set[int]], None],
+        on_recovered: Callable[[], None],
+    ) -> None:
         self._host = host
-        self._services = services
-        self._lanes = services.lanes
-        self._ledgers = services.ledgers
-        self._client = services.client
+        self._client = client
+        self._topic = topic
+        self._topic_ids = topic_ids
+        self._lanes = lanes
+        self._ledgers = ledgers
+        self._metrics = metrics
+        self._on_assigned = on_assigned
+        self._on_recovered = on_recovered
         self._partitions: dict[int, Partition] = {}
         self._recovery: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
@@ -151,19 +148,19 @@ class Source:
         self._may_still_send = False
         self._is_stopping = False
         self.is_rebalancing = False
-        self.gaps = Gaps(services.client, services.metrics)
-        self.progress = Progress(services.topic, services.client, services.lanes, lambda: self._partitions)
+        self.gaps = Gaps(client, metrics)
+        self.progress = Progress(topic, client, lanes, lambda: self._partitions)
 
     # --- life cycle and rebalances
 
     async def start(self) -> None:
         """Connect."""
         await self._client.start()
-        await self._services.topic_ids.start()
+        await self._topic_ids.start()
 
     def subscribe(self) -> None:
         """Join the group."""
-        self._client.subscribe(topics={self._services.topic}, listener=_Listener(self, self._host))
+        self._client.subscribe(topics={self._topic}, listener=_Listener(self, self._host))
 
     async def revoke(self, revoked: Collection[int]) -> None:
         """Finish and commit before partitions are revoked; every rebalance revokes all of them.
@@ -187,7 +184,7 @@ class Source:
         self._partitions = owned
         self._ledgers.retain(owned)
         await self._host.partitions_assigned(owned)
-        self._services.on_assigned(set(owned))
+        self._on_assigned(set(owned))
         self._lanes.open()
         self.is_rebalancing = False
         self._recovery = asyncio.create_task(self._recover(), name="ledger recovery")
@@ -205,7 +202,7 @@ class Source:
         """
         self._is_stopping = True
         await self._finish()
-        stops = [self._services.topic_ids.stop]
+        stops = [self._topic_ids.stop]
         if not self._may_still_send:
             stops.append(self._client.stop)
         for stop in stops:
@@ -242,9 +239,9 @@ class Source:
     async def _recover(self) -> None:
         numbers = list(self._partitions)
         if numbers:
-            self._topic_id = await self._services.topic_ids.current(numbers)
+            self._topic_id = await self._topic_ids.current(numbers)
         await self._ledgers.recover(numbers, self._recovered)
-        self._services.on_recovered()
+        self._on_recovered()
 
     async def _recovered(self, number: int) -> None:
         """Start consuming a partition after its ledger's recovery."""
@@ -254,7 +251,7 @@ class Source:
         self._lanes.committed({number: partition.expected or 0})
         if self._topic_id and self._was_recreated(number, position):
             logger.warning(
-                "partition %d: %s was recreated; reading it from its beginning", number, self._services.topic
+                "partition %d: %s was recreated; reading it from its beginning", number, self._topic
             )
             partition.expected = None
         # Until then fetched records are dropped, and this assignment would miss them.
@@ -299,7 +296,7 @@ class Source:
                 await self._look_up_while_idle()
                 continue
             numbers = [partition.at.partition for partition in recovered.values()]
-            if await self._services.topic_ids.current(numbers) != self._topic_id:
+            if await self._topic_ids.current(numbers) != self._topic_id:
                 await self._start_over()
                 continue
             for at, partition in recovered.items():
@@ -317,7 +314,7 @@ class Source:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
-                found = await self._services.topic_ids.current(consumed)
+                found = await self._topic_ids.current(consumed)
             if found != self._topic_id:
                 await self._start_over()
         self._looked_up = time.monotonic()
@@ -350,7 +347,7 @@ class Source:
 
     async def _start_over(self) -> None:
         """Read the topic from its beginning, because it was recreated."""
-        logger.warning("%s was recreated; reading it from its beginning", self._services.topic)
+        logger.warning("%s was recreated; reading it from its beginning", self._topic)
         with suppress(IllegalStateError):  # revoked: the next owner detects it by the ledger
             await self._host.unless_suspended(self._read_from_beginning())
 
@@ -359,7 +356,7 @@ class Source:
 
         One that lags would serve the former topic's records again, and have the new topic's id right after.
         """
-        topic_id = await self._services.topic_ids.current(self._partitions)
+        topic_id = await self._topic_ids.current(self._partitions)
         for partition in self._partitions.values():
             partition.expected = None
         await self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
@@ -424,7 +421,7 @@ class Source:
     def _note_committed(self, positions: Mapping[int, OffsetAndMetadata]) -> None:
         present, now = self._positions(), time.time()
         for number, position in positions.items():
-            self._services.metrics.committed(number, now)
+            self._metrics.committed(number, now)
             if number in self._partitions:
                 self._partitions[number].committed = position
             # A lane that reads another topic by now has no position yet.

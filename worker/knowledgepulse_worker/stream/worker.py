@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,7 @@ from knowledgepulse_worker.records.journal import Journal, Phase
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
-from knowledgepulse_worker.stream.app import Parts, WorkerApp
+from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.diagnosing import diagnose
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
@@ -63,20 +62,6 @@ END_LIMIT = 20.0
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 """OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
-
-
-@dataclass(frozen=True)
-class _Setup:
-    """A worker's parts, after every check at start."""
-
-    settings: Settings
-    config: Path | None
-    heartbeat: int
-    journal: Journal
-    socket: str
-    topics: dict[str, Topic]
-    embedder: Embedder | None
-    tracing: Tracing | None
 
 
 def run_worker(
@@ -104,8 +89,18 @@ def run_worker(
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        setup = _Setup(settings, config, heartbeat, journal, socket, topics, embedder, tracing)
-        run_in_time(until_stopped(partial(_work, setup)))
+        work = partial(
+            _work,
+            settings,
+            topics,
+            embedder,
+            tracing,
+            config=config,
+            heartbeat=heartbeat,
+            journal=journal,
+            socket=socket,
+        )
+        run_in_time(until_stopped(work))
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
@@ -130,21 +125,32 @@ def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
     return otlp_tracing(settings.kafka.group)
 
 
-async def _work(setup: _Setup, stop: asyncio.Event) -> None:
-    settings, topics = setup.settings, setup.topics
+async def _work(
+    settings: Settings,
+    topics: dict[str, Topic],
+    embedder: Embedder | None,
+    tracing: Tracing | None,
+    stop: asyncio.Event,
+    *,
+    config: Path | None,
+    heartbeat: int,
+    journal: Journal,
+    socket: str,
+) -> None:
+    """Work after every check at the start, as :func:`run_worker` does."""
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
 
     def fail(error: BaseException) -> None:
         if not failed.done():
-            setup.journal.close(_blamed(error))
+            journal.close(_blamed(error))
             failed.set_exception(error)
 
     metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
     metrics.set_shadow(settings.shadow)
     async with AsyncExitStack() as stack:
-        stack.callback(setup.journal.close)
-        batcher = _make_batcher(setup.embedder, metrics)
+        stack.callback(journal.close)
+        batcher = _make_batcher(embedder, metrics)
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
         lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
@@ -160,31 +166,33 @@ async def _work(setup: _Setup, stop: asyncio.Event) -> None:
             redact = (await stack.enter_async_context(process)).redact
         in_force = PolicyInForce(settings.policy)
         kafka, limits = settings.kafka, settings.limits
-        app = WorkerApp(
-            Parts(
-                settings,
-                topics,
-                batcher,
-                group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.rebalance),
-                topic_ids=TopicIds(kafka, settings.topics.raw),
-                reader=partial(TopicReader, kafka, limits.batch_bytes),
-                publisher=publisher,
-                metrics=metrics,
-                in_force=in_force,
-                on_failure=fail,
-                tracing=setup.tracing,
-                journal=setup.journal,
-                redact=redact,
-            )
+        services = services_of(
+            settings,
+            topics,
+            batcher=batcher,
+            publisher=publisher,
+            metrics=metrics,
+            policy=in_force,
+            tracing=tracing,
+            journal=journal,
+            redact=redact,
         )
-        program = FaustApp(app, setup.socket)
-        heart = _start_background(beat(setup.heartbeat, app.report), fail)
+        app = WorkerApp(
+            services,
+            topics[settings.topics.raw],
+            group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.rebalance),
+            topic_ids=TopicIds(kafka, settings.topics.raw),
+            reader=partial(TopicReader, kafka, limits.batch_bytes),
+            on_failure=fail,
+        )
+        program = FaustApp(app, socket)
+        heart = _start_background(beat(heartbeat, app.report), fail)
         background = [
             _start_background(app.monitor.watch(program.source), fail),
             _start_background(diagnose(app, program.source, lease), fail),
         ]
-        if setup.config is not None:
-            reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
+        if config is not None:
+            reload = PolicyReload(config, settings, in_force, metrics, partial(keep_policy, settings))
             background.append(_start_background(reload.watch(), fail))
         if settings.registry.url is not None:
             background.append(_start_background(watch_answers(settings, metrics.recent), fail))

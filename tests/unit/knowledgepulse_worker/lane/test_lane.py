@@ -12,6 +12,7 @@ from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLarge
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.record import NO_TIMESTAMP
 from knowledgepulse_worker.scoring import score_trace, scorer
+from knowledgepulse_worker.settings import EmbeddingSettings
 from support.lanes import feed, headers, score, unread
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -70,7 +71,8 @@ async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, 
     seen = {"step_id": 1, "type": "observation", "content": "empty"}
     value = json.dumps(document(steps=[step, seen])).encode()
     harness = make_harness()
-    harness.services = replace(harness.services, text="agent")
+    settings = harness.services.settings.model_copy(update={"embedding": EmbeddingSettings(text="agent")})
+    harness.services = replace(harness.services, settings=settings)
 
     await harness.processed(await harness.lane(), raw(0, value))
 

@@ -16,7 +16,7 @@ from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.stream.app import Parts, WorkerApp
+from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from support.program import Program
 
 RAW = "raw-traces"
@@ -90,19 +90,21 @@ class World:
         self.changelog = changelog_topic_name(self.settings.kafka.group)
         count = len(topic.records)
         names = (RAW, "contribute", "rejected", "dead-letter")
+        topics = {name: Topic(name, count, 1_000_000) for name in names}
         self.app = WorkerApp(
-            Parts(
+            services_of(
                 self.settings,
-                {name: Topic(name, count, 1_000_000) for name in names},
+                topics,
                 batcher=None,
-                group=lambda: self.member,
-                topic_ids=self.topic_ids,
-                reader=self.reader.connect,
                 publisher=publisher,
                 metrics=Metrics(self.settings.policy, 0.1, self.registry),
-                in_force=PolicyInForce(self.settings.policy),
-                on_failure=self.failures.append,
-            )
+                policy=PolicyInForce(self.settings.policy),
+            ),
+            topics[RAW],
+            group=lambda: self.member,
+            topic_ids=self.topic_ids,
+            reader=self.reader.connect,
+            on_failure=self.failures.append,
         )
         self.program = program(self.app)
 
