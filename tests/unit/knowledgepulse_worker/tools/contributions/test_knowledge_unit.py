@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,13 +17,27 @@ from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
 from knowledgepulse_worker.tools.export.candidates import Rules
+from knowledgepulse_worker.tools.export.manifest import Choices
 from support.planted import PLANTED, planted_traces
 
 REGISTRY = RegistrySettings(url="http://localhost:1", agent_id="team@example.com")
 
 
-CHOICES = SimpleNamespace(
-    policy=None, visibilities=VISIBILITIES, privacy_levels=PRIVACY_LEVELS, domain=(), min_score=0
+CHOICES = Choices(
+    also=(),
+    domain=(),
+    min_score=0,
+    policy=None,
+    visibilities=VISIBILITIES,
+    privacy_levels=PRIVACY_LEVELS,
+    best=None,
+    diverse=None,
+    seed=0,
+    shares=(10, 10),
+    embedder="none",
+    redacted=False,
+    not_cleaned=False,
+    scan_secrets=False,
 )
 EXPORT = Rules(CHOICES, Policy(), {}, since_ms=None, embedder=None, text="sdk", has_score=True, scan=None)
 GUARDED = Policy(
