@@ -63,6 +63,7 @@ def test_every_mark_in_a_page_is_replaced_and_links_follow_their_pages(tmp_path)
     assert "](../project/tests/chaos/index.md)" in pages["operators/failures.md"]
     assert "](../../../operators/dead-letters.md)" in pages["project/tests/chaos/index.md"]
     assert (tmp_path / "pages" / page_of("deploy/prometheus/alerts.yml")).exists()
+    assert not list(tmp_path.rglob("*.html")), "the worker's own pages work only on a worker"
 
 
 @pytest.mark.parametrize(
