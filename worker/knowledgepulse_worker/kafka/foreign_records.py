@@ -1,4 +1,4 @@
-"""Records in a topic of ours that no worker or tool of this release wrote: they must not stop a reader."""
+"""Skip foreign records, which no worker or tool of this release wrote, so that they cannot stop a reader."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ForeignRecords:
     """The foreign records that a reader has skipped.
 
     Attributes:
-        count: their number.
-        example: the offset of the first, and why it is foreign.
+        count: the number of skipped records.
+        example: the offset of the first skipped record and why it is foreign; empty if none was skipped.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class ForeignRecords:
 
 @contextmanager
 def skipping_foreign_records(topic: str) -> Iterator[ForeignRecords]:
-    """Count the records that a reader skips; log once, at the end, how many there were."""
+    """Count the records that a reader skips, and log their number once at the end."""
     foreign = ForeignRecords()
     yield foreign
     if foreign.count:

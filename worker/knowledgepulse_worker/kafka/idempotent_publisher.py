@@ -22,16 +22,16 @@ from knowledgepulse_worker.settings import KafkaSettings
 
 _LINGER_MS = 5
 _CLOSE_LIMIT = 5.0
-"""Seconds for what is in flight when the publisher is closed."""
+"""Seconds to wait, on closing, for records that are still in flight."""
 
 
 class IdempotentPublisher:
-    """A producer that retries until the brokers answer, and whose retries they recognise.
+    """A producer that retries until the brokers answer; they recognise its retries and drop duplicates.
 
     An asynchronous context manager.
 
     Args:
-        kafka: how to reach the brokers.
+        kafka: the connection.
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -60,14 +60,14 @@ class IdempotentPublisher:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Wait a few seconds for what is in flight; disconnect."""
+        """Wait a few seconds for records in flight, then disconnect."""
         await self._close()
 
     async def send(self, topic: str, value: bytes, key: bytes | None) -> asyncio.Future[RecordMetadata]:
-        """Send a record, and return the future of its confirmation; wait while the buffer is full.
+        """Send a record and return a future of its confirmation; wait while the buffer is full.
 
         Raises:
-            DeliveryError: the topic does not exist, or does not take the record.
+            DeliveryError: the topic does not exist or does not accept the record.
         """
         while True:
             try:
@@ -82,12 +82,12 @@ class IdempotentPublisher:
         try:
             async with asyncio.timeout(_CLOSE_LIMIT):
                 await self._producer.stop()
-        except TimeoutError:  # it would wait for the brokers for as long as they are away
+        except TimeoutError:  # stop() waits for the brokers for as long as they are away
             await abandon(self._producer)
 
 
 def delivery_error(topic: str, error: BaseException) -> DeliveryError:
-    """Return our error for the client's."""
+    """Translate the client's error to a :class:`~knowledgepulse_worker.errors.DeliveryError`."""
     too_large = isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError)
     kind = TooLargeError if too_large else DeliveryError
     return kind(f"{topic}: {type(error).__name__}: {error}")

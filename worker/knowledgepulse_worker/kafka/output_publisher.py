@@ -1,4 +1,4 @@
-"""Publish records, each confirmed by the broker."""
+"""Publish records and wait until the broker confirms them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ FRAMING_BYTES = 4096
 
 
 class OutputPublisher:
-    """A producer that waits for all in-sync replicas, and sends nothing more once a record was not confirmed.
+    """A producer that waits for all in-sync replicas and sends nothing more after an unconfirmed record.
 
-    Otherwise an entry could be written whose predecessor was not: the next process would score that record
-    again, and the later one by what it was compared with before. For the same reason batches must fit the
-    topic of the entries: of two, the second is written though the first is refused.
+    Otherwise a ledger entry could be written although its predecessor was not. The next process would score
+    the predecessor again, but keep the later record's old score. For the same reason batches must fit the
+    changelog: of two batches, the broker may refuse the first and still write the second.
 
-    Faust's own producer takes timestamps as float seconds, which loses milliseconds, and logs the whole
+    Faust's own producer takes timestamps as float seconds, which loses milliseconds. It also logs the whole
     message when a send fails.
 
     Args:
         kafka: the connection.
         max_request_bytes: the largest record that any output topic accepts.
-        lease: nothing is sent unless it is held.
-        batch_bytes: the largest batch of more than one record.
+        lease: the lease that must be held to send a record.
+        batch_bytes: the size limit of a batch with more than one record.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class OutputPublisher:
         await self._producer.start()
 
     async def stop(self) -> None:
-        """Flush, and close."""
+        """Flush and close."""
         await self._producer.stop()
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
@@ -117,7 +117,7 @@ class OutputPublisher:
         return await self._offset_of(record, delivery)
 
     async def _send_batch(self, record: OutputRecord, timestamp_ms: int) -> Any:
-        """Send a batch with only this record; return the client's future."""
+        """Send a batch with only this record, and return the client's future."""
         partition = record.partition
         if partition is None:
             partitions = sorted(await self._producer.partitions_for(record.topic))
@@ -130,7 +130,7 @@ class OutputPublisher:
     def _offset_of(
         self, record: OutputRecord, delivery: asyncio.Future[RecordMetadata]
     ) -> asyncio.Future[int]:
-        """Return a future of the offset, with the client's errors translated; it needs no task."""
+        """Return a future of the offset, with the client's errors translated, without starting a task."""
         offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def settle(delivery: asyncio.Future[RecordMetadata]) -> None:
@@ -162,7 +162,7 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple
 
 @asynccontextmanager
 async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> AsyncIterator[OutputPublisher]:
-    """Connect a publisher to topics that no other process writes to, for which it needs no lease.
+    """Connect a publisher for topics that no other process writes to, which need no lease.
 
     Raises:
         NoBrokerError: no broker can be reached.
@@ -179,12 +179,12 @@ async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> A
 
 
 def _timestamp(record: OutputRecord) -> int:
-    """Return the record's timestamp; the current time if it has none."""
+    """Return the record's timestamp, or the current time if it has none."""
     return time.time_ns() // 1_000_000 if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
 
 
 def _translate(record: OutputRecord, error: KafkaError) -> DeliveryError:
-    # Name topic and partition, never the content: this text is logged.
+    # This text is logged, so it names the topic and the partition but never the content.
     where = f"{record.topic}, partition {'by key' if record.partition is None else record.partition}"
     if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
         return TooLargeError(f"{where}: {type(error).__name__}")

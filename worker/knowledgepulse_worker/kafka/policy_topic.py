@@ -1,4 +1,7 @@
-"""The topic of policies: each that was ever in force, by its digest, which outputs name in ``kp-policy``."""
+"""The topic that keeps every policy that was in force.
+
+Its records are keyed by the policy's digest, which outputs carry in the header ``kp-policy``.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,10 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
 
 POLICY_BYTES = 65_536
-"""More than a policy takes: its number of domains is bounded."""
-
+"""More than the size of any policy, since the number of domains is bounded."""
 
 _LAST_RECORDS = 8
-"""Number of records to read first to find the last policy."""
+"""The number of records that the search for the last policy reads first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class KeptPolicy:
     """A policy that came into force.
 
     Attributes:
-        since_ms: when it did so last, in milliseconds since the epoch.
+        policy: the policy.
+        since_ms: when it last came into force, in milliseconds since the epoch.
     """
 
     policy: Policy
@@ -36,7 +39,7 @@ class KeptPolicy:
 
 
 async def keep_policy(settings: Settings, policy: Policy) -> None:
-    """Record that a policy comes into force, unless it is the last one recorded; return once confirmed.
+    """Record that a policy comes into force, unless it was recorded last, and wait for the confirmation.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
@@ -64,7 +67,7 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
 async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:
     """Return the policy that came into force last; None if there is none.
 
-    Reads the topic from its end, and no further back than to that policy.
+    The topic is read backwards from its end, until that policy is found.
     """
     held = await reader.bounds(topic, 0)
     stop, count = held.stop, _LAST_RECORDS
@@ -91,7 +94,7 @@ async def read_policies(reader: Reader, topic: str) -> list[KeptPolicy]:
 async def _policies(
     reader: Reader, topic: str, offsets: range, foreign: ForeignRecords
 ) -> AsyncIterator[KeptPolicy]:
-    """Yield the policies in a range of offsets, and note the records that are none."""
+    """Yield the policies in a range of offsets, and count other records as foreign."""
     async for record in reader.read(topic, 0, offsets):
         try:
             kept = _kept_policy(record)
@@ -102,7 +105,11 @@ async def _policies(
 
 
 def _kept_policy(record: Record) -> KeptPolicy:
-    """Parse a record; raise a ValueError that says why it is no policy."""
+    """Parse a record.
+
+    Raises:
+        ValueError: the record is not a policy; the text says why.
+    """
     try:
         policy = Policy.model_validate_json(record.value or b"")
     except ValidationError:
@@ -113,7 +120,7 @@ def _kept_policy(record: Record) -> KeptPolicy:
 
 
 def _complete(policy: Policy) -> Policy:
-    """Return a policy with every weight and threshold in full, which later releases may not change."""
+    """Return the policy with all weights and thresholds, so that later defaults cannot change it."""
     domains = {
         name: DomainPolicy(threshold=profile.threshold, weights=profile.weights)
         for name, profile in policy.profiles.items()

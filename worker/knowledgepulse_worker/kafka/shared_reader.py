@@ -28,7 +28,7 @@ class SharedReader:
     as a :class:`~knowledgepulse_worker.errors.TopicError`.
 
     Args:
-        kafka: the connection, and the group.
+        kafka: the connection and the group.
         topic: the topic.
         batch_bytes: the largest batch to decode, inflated.
         rebalance_timeout: seconds that a rebalance allows its members to finish.
@@ -36,8 +36,8 @@ class SharedReader:
         new_member: makes the client.
 
     Attributes:
-        assigned: the assigned partitions; none while they are being reassigned, unlike in the client, whose
-            former ones another member may already have.
+        assigned: the assigned partitions; empty during a rebalance, while the client still reports the former
+            ones, which another member may already own.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SharedReader:
         await self._on_revoked()
 
     async def committed(self, partition: int) -> int | None:
-        """Return the group's offset in a partition; None without one."""
+        """Return the group's committed offset in a partition; None if there is none."""
         position = await self._consumer.committed(self._place(partition))
         return None if position is None else position.offset
 
@@ -83,16 +83,16 @@ class SharedReader:
         return await held_offsets(self._consumer, self._place(partition))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read an assigned partition from an offset on."""
+        """Continue reading an assigned partition at an offset."""
         self._consumer.seek(self._place(partition), offset)
 
     async def poll(self, seconds: float) -> dict[int, list[RawRecord]]:
-        """Return the next records by partition; wait for some if there are none."""
+        """Return the next records by partition; wait up to the given seconds if there are none."""
         batches = await self._consumer.getmany(timeout_ms=int(seconds * 1000))
         return {tp.partition: [raw_record(one) for one in records] for tp, records in batches.items()}
 
     async def read_to_end(self, partitions: Collection[int]) -> set[int]:
-        """Return which partitions have nothing left to read; none of them if the brokers do not say."""
+        """Return the partitions with nothing left to read; an empty set if the brokers do not answer."""
         places = [self._place(partition) for partition in partitions]
         try:
             ends = await self._consumer.end_offsets(places)

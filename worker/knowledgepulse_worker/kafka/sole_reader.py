@@ -1,4 +1,4 @@
-"""Read topics in batches, as a group whose positions a transaction commits."""
+"""Read topics in batches, as the only member of a group whose offsets are committed by transactions."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _CLOSE_LIMIT = 5.0
 
 
 class SoleReader:
-    """The only member of a group, which reads whatever is committed.
+    """The only member of a group, which reads committed records from all of its topics.
 
     An asynchronous context manager.
 
     Args:
         kafka: the connection.
-        group: the group.
-        topics: the topics.
-        batch_bytes: the largest compressed batch to decode, inflated.
+        group: the group's name.
+        topics: the topics' names.
+        batch_bytes: the largest batch to decode, inflated.
         new_member: makes the client.
 
     Attributes:
-        group: the group, and the member of it that has read the last batch.
+        group: the group and the membership under which the last batch was read.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SoleReader:
         self._topics = topics
         self.group = GroupMetadata(group)
         self._consumer = new_member(
-            # The lease is for workers that share partitions.
+            # Only workers that share partitions need a lease.
             kafka.model_copy(update={"group": group}),
             batch_bytes,
             Lease(math.inf),
@@ -72,7 +72,7 @@ class SoleReader:
         await within(_CLOSE_LIMIT, self._consumer.stop)
 
     async def batch(self) -> list[Record]:
-        """Return the next records; none after a while without any.
+        """Return the next records; an empty list if none arrive for a while.
 
         Raises:
             NoBrokerError: no broker can be reached any more.
@@ -87,19 +87,22 @@ class SoleReader:
 
     @property
     def is_current(self) -> bool:
-        """Whether the last batch will not be read again from what is committed, as after a rebalance."""
+        """Whether the membership that read the last batch still holds.
+
+        After a rebalance, reading starts again at the committed offsets and repeats the batch.
+        """
         return self.group == self._consumer.group
 
     @property
     def not_ready(self) -> list[str]:
-        """Reasons why nothing is read; empty if the group has assigned partitions."""
+        """The reasons why nothing is read; empty once partitions are assigned."""
         return [] if self._consumer.assignment() else ["partitions are not assigned yet"]
 
     async def lag(self) -> int:
-        """Return the number of offsets from the positions to the ends that the last fetches saw."""
+        """Return the number of offsets between the positions and the ends reported by the last fetches."""
         lag = 0
         for tp in self._consumer.assignment():
             end = self._consumer.highwater(tp)
-            with suppress(IllegalStateError):  # it has been reassigned meanwhile
+            with suppress(IllegalStateError):  # the partition has been reassigned meanwhile
                 lag += end - await self._consumer.position(tp) if end is not None else 0
         return lag

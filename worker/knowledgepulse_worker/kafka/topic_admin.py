@@ -108,13 +108,13 @@ class TopicAdmin:
         """Return topics by name.
 
         Raises:
-            TopicError: one is missing; it ends with the remedy.
+            TopicError: one is missing; the text ends with the remedy.
         """
         return _with(names, await self.describe(names), remedy)
 
     async def describe(self, names: Collection[str]) -> dict[str, Topic]:
-        """Return the existing ones of some topics, by name."""
-        # Asked to describe a missing topic, a broker may create it with default settings.
+        """Return the topics that exist among the given names, by name."""
+        # A broker that is asked to describe a missing topic may create it with default settings.
         wanted = set(names) & set(await self._client.list_topics())
         described = await self._client.describe_topics(sorted(wanted)) if wanted else []
         partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
@@ -122,7 +122,7 @@ class TopicAdmin:
         return {name: topic_of(name, partitions[name], config) for name, config in settings.items()}
 
     async def committed(self, topic: Topic) -> list[int]:
-        """Return the group's committed offset in each partition of a topic; 0 without one.
+        """Return the group's committed offset in each partition of a topic; 0 where there is none.
 
         Raises:
             TopicError: the group's coordinator does not respond within ``kafka.request_timeout``.
@@ -137,7 +137,7 @@ class TopicAdmin:
         return [max(0, offsets[tp].offset) for tp in partitions]
 
     async def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's offsets; nothing while its coordinator is being elected or loads the group."""
+        """Return the group's offsets; nothing while its coordinator is elected or loads the group."""
         with suppress(GroupCoordinatorNotAvailableError):
             positions = await self._client.list_consumer_group_offsets(
                 self._kafka.group, partitions=partitions
@@ -174,12 +174,15 @@ class TopicAdmin:
         return created
 
     async def create_if_missing(self, name: str, partitions: int, config: dict[str, str]) -> None:
-        """Create a topic if it is missing; see :meth:`create`, whose right is needed only then."""
+        """Create a topic if it is missing; only then is the right to create topics needed.
+
+        See :meth:`create`.
+        """
         if name not in await self.describe([name]):
             await self.create(name, partitions, -1, config)
 
     async def require(self) -> dict[str, Topic]:
-        """Return the topics after checking them; create the changelog and the policies if they are missing.
+        """Check and return the topics; create the changelog and the topic of policies if they are missing.
 
         Raises:
             TopicError: a topic is missing, or its settings would stop the worker.
@@ -204,7 +207,7 @@ class TopicAdmin:
         await self._client.delete_topics(names)
 
     async def _settings(self, names: list[str]) -> dict[str, dict[str, str]]:
-        """Return the topics' settings, as far as brokers report them."""
+        """Return the topics' settings that the brokers report."""
         if not names:
             return {}
         wanted = dict.fromkeys(SETTINGS, "")
@@ -222,17 +225,17 @@ class TopicAdmin:
     async def create(
         self, name: str, partitions: int, replication_factor: int, config: dict[str, str]
     ) -> Topic:
-        """Create a topic, unless there is one of that name.
+        """Create a topic unless it exists.
 
         Args:
-            name: its name.
-            partitions: its partition count.
-            replication_factor: -1 for the broker's default.
-            config: its settings, where they differ from the broker's.
+            name: the topic's name.
+            partitions: the partition count.
+            replication_factor: the replication factor; -1 for the broker's default.
+            config: the settings that differ from the broker's defaults.
 
         Raises:
-            SecurityError: the client may not create it.
-            TopicError: the brokers refuse it.
+            SecurityError: the client has no right to create it.
+            TopicError: the brokers refuse to create it.
         """
         # An empty assignment makes the client send -1, the broker's default (KIP-464).
         assignments: dict[int, list[int]] | None = {} if replication_factor == -1 else None
@@ -248,7 +251,7 @@ class TopicAdmin:
         return await self._wait_for(name)
 
     async def _wait_for(self, name: str) -> Topic:
-        """Return a new topic once one broker knows it; others may not yet."""
+        """Return a new topic once a broker knows it; other brokers may not know it yet."""
         try:
             async with asyncio.timeout(_CREATION_TIMEOUT):
                 while (topic := (await self.describe([name])).get(name)) is None:  # noqa: ASYNC110 - polls

@@ -1,4 +1,4 @@
-"""Read ranges of a topic's offsets; only committed records."""
+"""Read the committed records in ranges of a topic's offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", 
 _POLL_MS = 20
 
 ProgressCallback = Callable[[int, int], None]
-"""Called with the number of offsets read so far, and their total."""
+"""Called with the number of offsets read so far and the total number."""
 
 
 class Reader(Protocol):
@@ -35,7 +35,7 @@ class Reader(Protocol):
         ...
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Return the first offset with a record of that time or later; None if there is none."""
+        """Return the offset of the first record with that timestamp or a later one; None if there is none."""
         ...
 
     def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
@@ -51,8 +51,8 @@ async def read_topic(
     Args:
         reader: a connected reader.
         topic: the topic.
-        since_ms: start each partition at its first record of that time or later; later records may be older.
-            None reads everything.
+        since_ms: start each partition at its first record with that timestamp or a later one; the records
+            that follow it may be older. None reads everything.
         on_progress: called as reading proceeds.
     """
     bounds = []
@@ -135,7 +135,7 @@ class TopicReader:
         return await held_offsets(self._consumer, TopicPartition(topic, partition))
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Return the first offset with a record of that time or later; None if there is none."""
+        """Return the offset of the first record with that timestamp or a later one; None if there is none."""
         tp = TopicPartition(topic, partition)
         found = (await self._consumer.offsets_for_times({tp: timestamp_ms}))[tp]
         return None if found is None else int(found.offset)
@@ -159,7 +159,7 @@ class TopicReader:
                     yield record
 
     async def _fetch(self, tp: TopicPartition, end: int) -> list[Record]:
-        """Return the next records; none once the position has reached the end."""
+        """Return the next records; an empty list once the position has reached the end."""
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
                 while await self._consumer.position(tp) < end:

@@ -1,4 +1,4 @@
-"""The worker's topics: their names, their actual state, and what is required of it."""
+"""The worker's topics: their names, their actual state and the settings that the worker requires."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from knowledgepulse_worker.settings import TopicSettings
 
 OUTPUT_HEADROOM = 1_048_576
-"""Bytes added to the raw topic's size limit for the outputs: room for headers and the score."""
+"""Bytes by which an output topic's size limit exceeds the raw topic's, for headers and the score."""
 
 LEDGER = "ledger"
-"""The ledgers' name, by which the changelog is called."""
+"""The part of the changelog's name that Faust takes from the table."""
 
 LAST_RESORT_BYTES = 16_384
 """More than the size of a dead letter after key, value and headers were cut."""
 
 LEDGER_ENTRY_BYTES = 131_072
-"""More than the size of a ledger entry: a vector has 4 bytes per dimension; other parts are bounded."""
+"""More than the size of a ledger entry: a vector takes 4 bytes per dimension, and other parts are bounded."""
 
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -57,12 +57,15 @@ class Topic:
     """A topic's actual state.
 
     Attributes:
+        name: the topic's name.
+        partitions: the number of partitions.
+        max_message_bytes: the size limit of a record batch.
         cleanup_policy: ``compact``, ``delete`` or both; None if the broker does not report it.
         retention_ms: the age in milliseconds at which records are deleted; -1 for never.
         retention_bytes: the partition size at which the oldest records are deleted; -1 for unlimited.
-        timestamp_type: ``CreateTime``, the record's own, or ``LogAppendTime``.
-        timestamp_before_max_ms: how far a record's own timestamp may lie in the past; None for any.
-        timestamp_after_max_ms: how far it may lie in the future; None for any.
+        timestamp_type: ``CreateTime`` for timestamps from producers, ``LogAppendTime`` for the broker's.
+        timestamp_before_max_ms: how far a producer's timestamp may lie in the past; None if unlimited.
+        timestamp_after_max_ms: how far a producer's timestamp may lie in the future; None if unlimited.
     """
 
     name: str
@@ -106,12 +109,12 @@ def policies_topic_name(group: str) -> str:
 
 
 def contributions_topic_name(group: str) -> str:
-    """Return the name of the topic of what became of each trace on its way to the registry."""
+    """Return the name of the topic that records the registry's answer to each contribution."""
     return f"{group}-contributions"
 
 
 def topic_of(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
-    """Return a topic's state from its settings, as far as brokers report them."""
+    """Return a topic's state, with defaults for settings that the brokers do not report."""
 
     def limit(setting: str) -> int | None:
         return int(config[setting]) if setting in config else None
@@ -130,7 +133,7 @@ def topic_of(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
 
 
 def output_config(raw: Topic) -> dict[str, str]:
-    """Return the settings of a new output topic, which accepts and keeps whatever raw accepts."""
+    """Return the settings of a new output topic that accepts and keeps the output of every raw record."""
     config = {MAX_MESSAGE_BYTES: str(raw.max_message_bytes + OUTPUT_HEADROOM), _RETENTION_MS: "-1"}
     if raw.timestamp_after_max_ms is not None:  # older brokers do not know the setting
         config[_TIMESTAMP_AFTER_MAX_MS] = str(raw.timestamp_after_max_ms)
@@ -138,7 +141,7 @@ def output_config(raw: Topic) -> dict[str, str]:
 
 
 def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator[str]:
-    """Yield the settings that would eventually stop a worker, or lose ledger entries or policies."""
+    """Yield the settings that would eventually stop a worker or lose ledger entries or policies."""
     for topic, consequence in (
         (changelog, "the ledger loses entries, and novelty changes"),
         (policies, "policies are lost, and `kp-worker audit` cannot recompute their scores"),

@@ -22,7 +22,7 @@ from knowledgepulse_worker.records.publisher import retrieve_exception
 from knowledgepulse_worker.settings import KafkaSettings
 
 TRANSACTION_TIMEOUT_MS = 10_000
-"""Age at which brokers abort the transaction of a dead process; until then it blocks readers."""
+"""The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
 
 _BATCH_BYTES = 16_384
 
@@ -37,7 +37,7 @@ class GroupOffset:
 
 
 class Send(Protocol):
-    """Sends a record of the open transaction."""
+    """Sends a record in the open transaction."""
 
     async def __call__(
         self,
@@ -60,8 +60,8 @@ class TransactionalPublisher:
 
     Args:
         kafka: the connection.
-        transactional_id: the id.
-        max_message_bytes: the largest record that the topics accept.
+        transactional_id: the transactional id.
+        max_message_bytes: the size of the largest record that the topics accept.
         new_producer: makes the client.
     """
 
@@ -79,7 +79,7 @@ class TransactionalPublisher:
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=int(kafka.request_timeout * 1000),
-            # A batch is rejected as a whole, so only a single-record batch may approach the limit.
+            # Brokers reject a batch as a whole, so only a batch with one record may approach the limit.
             max_batch_size=min(_BATCH_BYTES, max_message_bytes),
             max_request_size=max_message_bytes + FRAMING_BYTES,
         )
@@ -100,15 +100,15 @@ class TransactionalPublisher:
     async def transaction(
         self, *consumed: GroupOffset, group: GroupMetadata | None = None
     ) -> AsyncIterator[Send]:
-        """Open a transaction, commit it on exit, and abort it on an error.
+        """Open a transaction, commit it on exit and abort it on an error.
 
         Args:
             *consumed: offsets to commit for the group in the same transaction.
-            group: the group, and the member that has read up to these offsets.
+            group: the group and the member that has read up to these offsets.
 
         Raises:
-            DeliveryError: the brokers did not confirm the transaction, or the group has rebalanced since.
-                They have none of its records, or all of them if only the response to the commit was lost.
+            DeliveryError: the brokers did not confirm the transaction, or the group has rebalanced. None of
+                its records are committed, or all of them if only the response to the commit was lost.
             SecurityError: the right to the transactional id is missing.
         """
         try:

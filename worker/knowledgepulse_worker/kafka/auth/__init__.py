@@ -1,1 +1,1 @@
-"""How a client shows who it is: OAuth tokens and TLS."""
+"""Authentication of Kafka clients with TLS and OAuth tokens."""

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from knowledgepulse_worker.http.client import Answer
 
 _TIMEOUT = 10.0
-"""Seconds for a token."""
+"""Seconds that a request for a token may take."""
 
 _MAX_ANSWER = 1_048_576
-"""Bytes of an answer."""
+"""Maximum size of the endpoint's response in bytes."""
+
 _USED_SHARE = 0.8
 """Fraction of a token's lifetime after which the next connection gets a new one."""
 
@@ -36,10 +37,10 @@ TokenFunction = Callable[[], Awaitable[str]]
 
 
 class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
-    """No token is available. Kafka's client treats this as a failed connection, and retries.
+    """No token is available; Kafka's client treats this as a failed connection and retries.
 
     Attributes:
-        refused: whether the server refused the credentials; otherwise a retry may help.
+        refused: whether the server refused the credentials. Otherwise, a retry may help.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -54,7 +55,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is
     """Provides Kafka's client with a token for each connection.
 
     Args:
-        function: returns a token.
+        function: an async function that returns a token.
     """
 
     def __init__(self, function: TokenFunction) -> None:
@@ -64,14 +65,14 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is
         """Return a token.
 
         Raises:
-            TokenError: the function failed. Of an unexpected error only the class is named, since its text
+            TokenError: the function failed. Only the class of an unexpected error is named, since its text
                 may contain a secret.
         """
         try:
             token = await self._function()
         except TokenError:
             raise
-        except Exception as error:  # no error of a user's function may end the client
+        except Exception as error:  # an error in a user's function must not end the client
             raise TokenError(f"{_PROVIDER}: {type(error).__name__}") from error
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
             raise TokenError(f"{_PROVIDER}: returned {type(token).__name__}, which is not a token")
@@ -97,13 +98,13 @@ def token_provider(kafka: KafkaSettings) -> TokenProvider:
 
 
 class ClientCredentials:
-    """Exchanges client credentials for tokens (RFC 6749, section 4.4), and caches a token until it ages.
+    """Exchanges client credentials for tokens (RFC 6749, section 4.4) and caches each token until it ages.
 
     Args:
-        url: the token endpoint.
-        client_id: sent with the secret by HTTP Basic authentication (section 2.3.1).
+        url: the token endpoint's URL.
+        client_id: the client's id, sent with the secret by HTTP Basic authentication (section 2.3.1).
         client_secret: the client's secret.
-        scope: None leaves it to the server.
+        scope: the requested scope; None leaves it to the server.
         clock: a monotonic clock in seconds.
     """
 
@@ -138,7 +139,7 @@ class ClientCredentials:
         return self._token
 
     async def _request(self) -> tuple[str, float]:
-        import aiohttp  # noqa: PLC0415 - other clients start without it
+        import aiohttp  # noqa: PLC0415 - clients without OAuth start faster
         from yarl import URL  # noqa: PLC0415
 
         from knowledgepulse_worker.http.client import reason, request, shortened  # noqa: PLC0415
@@ -152,7 +153,7 @@ class ClientCredentials:
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise TokenError(f"{_ENDPOINT}: {self._place}: {reason(error)}") from error
-        except ValueError as error:  # no URL, or one with a user
+        except ValueError as error:  # not a URL, or a URL that contains a user name
             raise TokenError(f"{_ENDPOINT}: {self._place}: cannot be asked") from error
         given = _members(answer)
         if answer.status in (400, 401):
@@ -165,7 +166,7 @@ class ClientCredentials:
 
 
 def _members(answer: Answer) -> dict[str, Any]:
-    """Return the body's JSON object; an empty one if it is anything else."""
+    """Return the body's JSON object; an empty object if the body is anything else."""
     try:
         body = answer.json()
     except ValueError:
@@ -174,7 +175,7 @@ def _members(answer: Answer) -> dict[str, Any]:
 
 
 def _seconds(expires_in: Any) -> float:
-    """Return a token's lifetime; 0 if the server does not state it."""
+    """Return a token's lifetime in seconds; 0 if the server does not state it."""
     try:
         return max(0.0, float(expires_in))
     except (TypeError, ValueError, OverflowError):

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    """Return a context that verifies the brokers, and presents the client certificate if there is one.
+    """Return a context that verifies the brokers and presents the client certificate if there is one.
 
     Raises:
         SettingsError: a file cannot be read, or does not contain a certificate or key.
@@ -26,11 +26,11 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
 class RenewedContext(ssl.SSLContext):
     """Verifies the servers' certificates and host names, and reloads renewed files.
 
-    The files are checked at each new connection. Invalid or only partly renewed files are logged, and the
-    previous certificates stay in use.
+    The files are checked at every new connection. If they are invalid or only partly renewed, the error is
+    logged and the previous certificates stay in use.
 
     Args:
-        kafka: the file names.
+        kafka: the settings that name the files.
 
     Raises:
         SettingsError: a file cannot be read, or does not contain a certificate or key.
@@ -51,7 +51,7 @@ class RenewedContext(ssl.SSLContext):
         _load(self, kafka)
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """Start a connection; event loops call this for each one."""
+        """Start a connection; event loops call this for every new connection."""
         self._renew()
         return super().wrap_bio(*arguments, **options)
 
@@ -61,7 +61,7 @@ class RenewedContext(ssl.SSLContext):
             return
         self._versions = versions
         try:
-            # Into a new context first: a failure would leave this one broken.
+            # Try the files in a new context first, since a failure would leave this context broken.
             _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self._kafka)
             _load(self, self._kafka)
             logger.info("certificates reloaded: %s", ", ".join(map(str, self._files)))
@@ -73,7 +73,7 @@ class RenewedContext(ssl.SSLContext):
 
 
 def _version(file: Path) -> object:
-    """Return a value that changes when the file is rewritten; None without a file."""
+    """Return a value that changes when the file is rewritten; None if it does not exist."""
     try:
         stat = file.stat()
     except OSError:

@@ -1,1 +1,1 @@
-"""What is wrong before the first record: rights, and why a broker cannot be reached."""
+"""Checks before the first record: whether the brokers can be reached and grant the rights needed."""

@@ -1,4 +1,4 @@
-"""Diagnose failed broker connections: the cause that Kafka's client hides, and the setting to fix."""
+"""Diagnose failed broker connections, and name the cause that Kafka's client hides and the setting to fix."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _TLS_ALERT = 0x1503
 async def unreachable(kafka: KafkaSettings, error: KafkaError) -> WorkerError:
     """Return the reason why a client cannot reach a broker.
 
-    The client hides the cause, so each server is dialled once more.
+    The client hides the cause, so every server is dialled again.
 
     Args:
         kafka: the client's settings.
-        error: the client's error, reported if every server answers by now.
+        error: the client's error, which is reported if every server answers now.
 
     Returns:
-        a :class:`SecurityError` with the setting to fix if a server refuses us or we refuse it; else a
-        :class:`NoBrokerError`.
+        a :class:`SecurityError` with the setting to fix if a server refuses the client or the client refuses
+        a server; otherwise a :class:`NoBrokerError`.
     """
     failures = [failure async for failure in _failures(kafka, client_arguments(kafka))]
     for failure in failures:
@@ -58,7 +58,7 @@ async def unreachable(kafka: KafkaSettings, error: KafkaError) -> WorkerError:
 
 
 async def connect(client: Any, kafka: KafkaSettings) -> None:
-    """Start a client, or stop it where it cannot connect.
+    """Start a client; stop it again if it cannot connect.
 
     Raises:
         NoBrokerError: no broker can be reached.
@@ -128,7 +128,7 @@ async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[s
         return await _brokers(connection)
     except KafkaConnectionError as error:
         if arguments["security_protocol"] in ("PLAINTEXT", "SSL") and _ended(error):
-            # It answered the handshake, so it is up, but it accepts no further request without a login.
+            # The server answered the handshake, so it is up, but it accepts no other request without a login.
             raise IllegalSaslStateError from error
         raise
     finally:
@@ -138,7 +138,7 @@ async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[s
 async def _brokers(connection: AIOKafkaConnection) -> list[tuple[str, int]]:
     metadata = await connection.send(MetadataRequest([]))
     if not metadata.brokers:
-        # The broker rejects a token with a challenge (RFC 7628, 3.2.2), which the client takes for success.
+        # The broker rejects a token by a challenge (RFC 7628, 3.2.2), which the client mistakes for success.
         raise SaslAuthenticationFailed("the answer is empty")
     return [(host, port) for _, host, port, *_ in metadata.brokers]
 
@@ -156,7 +156,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _explained(kafka: KafkaSettings, server: str, error: Exception) -> WorkerError:
-    """Return a failed connection as an error that names the remedy."""
+    """Return the error for a failed connection, which names the setting to fix if there is one."""
     for one in _chain(error):
         refusal = _refusal(kafka, server, one)
         if refusal is not None:
@@ -168,7 +168,7 @@ def _explained(kafka: KafkaSettings, server: str, error: Exception) -> WorkerErr
 
 
 def _refusal(kafka: KafkaSettings, server: str, error: BaseException) -> str | None:
-    """Return a refusal's message, with the setting that it concerns; None for other errors."""
+    """Return a message that names the setting to fix if the error is a refusal; None for other errors."""
     protocol = f"kafka.security_protocol: {kafka.security_protocol}"
     refusal = None
     match error:
@@ -213,7 +213,7 @@ def _login(kafka: KafkaSettings) -> str:
 def _text(kafka: KafkaSettings, error: BaseException) -> str:
     match error:
         case ConnectionResetError() if kafka.security_protocol.endswith("SSL"):
-            # Kafka resets TLS connections to a plaintext listener; so does a proxy with its upstream down.
+            # Kafka resets TLS connections to a plaintext listener, as does a proxy whose upstream is down.
             protocol = kafka.security_protocol
             return f"resets the connection; does it speak TLS (kafka.security_protocol {protocol})?"
         case TimeoutError():

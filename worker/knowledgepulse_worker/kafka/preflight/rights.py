@@ -1,7 +1,7 @@
-"""Check at start the rights (Kafka's ACLs) that a command needs.
+"""Check, when a command starts, that the brokers' ACLs grant the rights that it needs (KIP-430).
 
-A broker hides topics that a client may not describe, and a denied operation may surface hours after the
-start. So all rights are checked at the start (KIP-430). Each tool names its own.
+A broker hides topics that a client may not describe, and a denied operation may surface only hours after the
+start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BITS = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
 
 @dataclass(frozen=True)
 class Right:
-    """An operation on a resource, in the terms of ``kafka-acls``."""
+    """An operation on a resource, both named as in ``kafka-acls``."""
 
     operation: str
     resource: str
@@ -66,7 +66,7 @@ def scored_rights(settings: Settings) -> Iterator[Right]:
 
 
 async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
-    """Check that the brokers grant all rights; brokers before Kafka 2.3 cannot tell, and pass.
+    """Check that the brokers grant all rights; brokers before Kafka 2.3 cannot tell and pass the check.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
@@ -103,7 +103,7 @@ async def _missing(client: AIOKafkaClient, rights: list[Right]) -> list[Right]:
 
 
 def outputs(settings: Settings) -> tuple[str, str, str]:
-    """Return the names of the outputs."""
+    """Return the names of the output topics."""
     topics = settings.topics
     return topics.contribute, topics.rejected, topics.dead_letter
 

@@ -1,1 +1,1 @@
-"""All that touches the insides of the Kafka client."""
+"""The only package that uses internals of the Kafka client."""

@@ -1,4 +1,4 @@
-"""The requests for a client's authorized operations (KIP-430), which the client's own requests lack."""
+"""Ask brokers for a client's authorized operations (KIP-430), which aiokafka's own requests omit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Allowed: TypeAlias = dict[tuple[str, str], int]
 
 
 async def on_topics(client: AIOKafkaClient, names: list[str]) -> Allowed:
-    """Return the allowed operations on topics as bit sets; without those that brokers do not report."""
+    """Return the allowed operations on topics as bit sets; unreported topics are left out."""
     try:
         response = await client.send(client.get_random_node(), _TopicsRequest(names))
     except (IncompatibleBrokerVersion, NotImplementedError):
@@ -100,7 +100,7 @@ class _TopicsRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801 - ai
 
 
 class _TopicsRequest(Request[_TopicsRequest_v8]):  # type: ignore[misc]  # aiokafka is untyped
-    """Requests topics with the client's authorized operations, which aiokafka's own request lacks."""
+    """Requests topics together with the client's authorized operations."""
 
     API_KEY = 3
 
@@ -112,7 +112,7 @@ class _TopicsRequest(Request[_TopicsRequest_v8]):  # type: ignore[misc]  # aioka
 
 
 class _GroupRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
-    """The client's own class parses the response as version 2, which lacks the operations."""
+    """Requests version 3 of the response; aiokafka's own class parses version 2, without the operations."""
 
     API_KEY = 15
     API_VERSION = 3

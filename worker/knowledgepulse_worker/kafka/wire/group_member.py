@@ -1,4 +1,4 @@
-"""A member of the worker's consumer group: aiokafka's consumer, as the source uses it."""
+"""A member of a consumer group, which extends aiokafka's consumer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, de
 from knowledgepulse_worker.settings import KafkaSettings
 
 FETCH_BYTES = 131_072
-"""Bytes fetched per partition and request; a larger record comes alone (KIP-74).
+"""Bytes fetched per partition and request; a larger record is fetched alone (KIP-74).
 
-Larger fetches fragment the heap, and are no faster.
+Larger fetches fragment the heap and are no faster.
 """
 # The broker answers a fetch after this time even without records.
 _FETCH_MAX_WAIT_MS = 100
@@ -34,7 +34,7 @@ _IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 
 
 class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped
-    """Reads committed records, and renews the lease while the group's coordinator knows this member.
+    """Reads committed records and renews the lease while the group's coordinator knows this member.
 
     Args:
         kafka: the connection and the group.
@@ -43,8 +43,8 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         rebalance_timeout: seconds that a rebalance allows its members to finish.
 
     Attributes:
-        group: the group, and this member of it in the generation of its assignment. While a rebalance lasts,
-            the client's own generation is ahead of it, and records of the former assignment still arrive.
+        group: the group with this member and the generation of its assignment. During a rebalance, the
+            client's own generation is ahead, and records of the former assignment still arrive.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
     @property
     def generation(self) -> int:
-        """The group's generation, which each rebalance raises; negative without a membership."""
+        """The group's generation, which every rebalance increments; negative without a membership."""
         return -1 if self._coordinator is None else cast("int", self._coordinator.generation)
 
     @property
@@ -90,15 +90,15 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         return self.generation >= 0
 
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return the group's position with its metadata, which the client's own method drops."""
+        """Return the group's committed position with its metadata, which the client's own method omits."""
         found = await self._coordinator.fetch_committed_offsets([partition])
         return cast("OffsetAndMetadata | None", found.get(partition))
 
     async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit positions as a member of the present generation.
+        """Commit positions as a member of the current generation.
 
-        The client repeats a commit that was not answered, even as a member of a later generation: a worker
-        that was suspended meanwhile would move the group back, behind what its successor has finished.
+        The client repeats an unanswered commit, even as a member of a later generation. A worker that was
+        suspended meanwhile would then move the group back to before its successor's position.
 
         Raises:
             CommitFailedError: the partitions may have other owners.
@@ -109,7 +109,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         await super().commit(positions)
 
     def check_membership(self) -> None:
-        """Check that the client is still in its group; a fetch does so too.
+        """Check that the client is still in its group, as every fetch does.
 
         Raises:
             KafkaError: the group rejected the member, or the client failed permanently.

@@ -1,7 +1,7 @@
-"""A consumer group's offsets: read once they are stable, committed in a transaction as a member (KIP-447).
+"""Read a consumer group's stable offsets, and commit offsets in a transaction as a member (KIP-447).
 
-aiokafka's own requests predate both: it reads offsets that a transaction may still replace, and commits them
-for whoever names the group. Both requests here need Kafka 2.5.
+aiokafka's own requests read offsets that a transaction may still replace, and commit offsets for any client
+that names the group. The requests in this module need Kafka 2.5.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _FORMER_MEMBER = {IllegalGenerationError, UnknownMemberIdError}
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A consumer group, and the member that commits for it.
+    """A consumer group and the member that commits for it.
 
     Attributes:
         group: the group's name.
-        member: the member's id; empty for a producer that is no member, which the brokers do not check.
-        generation: the group's generation in which it is a member; -1 for a producer that is none.
+        member: the member's id; empty for a producer outside the group, which the brokers do not check.
+        generation: the generation of the membership; -1 for a producer outside the group.
     """
 
     group: str
@@ -60,7 +60,7 @@ class GroupMetadata:
 
 
 class UnstableOffsetsError(BrokerResponseError):  # type: ignore[misc]  # aiokafka is untyped
-    """A transaction that has offsets of the group is not over yet."""
+    """An open transaction holds offsets of the group."""
 
     errno = 88
     message = "UNSTABLE_OFFSET_COMMIT"
@@ -70,13 +70,13 @@ class UnstableOffsetsError(BrokerResponseError):  # type: ignore[misc]  # aiokaf
 async def fetch_stable_offsets(
     coordinator: GroupCoordinator, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Fetch a group's offsets; partitions without one are left out.
+    """Fetch a group's offsets; partitions without an offset are left out.
 
-    Unlike the client's own method, it believes no coordinator that is still loading the group or has offsets
-    of an open transaction: it raises a retriable error, and the client asks again.
+    Unlike the client's own method, this function raises a retriable error while the coordinator is loading
+    the group or holds offsets of an open transaction. The client then asks again.
 
     Raises:
-        KafkaError: the coordinator has no answer, now or at all.
+        KafkaError: the coordinator cannot answer, for now or permanently.
     """
     request = StableOffsetsRequest(
         coordinator.group_id, _by_topic({one: one.partition for one in partitions})
@@ -95,7 +95,7 @@ async def fetch_stable_offsets(
 async def _send(coordinator: GroupCoordinator, request: Request[Any]) -> Any:
     try:
         return await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
-    except NotImplementedError as error:  # how aiokafka says that the broker has no such version of a request
+    except NotImplementedError as error:  # aiokafka raises it if the broker lacks the request's version
         raise IncompatibleBrokerVersion("stable offsets of a group need Kafka 2.5 or later") from error
 
 
@@ -110,9 +110,9 @@ def _require(coordinator: GroupCoordinator, error_code: int) -> None:
 
 
 class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka is untyped
-    """Commits a group's offsets in the open transaction, as a member of the group.
+    """Commits a group's offsets in the open transaction as a member of the group.
 
-    The transaction of a former member is aborted: its partitions may have other owners.
+    The transaction of a former member is aborted, since its partitions may have other owners.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
 
     def create_request(self) -> Request[Any]:
         """Return the request."""
-        transaction = self._sender._txn_manager  # noqa: SLF001 - as the handler that this extends
+        transaction = self._sender._txn_manager  # noqa: SLF001 - as in the base class
         offsets: dict[TopicPartition, Any] = {
             tp: (tp.partition, one.offset, -1, one.metadata, {}) for tp, one in self._offsets.items()
         }
@@ -136,7 +136,7 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
         )
 
     def handle_response(self, response: Any) -> float | None:
-        """Return the seconds until the request is to be sent again; None if it is not."""
+        """Return the seconds to wait before sending the request again; None to send it no more."""
         errors = [(topic, [one[:2] for one in partitions]) for topic, partitions, _ in response.errors]
         codes = {for_code(code) for _, partitions in errors for _, code in partitions}
         if GroupAuthorizationFailedError in codes:
@@ -149,10 +149,10 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
 
 
 def refuse_offsets(sender: Sender, error: KafkaError) -> None:
-    """Fail the offsets that wait to be committed; whoever opened the transaction then aborts it.
+    """Fail the offsets that wait to be committed, so that the caller aborts the transaction.
 
-    The client's own ``error_transaction`` forgets the transaction's partitions: the abort is never sent, and
-    the next transaction commits what was to be aborted.
+    The client's own ``error_transaction`` forgets the transaction's partitions. The abort is then never sent,
+    and the next transaction commits the records that should have been aborted.
     """
     *_, waiting = sender._txn_manager._pending_txn_offsets.popleft()  # noqa: SLF001
     waiting.set_exception(error)
@@ -173,7 +173,7 @@ def _by_topic(values: Mapping[TopicPartition, Any]) -> list[tuple[str, list[Any]
 
 
 class StableOffsetsResponse_v7(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
-    """OffsetFetch's response, version 7."""
+    """The response to OffsetFetch, version 7."""
 
     API_KEY = 9
     API_VERSION = 7
@@ -216,7 +216,7 @@ class _StableOffsetsRequest_v7(RequestStruct):  # type: ignore[misc]  # noqa: N8
 
 
 class StableOffsetsRequest(Request[_StableOffsetsRequest_v7]):  # type: ignore[misc]  # aiokafka is untyped
-    """OffsetFetch for offsets that no open transaction may still replace."""
+    """Requests OffsetFetch for offsets that no open transaction may still replace."""
 
     API_KEY = 9
 
@@ -225,7 +225,7 @@ class StableOffsetsRequest(Request[_StableOffsetsRequest_v7]):  # type: ignore[m
         self._topics = topics
 
     def build(self, request_struct_class: type[_StableOffsetsRequest_v7]) -> _StableOffsetsRequest_v7:
-        """Return the request in a version."""
+        """Return the request in the given version."""
         return request_struct_class(self._group, self._topics, True, {})
 
 
@@ -281,7 +281,7 @@ class _MemberOffsetsRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N8
 
 
 class MemberOffsetsRequest(Request[_MemberOffsetsRequest_v3]):  # type: ignore[misc]  # aiokafka is untyped
-    """TxnOffsetCommit with the member and its generation."""
+    """Requests TxnOffsetCommit with the member and its generation."""
 
     API_KEY = 28
 
@@ -298,7 +298,7 @@ class MemberOffsetsRequest(Request[_MemberOffsetsRequest_v3]):  # type: ignore[m
         self._topics = topics
 
     def build(self, request_struct_class: type[_MemberOffsetsRequest_v3]) -> _MemberOffsetsRequest_v3:
-        """Return the request in a version."""
+        """Return the request in the given version."""
         transactional_id, producer_id, producer_epoch = self._producer
         group = self._group
         member = group.generation, group.member, None

@@ -1,14 +1,14 @@
-"""Decode fetched record batches so that nothing that a broker accepts can stop a partition.
+"""Decode fetched record batches so that no batch that a broker accepts can stop a partition.
 
-The client's own parser raises at the first batch that it cannot decode, inflates without a limit, and accepts
-only UTF-8 header names. The consumers that start within :func:`decoding` use this module's parser instead:
+The client's own parser raises at the first batch that it cannot decode, inflates without a limit and accepts
+only UTF-8 header names. Consumers that start within :func:`decoding` use this module's parser instead:
 
 - A compressed batch is inflated up to a limit.
 - A batch that cannot be decoded, or is too large, yields one placeholder for each of its offsets.
 - Header names that are not UTF-8 keep their bytes (PEP 383, ``surrogateescape``).
 
-Ordinary batches still go through the client's compiled parser. A batch with a wrong checksum was damaged
-after a broker accepted it: that remains an error, since a retry or another replica may deliver it intact.
+Ordinary batches still go through the client's compiled parser. A wrong checksum remains an error: the batch
+was damaged after a broker accepted it, and a retry or another replica may deliver it intact.
 
 Record format: https://kafka.apache.org/documentation/#messageformat
 """
@@ -35,15 +35,15 @@ from knowledgepulse_worker.records.record import Fault
 MAX_RECORDS = 100_000
 """Maximum records decoded from a batch; more would block the event loop for seconds."""
 MAX_HEADERS = 200_000
-"""Maximum headers decoded from a batch; each can take just 2 bytes in a batch, but about 100 in memory."""
+"""Maximum headers decoded from a batch; a header may take only 2 bytes there, but about 100 in memory."""
 MAX_COMPILED_BYTES = 1_048_576
-"""The largest inflated batch for the client's parser, which does not bound headers."""
+"""The size of the largest inflated batch left to the client's parser, which does not limit headers."""
 MAX_POLL_RECORDS = 10_000
-"""Maximum records per poll: far more than a fetch of traces holds, but little memory."""
+"""Maximum records per poll: far more than a fetch of traces holds, yet little memory."""
 FETCH_BYTES_INFLATED = 4_194_304
-"""Inflated bytes of a partition's fetch after which the rest is left to the next fetch."""
+"""Inflated bytes of a partition's fetch after which the remaining records are left to the next fetch."""
 RECORD_BYTES = 512
-"""What a record without content takes in memory."""
+"""Bytes of memory that a record takes in addition to its key and value."""
 
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _CODEC_BITS = 0x07
@@ -82,8 +82,8 @@ class Record(NamedTuple):
 def fault_of(record: ConsumerRecord) -> Fault | None:
     """Return why a record is only a placeholder; None if it could be read.
 
-    The client copies nothing of ours but the attributes that it knows. It does not use ``checksum``, which
-    records have not had since format v2.
+    The client copies only the attributes that it knows. The fault is carried in ``checksum``, which it does
+    not use, since records have no checksum as of format v2.
     """
     return record.checksum if isinstance(record.checksum, Fault) else None
 
@@ -98,7 +98,9 @@ class _MalformedError(Exception):
 
 @contextmanager
 def decoding(batch_bytes: int) -> Iterator[None]:
-    """Make the consumers that start inside decode with this module; others of the process do not.
+    """Let consumers that start within this context decode with this module's parser.
+
+    Other consumers in the process keep the client's parser.
 
     Args:
         batch_bytes: the largest batch to decode, inflated.
@@ -127,8 +129,8 @@ def _partition_records(tp: Any, records: Batches | MemoryRecords, *rest: Any) ->
 class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
     """The client's iterator over a fetch, which shares its position with the batches.
 
-    It ends once it has yielded :data:`FETCH_BYTES_INFLATED`, also within a batch: the next fetch brings the
-    rest again. Otherwise each partition would hold a batch of ``limits.batch_bytes``, and its records.
+    It ends once it has yielded :data:`FETCH_BYTES_INFLATED`, even within a batch; the next fetch returns the
+    remaining records. Otherwise every partition could hold a batch of ``limits.batch_bytes`` and its records.
     """
 
     def __init__(self, tp: Any, records: Batches, *rest: Any) -> None:
@@ -151,7 +153,7 @@ fetcher.PartitionRecords = _partition_records
 
 
 class Batches:
-    """The batches of one fetch of one partition, in place of the client's ``MemoryRecords``.
+    """The batches in a fetch of a partition, which replace the client's ``MemoryRecords``.
 
     Args:
         data: the broker's response.
@@ -189,7 +191,7 @@ class Batches:
 
 
 class _AnyBatch:
-    """A batch that yields the records that can be decoded, and placeholders for the rest.
+    """A batch that yields the records that can be decoded and placeholders for all others.
 
     Args:
         client: the client's batch.
@@ -275,7 +277,7 @@ class _Batch(_AnyBatch):
         yield from self._in_order(_parse(data, self._next_to_yield()))
 
     def _in_order(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records after checking that their offsets fit the batch, which brokers do not check."""
+        """Yield records after checking that their offsets fit the batch, since brokers do not check that."""
         has_all, expected, end = self._has_all_offsets, self.base_offset, self.next_offset
         for record in records:
             offset = record.offset
@@ -304,11 +306,11 @@ class _Batch(_AnyBatch):
 
 
 class _LegacyBatch(_AnyBatch):
-    """A message set of format v0 or v1; brokers before 4.0 still accept them."""
+    """A message set in format v0 or v1, which brokers before 4.0 still accept."""
 
     def _records(self) -> Iterator[Any]:
         if self._codec():
-            # The client inflates it once more; such batches are rare.
+            # The client inflates it again, which is acceptable because such batches are rare.
             self._fetch.inflated += len(inflate(self._codec(), self._compressed(), self._fetch.batch_bytes))
         yield from self._client
 
@@ -331,7 +333,7 @@ def inflate(codec: int, data: memoryview, limit: int, before: int = 0) -> bytear
         before: the number of zero bytes to put before the result.
 
     Raises:
-        Exception: the bytes are not of this codec, or inflate beyond the limit.
+        Exception: the bytes are not in this codec's format, or inflate beyond the limit.
     """
     if codec == 1:
         return _gunzip(data, limit, before)
@@ -410,9 +412,9 @@ def _unsnap(data: memoryview, limit: int, before: int) -> bytearray:
 
 
 def _parse(data: memoryview, first: int) -> Iterator[Record]:
-    """Yield the records of an inflated batch, with header names of any bytes.
+    """Yield the records of an inflated batch, whose header names may be any bytes.
 
-    Of unwanted records, those before the offset ``first``, only the offset is read.
+    Records before the offset ``first`` are not wanted, so only their offset is read.
     """
     header = _HEADER.unpack_from(data)
     base, attributes, count = header[0], header[5], header[12]

@@ -1,4 +1,4 @@
-"""The id of a topic, which tells a recreated topic from its predecessor (KIP-516).
+"""Look up a topic's id, which distinguishes a recreated topic from its predecessor (KIP-516).
 
 aiokafka's own metadata requests predate topic ids.
 """
@@ -66,12 +66,12 @@ class TopicIds:
             await self._client.close()
 
     async def current(self, partitions: Iterable[int]) -> bytes:
-        """Return the topic's id (16 bytes), once the leaders of the given partitions agree on it.
+        """Return the topic's id once the leaders of the given partitions agree on it.
 
-        Waits while a leader is down, the topic does not exist, or a leader still returns a previous id.
+        Waits while a leader is down, the topic does not exist or a leader still returns a previous id.
 
         Returns:
-            an empty id if the brokers have none (before Kafka 2.8).
+            the 16 bytes of the id; empty if the brokers have no topic ids (before Kafka 2.8).
         """
         numbers = list(partitions)
         while self._has_ids:
@@ -95,7 +95,7 @@ class TopicIds:
         return leaders or {client.get_random_node()}
 
     async def _look_up(self, node: int | None) -> bytes | None:
-        """Return the id that a broker knows; None if it returns none now."""
+        """Return the id that a broker knows; None if it does not return one now."""
         if node in (None, -1):
             return None
         try:
