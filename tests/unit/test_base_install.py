@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+from click.testing import CliRunner
 
 from knowledgepulse_worker.cli.entry import main
 from support.base_install import BaseInstall
@@ -37,6 +38,11 @@ def test_every_command_has_its_help(base_install):
     done = base_install.python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == len(main.commands) - 1
+
+
+def test_the_help_recommends_the_demo_only_where_it_is_installed(base_install):
+    assert "kp-worker demo" not in base_install.kp_worker("--help").stdout
+    assert "New here? Try `kp-worker demo`.\n" in CliRunner().invoke(main, ["--help"]).stdout
 
 
 def test_traces_are_scored_without_an_embedder(base_install, traces):
@@ -103,5 +109,5 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(run_all, traces, tmp
     for (command, extra), (status, error) in zip(needed.items(), found, strict=True):
         assert status == os.EX_CONFIG, command
         assert error.startswith("Error: "), command
-        assert error.endswith(f": pip install 'knowledgepulse-worker[{extra}]'\n"), command
+        assert error.endswith(f": pip install -c constraints.txt '.[{extra}]'\n"), command
         assert len(error.splitlines()) == 1, command

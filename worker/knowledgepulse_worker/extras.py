@@ -27,6 +27,11 @@ def extra(name: str, reason: str = "") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        install = f"pip install 'knowledgepulse-worker[{name}]'"
-        missing = f"{error.name} is not installed; the extra {name!r} provides it: {install}"
+        install = install_command(name)
+        missing = f"{error.name} is not installed; in a checkout, this installs the extra with it: {install}"
         raise MissingExtraError(f"{reason}; {missing}" if reason else missing) from error
+
+
+def install_command(name: str) -> str:
+    """Return the command that installs an extra in a checkout, at the tested versions."""
+    return f"pip install -c constraints.txt '.[{name}]'"

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any, cast
 
@@ -128,6 +129,14 @@ class _Group(CommandGroup):
                 click.echo(f"Error: {place}: {error.strerror or error}", err=True)
             sys.exit(1)
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the program does, and where the demo's extra is installed, recommend the demo."""
+        super().format_help_text(ctx, formatter)
+        if find_spec("testcontainers"):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text("New here? Try `kp-worker demo`.")
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -147,10 +156,7 @@ class _Group(CommandGroup):
 @click.version_option(__version__, package_name="knowledgepulse-worker")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Score AI agents' reasoning traces from Kafka and route them by quality.
-
-    New here? Try `kp-worker demo`.
-    """
+    """Score AI agents' reasoning traces from Kafka and route them by quality."""
     for number in stop_signals():
         signal.signal(number, _exit_on_signal)
     leave_out_attempts()

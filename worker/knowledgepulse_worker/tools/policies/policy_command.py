@@ -42,7 +42,7 @@ def check(file: Path) -> None:
     """
     checked = load_policy(file)
     policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked), "")
-    policy_output.print_changes(Policy(), checked, "Changes from the SDK's policy:")
+    policy_output.print_changes_from_sdk(checked)
     for suspicion in policy_output.suspicions(checked):
         policy_output.print_parts(f"note: {suspicion}")
 
@@ -57,7 +57,8 @@ def diff(old: str, new: str, config: Path | None) -> None:
     Each is a file, or the digest of a policy that was in force.
     """
     before, after = _file_or_kept(old, config), _file_or_kept(new, config)
-    policy_output.print_changes(before, after, f"policy {before.digest} → {after.digest}:")
+    head = f"policy {before.digest} → {after.digest}:"
+    policy_output.print_changes(before, after, head, "no effect on the score or decision of any trace")
 
 
 def _file_or_kept(name: str, config: Path | None) -> Policy:
@@ -84,7 +85,7 @@ def show(digest: str | None, config: Path | None) -> None:
     kept = find_policy(history, digest) if digest else history[-1]
     policy_output.print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
     policy_output.print_parts(policy_output.policy_table(kept.policy), "")
-    policy_output.print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
+    policy_output.print_changes_from_sdk(kept.policy)
 
 
 @policy.command()
@@ -92,15 +93,15 @@ def show(digest: str | None, config: Path | None) -> None:
 def history(config: Path | None) -> None:
     """List the policies that were in force, each with its changes from the one before.
 
-    A policy that came into force more than once is listed with the last time.
+    The first is compared with the KnowledgePulse SDK's policy. A policy that came into force more than once
+    is listed with the last time.
     """
-    before = Policy()
+    before, unchanged = Policy(), policy_output.AS_SDK
     for kept in _history(config):
         policy_output.print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
-        policy_output.print_parts(
-            *(f"  {line}" for line in policy_output.changes(before, kept.policy) or ["no change"])
-        )
-        before = kept.policy
+        lines = policy_output.changes(before, kept.policy) or [unchanged]
+        policy_output.print_parts(*(f"  {line}" for line in lines))
+        before, unchanged = kept.policy, "scores and decides as the one before"
 
 
 def _history(config: Path | None) -> list[KeptPolicy]:

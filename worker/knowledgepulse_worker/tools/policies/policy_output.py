@@ -17,6 +17,9 @@ from knowledgepulse_worker.terminal.lines import file_errors
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
+AS_SDK = "scores and decides as the SDK's policy does"
+"""Said of a policy without effective changes from the SDK's."""
+
 _UNLIMITED = 10_000
 """Width of tables that are written to a file or a pipe: enough for all columns."""
 
@@ -81,13 +84,15 @@ def _profile_changes(old: Profile, new: Profile) -> str:
     return ", ".join(parts)
 
 
-def print_changes(old: Policy, new: Policy, head: str) -> None:
-    """Print the changes of a new policy below a head, or that there are none."""
+def print_changes(old: Policy, new: Policy, head: str, none: str) -> None:
+    """Print the effective changes of a new policy below a head, or another text if there are none."""
     lines = changes(old, new)
-    if not lines:
-        print_parts("no effect on the score or decision of any trace")
-    else:
-        print_parts(head, *(f"  {line}" for line in lines))
+    print_parts(*([head, *(f"  {line}" for line in lines)] if lines else [none]))
+
+
+def print_changes_from_sdk(policy: Policy) -> None:
+    """Print the effective changes of a policy from the KnowledgePulse SDK's."""
+    print_changes(Policy(), policy, "Changes from the SDK's policy:", AS_SDK)
 
 
 def policy_table(policy: Policy) -> Table:

@@ -34,7 +34,23 @@ def test_check_prints_digest_table_and_changes_from_the_sdk(kp_worker, policy_fi
     rows = [line.split() for line in changed.stdout.splitlines()]
     assert ["customer_service", "0.75", "0.2", "0.3", "0.2", "0.3"] in rows
     assert f"policy {Policy().digest}\n" in same.stdout
-    assert "no effect on the score or decision of any trace" in same.stdout
+    assert same.stdout.endswith("\n\nscores and decides as the SDK's policy does\n")
+
+
+def test_the_history_compares_the_first_policy_with_the_sdks(kp_worker, monkeypatch):
+    kept = [KeptPolicy(policy, since) for since, policy in enumerate([Policy(), Policy(threshold=0.5)])]
+
+    async def read(settings):
+        return kept
+
+    monkeypatch.setattr("knowledgepulse_worker.tools.policies.scored_topics.policy_history", read)
+
+    assert [line.strip() for line in kp_worker("policy", "history").stdout.splitlines()] == [
+        f"1970-01-01T00:00:00.000Z  policy {kept[0].policy.digest}",
+        "scores and decides as the SDK's policy does",
+        f"1970-01-01T00:00:00.001Z  policy {kept[1].policy.digest}",
+        "every domain: threshold 0.75 → 0.5",
+    ]
 
 
 OLD = "[policy]\nthreshold = 0.75\n"
