@@ -158,9 +158,13 @@ def convert(
 def _unknown(document: Any) -> ConversionError:
     """Return an error that names the nearest format and says why the document does not have it.
 
+    A trace needs no conversion.
+
     Names that many formats use, such as ``type``, count only if the document has all of a format's names.
     """
     first = _first(document)
+    if first.get("@type") == "ReasoningTrace":
+        return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
     members = first.keys() | _first(first.get("messages")).keys()
     known = {name: set(source.members.split()) for name, source in SOURCES.items()}
     shares = {

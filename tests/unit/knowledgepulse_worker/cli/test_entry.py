@@ -109,6 +109,30 @@ def test_reports_an_invalid_line_and_scores_the_rest(kp_worker, tmp_path, real_t
     assert "2 of 4 lines are invalid" in result.stderr
 
 
+def test_convert_says_of_a_trace_that_it_needs_no_conversion(kp_worker, tmp_path, real_traces):
+    file = tmp_path / "trace.json"
+    file.write_bytes(real_traces[0])
+
+    result = kp_worker("convert", file)
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == (
+        f"{file}:1: not converted: a trace already; "
+        "`kp-worker publish` and `kp-worker score` take it as it is"
+    )
+
+
+def test_label_says_which_files_it_takes_instead_of_a_queue(kp_worker, tmp_path, traces):
+    queue = tmp_path / "queue.jsonl"
+    queue.write_text(kp_worker("policy", "queue", traces, "--embedder", "none").stdout)
+
+    result = kp_worker("policy", "label", queue, "--by", "me", "--output", tmp_path / "labels.jsonl")
+
+    assert result.exit_code == 1
+    assert f"{queue}:1: output of `kp-worker policy queue`" in result.stderr
+    assert "give the files that it read" in result.stderr
+
+
 def test_a_file_without_traces_is_an_error_of_score(kp_worker, tmp_path):
     file = tmp_path / "empty.jsonl"
     file.write_text("\n")
@@ -410,6 +434,24 @@ def test_publish_refuses_options_that_would_change_nothing(kp_worker, traces, op
 
     assert result.exit_code == 2
     assert f"{option} needs --from" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("several", "written"),
+    [(lambda lines: json.loads(lines[0]), "."), (lambda lines: list(map(json.loads, lines[:2])), "'.[]'")],
+)
+def test_publish_refuses_traces_on_several_lines(kp_worker, tmp_path, traces, real_traces, several, written):
+    """Before it publishes any file: each line would become a dead letter."""
+    pretty = tmp_path / "pretty.jsonl"
+    pretty.write_text(json.dumps(several(real_traces), indent=2))
+
+    result = kp_worker("publish", "--dry-run", traces, pretty)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"Error: {pretty}: has a trace on several lines, and one trace per line is expected; "
+        f"`jq -c {written} {pretty}` writes it so\n"
+    )
 
 
 @pytest.mark.parametrize("count", ["9" * 30, "-1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import stat
 import sys
 import time
@@ -22,6 +23,7 @@ from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
+from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.convert.convert_command import (
@@ -99,6 +101,8 @@ def publish(
     if spool is not None and (skip or dry_run):
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     settings = load_settings(config)
+    if source is None:
+        _refuse_pretty_printed(files)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         if source is None:
@@ -125,6 +129,18 @@ def _refuse(options: Iterable[str]) -> None:
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
+
+
+def _refuse_pretty_printed(files: Iterable[str]) -> None:
+    """Refuse files whose JSON spans lines, each of which would become a dead letter."""
+    for path in filter(Path.is_file, map(Path, files)):
+        with file_errors(printable(str(path)), "read"), path.open("rb") as file:
+            first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
+        if wanted := {b"{": ".", b"[": "'.[]'"}.get(first):
+            raise InputError(
+                f"{printable(str(path))}: has a trace on several lines, and one trace per line is expected; "
+                f"`jq -c {wanted} {printable(shlex.quote(str(path)))}` writes it so"
+            )
 
 
 def _session_of(file: str) -> str:

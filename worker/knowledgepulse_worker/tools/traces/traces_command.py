@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -104,13 +105,14 @@ def show_trace(name: str, given: Inputs) -> None:
     """Explain the score of a trace.
 
     NAME is its id, its run's native id, topic/partition/offset of the raw or of the scored record, or
-    file:line. Shows its objective, steps and result, shortened; the contribution of each dimension, the
-    overrides, the threshold, the nearest earlier trace, and what would have made the trace pass. The policy
-    is the one that the trace was scored under, as the workers keep it; for a trace of a file it is the
-    settings' policy. --policy names another.
+    file:line. Of an existing file, file:line needs no FILES. Shows its objective, steps and result,
+    shortened; the contribution of each dimension, the overrides, the threshold, the nearest earlier
+    trace, and what would have made the trace pass. The policy is the one that the trace was scored under,
+    as the workers keep it; for a trace of a file it is the settings' policy. --policy names another.
     """
     from knowledgepulse_worker.tools.traces.explain_trace import explain  # noqa: PLC0415 - keeps `--help` fast
 
+    name, given = _with_its_file(name, given)
     active = given.policy
     if given.files:
         from knowledgepulse_worker.tools.policies.labels import native_id_of  # noqa: PLC0415 - keeps `--help` fast
@@ -125,6 +127,14 @@ def show_trace(name: str, given: Inputs) -> None:
         print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
     if not given.files:
         print_parts(*asyncio.run(_contributions(given.settings, found)))
+
+
+def _with_its_file(name: str, given: Inputs) -> tuple[str, Inputs]:
+    """Return a trace's name and the inputs, with the file that a name such as ``file:line`` begins with."""
+    file, _, line = name.rpartition(":")
+    if given.files or not line.isdecimal() or not Path(file).is_file():
+        return name, given
+    return f"{Path(file)}:{line}", replace(given, files=(Path(file),))
 
 
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:

@@ -24,3 +24,9 @@ def test_shows_a_trace_by_id_or_location(kp_worker, scored):
 
     assert by_place.startswith(f"trace {first}\nfrom {scored}:1\n")
     assert output(kp_worker("traces", "show", first, scored)) == by_place
+
+
+def test_a_line_of_a_file_is_found_without_naming_the_file_twice(kp_worker, scored):
+    assert output(kp_worker("traces", "show", f"{scored}:1")) == output(
+        kp_worker("traces", "show", f"{scored}:1", scored)
+    )
