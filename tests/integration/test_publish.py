@@ -13,7 +13,9 @@ import pytest
 import knowledgepulse_worker.tools.publish.trace_publisher
 from chaos.brokers import running_brokers
 from chaos.proxy import running_proxy
-from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher, publish_lines
 from support.commands import kp_worker
 from support.streams import Stream, own_settings
 
@@ -167,3 +169,14 @@ async def test_a_publication_that_is_stopped_says_where_to_go_on(
     assert set(raw) == set(lines)
     assert 0 < skip <= FIRST, "what came after the line was cut is not confirmed"
     assert len(raw) == FIRST + ALL - skip
+
+
+async def test_a_mistyped_topic_is_not_created(stream, lines):
+    """Producing to it would create it, where `auto.create.topics.enable` is on."""
+    settings = stream.configured(topics={"raw": f"{stream.settings.topics.raw}x"})
+
+    with pytest.raises(TopicError, match=f"did you mean {stream.settings.topics.raw}\\?"):
+        await asyncio.to_thread(publish_lines, lines, TracePublisher(settings))
+
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        assert await admin.describe([settings.topics.raw]) == {}

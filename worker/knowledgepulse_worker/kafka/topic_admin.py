@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -111,6 +112,18 @@ class TopicAdmin:
             TopicError: one is missing; the text ends with the remedy.
         """
         return _with(names, await self.describe(names), remedy)
+
+    async def require_existing(self, name: str) -> None:
+        """Check that a topic exists; unlike producing to it, this never creates it.
+
+        Raises:
+            TopicError: it does not; names the nearest one that does.
+        """
+        names = await self._client.list_topics()
+        if name not in names:
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise TopicError(f"the topic {name} does not exist; {hint}`kp-worker topics` creates it")
 
     async def describe(self, names: Collection[str]) -> dict[str, Topic]:
         """Return the topics that exist among the given names, by name."""

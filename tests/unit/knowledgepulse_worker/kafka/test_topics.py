@@ -1,5 +1,6 @@
 """Creating topics while brokers learn of them one by one, and reporting unsuitable ones."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,25 @@ async def test_a_topic_is_created_only_if_it_is_missing(admin, brokers):
         await admin.create_if_missing(name, 4, {})
 
     assert brokers.partitions == {"here": 3, "missing": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("raw-tracs", "does not exist; did you mean raw-traces?"),
+        ("xyz", "does not exist; `kp-worker topics`"),
+    ],
+)
+async def test_the_nearest_topic_is_named_for_a_missing_one_which_is_not_created(
+    admin, brokers, name, message
+):
+    brokers.add("raw-traces", 3)
+    await admin.require_existing("raw-traces")
+
+    with pytest.raises(TopicError, match=re.escape(f"the topic {name} {message}")):
+        await admin.require_existing(name)
+
+    assert brokers.partitions == {"raw-traces": 3}
 
 
 async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):

@@ -18,6 +18,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import NoBrokerError
 from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings
 
@@ -73,8 +74,11 @@ class TracePublisher:
         Raises:
             NoBrokerError: no broker can be reached.
             SecurityError: the brokers reject the login, the certificate or an operation.
+            TopicError: the raw topic does not exist.
         """
         await require_rights(self._settings.kafka, publishing_rights(self._settings))
+        async with TopicAdmin(self._settings.kafka, self._settings.topics) as admin:
+            await admin.require_existing(self._topic)  # producing to it may create it, with one partition
         await self._publisher.__aenter__()
         self._warning = asyncio.create_task(self._warn_of_silence())
         return self
@@ -157,6 +161,7 @@ def publish_lines(lines: Iterable[bytes], publisher: TracePublisher, limit: floa
     Raises:
         NoBrokerError: no broker can be reached at the start, or within the limit.
         SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: the raw topic does not exist.
         DeliveryError: the brokers rejected a record.
     """
     deadline = None if limit is None else time.monotonic() + limit
