@@ -1,1 +1,1 @@
-"""HTTP: the worker's port, the port of commands without pages, and the client for servers of others."""
+"""HTTP: the worker's port, the port of commands without pages, and the client for other servers."""

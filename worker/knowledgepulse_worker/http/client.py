@@ -1,7 +1,7 @@
-"""The HTTP client for servers of others: registries, models and token endpoints.
+"""The HTTP client for registries, models and token endpoints.
 
-It follows no redirect, which would send traces and keys elsewhere; it reads no more of an answer than it may,
-also of a compressed one; and what it passes on for messages has no secret.
+It follows no redirects, which could send traces and keys elsewhere. It limits the size of an answer, even if
+the answer is compressed, and removes secrets from texts that are meant for messages.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import aiohttp
 from yarl import URL
 
 LONGEST_WAIT = 3600.0
-"""Seconds that a server may make us wait, whatever it says."""
+"""Maximum wait in seconds, whatever the server requests."""
 
 _SHOWN = 200
-"""Characters of an answer that are shown."""
+"""Maximum number of an answer's characters in a message."""
 
 _HIDDEN = "***"
 
@@ -29,10 +29,10 @@ class Answer:
     """A server's answer.
 
     Attributes:
-        status: its status.
-        headers: its headers.
-        content_type: the type that it claims for the body.
-        body: the body, decompressed, up to the limit of the request.
+        status: the status code.
+        headers: the response headers.
+        content_type: the media type that the server declares.
+        body: the decompressed body, up to the request's limit.
     """
 
     status: int
@@ -44,7 +44,7 @@ class Answer:
         """Return the body's JSON.
 
         Raises:
-            ValueError: it is no JSON, or cannot be read: it may be no text, too deep or cut off.
+            ValueError: the body is not JSON, not text, nested too deeply or cut off.
         """
         try:
             return json.loads(self.body)
@@ -52,36 +52,40 @@ class Answer:
             raise ValueError("it is nested too deeply") from None
 
     def excerpt(self, secrets: Collection[str]) -> str:
-        """Return the beginning of the body for a message; an answer may repeat what was sent.
+        """Return the beginning of the body for a message; the answer may repeat parts of the request.
 
         Args:
-            secrets: what the message must not show.
+            secrets: texts that the message must not show.
         """
         return shortened(self.body.decode(errors="replace"), secrets)
 
 
 def shortened(text: str, secrets: Collection[str]) -> str:
-    """Return the beginning of a server's text for a message, without secrets that were sent."""
+    """Return the beginning of a server's text for a message, with secrets removed."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text[:_SHOWN]
 
 
 def bearer(key: str) -> dict[str, str]:
-    """Return the header that authorizes requests with a key; raise a ValueError if no header takes it."""
+    """Return the header that authorizes requests with a key.
+
+    Raises:
+        ValueError: the key has characters that HTTP headers do not allow.
+    """
     if not key.isascii() or not key.isprintable():
-        raise ValueError("has characters that no HTTP header takes")
+        raise ValueError("has characters that HTTP headers do not allow")
     return {"Authorization": f"Bearer {key}"}
 
 
 async def request(
     session: aiohttp.ClientSession, method: str, url: URL, *, max_bytes: int, **content: Any
 ) -> Answer:
-    """Send a request, and read its answer up to a limit; the rest stays unread, and the connection is closed.
+    """Send a request, read the answer up to a limit and close the connection if more is left.
 
     Raises:
-        aiohttp.ClientError: there is no answer, or none that can be read.
-        TimeoutError: there is none in time.
+        aiohttp.ClientError: there is no answer, or it cannot be read.
+        TimeoutError: the answer did not arrive in time.
     """
     async with session.request(method, url, allow_redirects=False, **content) as response:
         body = bytearray()
@@ -91,16 +95,16 @@ async def request(
 
 
 def reason(error: aiohttp.ClientError | TimeoutError) -> str:
-    """Return why a request failed, without what it or its answer contains."""
+    """Return why a request failed, without any content of the request or its answer."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) if isinstance(error, aiohttp.ClientConnectorError) else type(error).__name__
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server wants us to wait, 1 to :data:`LONGEST_WAIT`; None if it does not say.
+    """Return the seconds to wait, 1 to :data:`LONGEST_WAIT`, as the server requests; None if it does not.
 
-    A date counts from the server's own clock.
+    A date is compared with the server's own clock.
     """
     text = headers.get("Retry-After", "")
     try:

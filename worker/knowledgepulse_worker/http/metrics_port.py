@@ -21,7 +21,7 @@ async def serving_metrics(
     Args:
         settings: the address.
         render: returns the content type and the metrics page.
-        not_ready: returns why the process is not ready; nothing if it is.
+        not_ready: returns the reasons why the process is not ready; an empty sequence if it is.
 
     Raises:
         StartError: the address is invalid or in use.

@@ -1,4 +1,4 @@
-"""The headers of pages for browsers: other origins must learn nothing, and text must not become markup."""
+"""Response headers that keep pages from other origins and texts from becoming markup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from base64 import b64encode
 from hashlib import sha256
 
 _SAFE = {
-    # Pages of other origins in the same browser must learn nothing.
+    # Pages from other origins in the same browser must learn nothing.
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -22,7 +22,7 @@ DATA_HEADERS = {
 
 
 def page_headers(page: bytes) -> dict[str, str]:
-    """Return headers that restrict a page to its own script and style, one of each."""
+    """Return headers that restrict a page to its only script and its only style."""
     own = {
         tag: b64encode(sha256(part).digest()).decode()
         for tag, part in re.findall(rb"<(script|style)>(.*?)</\1>", page, re.DOTALL)

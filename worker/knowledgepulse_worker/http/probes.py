@@ -1,6 +1,6 @@
 """Liveness and readiness probes.
 
-Kubernetes restarts a pod that is not alive, and continues a rollout once a new pod is ready.
+Kubernetes restarts a pod that is not alive and continues a rollout once a new pod is ready.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEPS = {
 class Readiness:
     """Tracks the steps until a worker is ready. A ready worker stays ready.
 
-    Losing the broker later does not change that, as no other worker could do better.
+    Losing the broker later does not change that, since no other worker could do better.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Readiness:
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons why the worker is not ready; empty if it is."""
+        """The reasons why the worker is not ready; empty if it is."""
         return list(self._pending.values())
 
 
 def live() -> tuple[HTTPStatus, bytes]:
-    """Respond to :data:`LIVE`: the parent process responds, and restarts a stuck worker itself."""
+    """Respond to :data:`LIVE`; always alive, because the parent process restarts a stuck worker itself."""
     return HTTPStatus.OK, b'{"live": true}'
 
 
@@ -46,7 +46,7 @@ def ready(reasons: Sequence[str], **more: object) -> tuple[HTTPStatus, bytes]:
     """Respond to :data:`READY`.
 
     Args:
-        reasons: reasons why the worker is not ready; empty if it is.
+        reasons: the reasons why the worker is not ready; empty if it is.
         **more: further members of the response.
     """
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK

@@ -1,7 +1,7 @@
-"""The worker's HTTP port, which the parent serves for the worker's whole life.
+"""The worker's HTTP port, which the parent process serves for as long as it runs.
 
-It answers the probes itself, from the child's heartbeat, and proxies the pages to the child through a Unix
-socket.
+The parent answers the probes itself, from the child's heartbeat. For the pages, it is a proxy to the child
+through a Unix socket.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
 """The child's pages."""
 
 MAX_CONNECTIONS = 256
-"""Maximum open connections; each further one closes the oldest, since starting the child needs descriptors
-too."""
+"""Maximum number of open connections, since starting the child needs descriptors, too.
+
+A further connection closes the oldest.
+"""
 
 REPORT_INTERVAL = 60.0
 """Seconds between two warnings that there are too many connections."""
@@ -82,8 +84,8 @@ class Port:
         """Answer for a running child.
 
         Args:
-            reasons: why it is not ready; empty if it is.
-            verdict: its own verdict on itself.
+            reasons: the reasons why the child is not ready; empty if it is.
+            verdict: the child's verdict on its own state.
         """
         self._why = "the worker does not answer"
         self._reasons = reasons
@@ -98,8 +100,8 @@ class Port:
         return probe_response(*probes.ready(self._reasons, verdict=self._verdict))
 
     async def page(self, request: web.Request) -> web.Response:
-        """Return the child's response, or 503 and the reason why there is none."""
-        # Non-ASCII bytes match nothing that the child knows, and could not be forwarded.
+        """Return the child's response, or 503 with the reason why there is none."""
+        # Non-ASCII bytes match nothing that the child knows and could not be forwarded.
         headers = {
             name: request.headers.get(name, "").encode("ascii", "replace").decode()
             for name in _REQUEST_HEADERS
@@ -179,7 +181,7 @@ async def listening(
 def _limit_connections(runner: web.AppRunner) -> None:
     """Close the oldest connections beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for this.
 
-    A probe opens a connection and is answered at once, however many others send their requests slowly.
+    A probe opens a new connection and is answered at once, however many slow clients are connected.
     """
     server = cast("web.Server", runner.server)
     made, lost = server.connection_made, server.connection_lost
@@ -211,8 +213,8 @@ def _limit_connections(runner: web.AppRunner) -> None:
 def socket_name() -> Iterator[str]:
     """Yield a unique name for a Unix socket.
 
-    On Linux it is an abstract socket, written with a leading ``@``: it needs no file system, and a killed
-    process leaves nothing behind. Elsewhere it is a path in a private folder.
+    On Linux it names an abstract socket, written with a leading ``@``, which needs no file system and leaves
+    nothing behind when the process is killed. Elsewhere it is a path in a private folder.
     """
     if sys.platform == "linux":
         yield f"@kp-worker-{token_hex(16)}"
@@ -224,5 +226,5 @@ def socket_name() -> Iterator[str]:
 
 
 def socket_address(name: str) -> str:
-    """Return the operating system's address of a socket; a name with ``@`` is an abstract one."""
+    """Return the operating system's address of a socket; a leading ``@`` marks an abstract socket."""
     return f"\0{name[1:]}" if name.startswith("@") else name

@@ -1,4 +1,4 @@
-"""Whether the worker is working: the one verdict that the page, the probe, a metric and the log share."""
+"""The verdict on the worker's state, shared by the status page, the readiness probe, a metric and the log."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 SILENCE = 5.0
-"""Seconds without an answer after which Kafka counts as silent: it answers every fetch within a second."""
+"""Seconds without an answer after which Kafka counts as silent; it answers every fetch within a second."""
 
 CATCHING_UP = 60.0
-"""Seconds of work in the backlog beyond which a worker is behind."""
+"""Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
 
 PATIENCE = 10.0
-"""Seconds for which a backlog has to last: a burst is no fault."""
+"""Seconds for which a backlog must last before it counts, since a burst is no fault."""
 
 
 class State(StrEnum):
-    """What a worker can be."""
+    """The states of a worker."""
 
     STARTING = "starting"
     STOPPING = "stopping"
@@ -42,16 +42,16 @@ RUNBOOK = {
     State.POISON: "KpPoison",
     State.BEHIND: "KpLagGrowing",
 }
-"""The runbook's section on each state that somebody may have to act on."""
+"""The runbook's section on each state that may require action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A state, why the worker is in it, and since when.
+    """The worker's state, with the reason and the time at which it began.
 
     Attributes:
         state: the state.
-        reason: the reason, in a few words; empty if there is nothing to say.
+        reason: the reason, in a few words; empty if there is none.
         since: when the state began, in seconds since the epoch.
     """
 
@@ -65,7 +65,7 @@ class Verdict:
         return RUNBOOK.get(self.state)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
+        """Return the verdict as plain JSON."""
         return {"state": self.state, "text": str(self), "since": self.since, "runbook": self.runbook}
 
     def __str__(self) -> str:
@@ -75,18 +75,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a worker knows of itself at one moment.
+    """The facts about a worker from which its verdict follows.
 
     Attributes:
-        pending: the steps that are left until it is ready for the first time.
-        partitions: the number of partitions that it owns.
-        recovering: how many of them have a ledger that is still being read.
-        coordinator_silence: seconds without an answer from the group's coordinator that was due.
-        leader_silence: the most seconds without an answer from a partition's leader that was due.
-        is_suspended: whether it may not publish now, since its membership in the group is in doubt.
-        isolated: the partitions that wait while a suspect record is processed alone.
-        lag: the number of records that are left to read.
-        rate: the outputs per second of the last minute.
+        pending: the reasons why the worker has not been ready yet.
+        partitions: the number of owned partitions.
+        recovering: the number of owned partitions whose ledger is still being read.
+        coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
+        leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
+        is_suspended: whether publishing is suspended because the group membership is in doubt.
+        isolated: the owned partitions with a suspect record that is processed alone.
+        lag: the total lag in offsets.
+        rate: outputs per second in the last minute.
     """
 
     pending: tuple[str, ...] = ()
@@ -102,13 +102,13 @@ class Observation:
 
 @dataclass
 class Diagnosis:
-    """Turns observations into verdicts, and logs each change of state once.
+    """Turns observations into verdicts and logs every change of state once.
 
     Args:
         wall_clock: returns the seconds since the epoch.
 
     Attributes:
-        verdict: the latest one.
+        verdict: the latest verdict.
     """
 
     wall_clock: Callable[[], float] = time.time
@@ -116,7 +116,7 @@ class Diagnosis:
     _lag_seen: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.verdict = Verdict(State.STARTING, "the process has just begun", self.wall_clock())
+        self.verdict = Verdict(State.STARTING, "the process has just started", self.wall_clock())
 
     def observe(self, seen: Observation) -> Verdict:
         """Return the verdict on an observation."""
@@ -132,7 +132,7 @@ class Diagnosis:
         return self.verdict
 
     def _findings(self, now: float, seen: Observation) -> Iterator[tuple[State, str]]:
-        """Yield the states that apply with their reasons, the most serious first."""
+        """Yield the states that apply, with their reasons, starting with the most serious state."""
         if seen.leader_silence > SILENCE:
             yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
         if seen.pending:
@@ -146,7 +146,7 @@ class Diagnosis:
             yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
         if seen.isolated:
             numbers = ", ".join(map(str, seen.isolated))
-            yield State.POISON, f"partition {numbers} alone, until its suspect record is done"
+            yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
         if self._is_behind(now, seen):
             yield State.BEHIND, f"{seen.lag:,} records, {self._trend(seen)}"
         yield State.HEALTHY, ""

@@ -1,7 +1,7 @@
 """Deliver entries and outputs, including those that the broker rejects.
 
-A rejected batch does not tell which of its records was at fault, so each is sent again alone. An output that
-is rejected alone becomes a dead letter, and a rejected dead letter is cut down to fit.
+A rejected batch does not tell which of its records was at fault, so its records are sent again individually.
+An output that is rejected alone becomes a dead letter, and a rejected dead letter is cut down to fit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, Raw
 
 
 class Delivery:
-    """Sends one partition's entries and outputs.
+    """Sends a partition's entries and outputs.
 
     Args:
-        partition: its number.
-        changelog: gets every entry and tombstone that the broker confirms.
-        changelog_topic: the topic of the entries.
+        partition: the partition's number.
+        changelog: receives every entry and tombstone that the broker confirms.
+        changelog_topic: the name of the changelog topic.
         ledger: updated when an outcome changes to a dead letter.
         outputs: builds dead letters.
         publisher: sends everything.
@@ -89,7 +89,7 @@ class Delivery:
             try:
                 await self._write_entry(scored.entry.offset, scored.entry_value)
             except TooLargeError as error:
-                # Without its parts of variable size.
+                # The new entry leaves out the parts of variable size.
                 small = await self._bury(scored.entry, error, trace_id=None, score=None)
                 return replace(scored, entry=small)
         return scored
@@ -124,7 +124,7 @@ class Delivery:
         return entry, await self.send_alone(self._outputs.build_cut(record, entry))
 
     async def send_alone(self, output: OutputRecord) -> OutputRecord:
-        """Send an output alone, with the current time if its own is rejected; return what was confirmed.
+        """Send an output alone, with the current time if its own is rejected, and return the sent record.
 
         Raises:
             TooLargeError: the output is too large for its topic.
@@ -138,7 +138,7 @@ class Delivery:
         return output
 
     async def _bury(self, entry: Entry, error: TooLargeError, **left_out: None) -> Entry:
-        """Turn an entry into a dead letter, and write it before the dead letter is sent; the vector stays."""
+        """Turn an entry into a dead letter's, which keeps the vector, and write it before the dead letter."""
         failure = Failure("too_large", type(error).__name__, str(error))
         dead = replace_fields(entry, decision=None, failure=failure, **left_out)
         value, _ = self._ledger.put(dead)
@@ -150,7 +150,7 @@ class Delivery:
         self._changelog.confirmed(changelog_offset, offset, value)
 
     async def _send_to_changelog(self, offset: int, value: bytes | None) -> asyncio.Future[int]:
-        """Send an entry or a tombstone, which the changelog gets with its confirmation."""
+        """Send an entry or a tombstone, and pass it to the changelog once the broker confirms it."""
 
         def confirmed(delivery: asyncio.Future[int]) -> None:
             if not delivery.cancelled() and delivery.exception() is None:

@@ -66,29 +66,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGE_RING = 2_000
-"""``cache.max_elements`` above which a ledger is opened in a thread: the largest takes seconds, which the
-group's heartbeats must not wait for."""
+"""``cache.max_elements`` above which a ledger is opened in a thread.
+
+Opening the largest ledger takes seconds, which must not delay the group's heartbeats.
+"""
 
 COPIES_LIMIT = 1.0
-"""Seconds that a draining lane waits for redacted copies; the rest are left to redelivery."""
+"""Seconds that a draining lane waits for redacted copies; redelivery takes care of all others."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """What a worker is assembled of, and all its lanes share.
+    """The dependencies from which a worker is assembled and which all its lanes share.
 
     Attributes:
         settings: the effective settings.
         policy: the policy in force.
-        batcher: None without an embedder; novelty is then 0.5.
-        outputs: makes the outputs.
+        batcher: embeds the texts; None without an embedder, in which case novelty is 0.5.
+        outputs: builds the outputs.
         publisher: sends entries and outputs; already started.
-        changelog_topic: the topic of ledger entries.
+        changelog_topic: the name of the changelog topic.
         metrics: observes everything.
-        retention_check: None if no output topic deletes records by age.
-        redaction: None if contributed traces have no redacted copies.
-        tracing: None if no spans are exported.
-        journal: tracks records in progress; knows how to treat suspects.
+        retention_check: detects outputs that are soon deleted; None if no output topic deletes by age.
+        redaction: publishes redacted copies of contributed traces; None if there are none.
+        tracing: exports a span for every record; None to export none.
+        journal: tracks records in progress and knows how to treat suspects.
     """
 
     settings: Settings
@@ -115,7 +117,7 @@ class Services:
 
 
 class Lane:
-    """One partition's pipeline: created with its first record, closed when the partition is revoked.
+    """A partition's pipeline, created with its first record and closed when the partition is revoked.
 
     Args:
         first: the first record, still to be passed to :meth:`take`.
@@ -126,8 +128,8 @@ class Lane:
         request_commit: asks for a commit soon.
 
     Attributes:
-        watermark: the offset to commit: the output of every record below it is confirmed.
-        next_offset: every record below it has been taken.
+        watermark: the offset to commit; the output of every record below it is confirmed.
+        next_offset: the offset below which every record has been taken.
         topic_id: the id of the topic that the records come from.
     """
 
@@ -183,10 +185,10 @@ class Lane:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
-        """Rebuild the novelty cache from the ledger, and start.
+        """Rebuild the novelty cache from the ledger and start.
 
         After a rewind, wait until the earlier position is committed. Otherwise, after a crash, a successor
-        would resume at the old position with a ledger already rewritten for the records before it.
+        would resume at the old position with a ledger that was already rewritten for the records before it.
         """
         while self._committed > self.watermark and not self._closing:
             self._request_commit()
@@ -223,9 +225,9 @@ class Lane:
     async def take(self, record: RawRecord) -> float:
         """Take the next record once there is room for it; return when its embedding is requested.
 
-        Only as much is decoded as the batcher has room for; the rest waits in the source, and in Kafka.
-        Records arrive in offset order; gaps are normal (compaction, transactions). A closing lane ignores
-        every record: it will be redelivered.
+        Only as many records are decoded as the batcher has room for; all others wait in the source and in
+        Kafka. Records arrive in offset order; compaction and transactions leave gaps. A closing lane ignores
+        every record, since it will be redelivered.
 
         Returns:
             the seconds for which this blocked the event loop.
@@ -252,7 +254,7 @@ class Lane:
         return blocked
 
     def committed(self, offset: int) -> None:
-        """Record the committed offset, and wake a lane that waits for it."""
+        """Record the committed offset and wake a lane that waits for it."""
         self._committed = offset
         self._changed.set()
 
@@ -262,10 +264,10 @@ class Lane:
             await self._wait_for_change()
 
     async def drain(self, limit: float) -> None:
-        """Stop taking records, drop unscored ones, finish scored ones, and close.
+        """Stop taking records, drop unscored records, finish scored records and close.
 
-        A scored record that then only waits for its redacted copy gets :data:`COPIES_LIMIT` in all: what the
-        user's function takes for a full lane may exceed any rebalance.
+        Records that then only wait for their redacted copies get :data:`COPIES_LIMIT` in total, since the
+        user's function may take longer for a full lane than a rebalance lasts.
 
         Args:
             limit: seconds to wait for the broker's confirmations.
@@ -302,11 +304,11 @@ class Lane:
             _cancel_embedding(self._to_score.get_nowait())
         self._count(-self._in_flight, -self._in_flight_bytes)
         self._unconfirmed = self._unfinished = 0
-        self._changed.set()  # a drain under way has nothing left to wait for
+        self._changed.set()  # a drain in progress has nothing left to wait for
         self._journal.end_partition(self.partition)
 
     async def _wait_for_room(self, record: RawRecord) -> None:
-        """Wait until a record may be taken, or the lane closes; ask for the commit that it waits for."""
+        """Wait until a record may be taken or the lane closes; request a commit if that is needed."""
         while not self._closing:
             if self._in_flight == 0:
                 self._pass_gap(record.offset)
@@ -317,7 +319,7 @@ class Lane:
             await self._wait_for_change()
 
     def _pass_gap(self, offset: int) -> None:
-        """Move the watermark up to an offset, where nothing but a gap lies in between: it needs no output."""
+        """Move the watermark up to an offset across a gap, which needs no output."""
         self.watermark = max(self.watermark, offset)
 
     def _is_far_from_commit(self, record: RawRecord) -> bool:
@@ -337,7 +339,7 @@ class Lane:
         )
         self._metrics.skipped_poison()
         entry = self._ledger.find(record)
-        if entry is not None:  # scored before: later records may have been compared with it
+        if entry is not None:  # it was scored before, so later records may have been compared with it
             self._add_to_cache(entry)
         self._scored = self.watermark = self.next_offset
 
@@ -389,7 +391,7 @@ class Lane:
         return Decoded(taken.record, taken.taken_at, taken.trace, embedding)
 
     async def _score_next(self) -> None:
-        """Score one record. Safe to cancel at any await: no state changes halfway between two awaits."""
+        """Score one record; safe to cancel at any await, since no state is left half changed there."""
         taken = await self._to_score.get()
         if isinstance(taken, Redelivered) and taken.record.offset not in self._ledger:
             # An earlier record has cut the ledger since the look-up.
@@ -421,7 +423,7 @@ class Lane:
 
     def _score(self, taken: Undecodable | Decoded, embedded: Embedded | None) -> Scored:
         record = taken.record
-        was_recreated = record.offset in self._ledger  # by an entry that is not this record's
+        was_recreated = record.offset in self._ledger  # the entry there is another record's
         evicted = self._clear_ledger(record) if was_recreated else []
         if isinstance(taken, Undecodable):
             entry = failed_entry(record, taken.failure)
@@ -433,7 +435,7 @@ class Lane:
         return Scored(taken, entry, value, embedded, evicted + pushed_out)
 
     def _clear_ledger(self, record: RawRecord) -> list[int]:
-        """Drop what a recreated topic's former records left; return the offsets to tombstone."""
+        """Drop the entries of a deleted topic's records; return the offsets to tombstone."""
         logger.warning(
             "partition %d: offset %d now holds another record, so %s was recreated: ledger cut",
             self.partition,
@@ -447,7 +449,7 @@ class Lane:
     async def _remember_next(self) -> None:
         scored = await self._to_remember.get()
         with self._sending(scored.record):
-            # Tombstones first: the entry's own offset may be among them.
+            # Tombstones are sent first, since the entry's own offset may be among them.
             await self._delivery.send_tombstones(scored.evicted)
             sent_at = time.monotonic()
             delivery = await self._delivery.send_entry(scored)
@@ -489,7 +491,7 @@ class Lane:
 
     @contextmanager
     def _sending(self, record: RawRecord) -> Iterator[None]:
-        """Journal a record while it is handed to the client; after an error, keep the journal entry."""
+        """Journal a record while it is handed to the client, and keep its journal entry after an error."""
         self._journal.begin(record.location, Phase.SENDING)
         try:
             yield
@@ -500,7 +502,7 @@ class Lane:
 
     @contextmanager
     def _confirming(self, record: RawRecord) -> Iterator[None]:
-        """Journal a record only if an error ends the process: waiting for the broker is not work on it."""
+        """Journal a record only after an error, since waiting for the broker is not work on the record."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""The lanes of the partitions that this process owns."""
+"""The lanes of the owned partitions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from knowledgepulse_worker.records.record import RawRecord
 logger = logging.getLogger(__name__)
 
 LARGE_BYTES = 65_536
-"""Size above which a record blocks the event loop for milliseconds."""
+"""Size in bytes above which a record blocks the event loop for milliseconds."""
+
 YIELD_FACTOR = 19.0
-"""After a large record, its lane yields for this many times the record's processing time."""
+"""The factor by which a lane's pause after a large record exceeds the record's processing time."""
+
 YIELD_SHARE = 10.0
-"""A yield lasts at most ``limits.stall`` divided by this, so that the lane never counts as stalled."""
+"""The divisor of ``limits.stall`` that bounds such a pause, so that the lane never counts as stalled."""
 
 
 @dataclass
 class _Assignment:
-    """What belongs to one assignment of partitions, and ends with it.
+    """The state of an assignment of partitions, which ends with it.
 
     Attributes:
         lanes: the lanes by partition, created with the partitions' first records.
         committed: the group's committed offsets by partition.
-        lock: held exclusively by a suspect.
-        is_over: whether records are ignored: they will be redelivered to the partition's next owner.
+        lock: held exclusively while a suspect is processed.
+        is_over: whether records are ignored, since they will be redelivered to the partition's next owner.
     """
 
     lanes: dict[int, Lane] = field(default_factory=dict)
@@ -40,13 +42,13 @@ class _Assignment:
     is_over: bool = False
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is in flight, or the assignment is over."""
+        """Wait until nothing is in flight or the lanes close."""
         for lane in list(self.lanes.values()):
             await lane.wait_idle()
 
 
 class Lanes:
-    """Routes records to their lanes, and reports the offsets to commit.
+    """Routes records to their lanes and reports the offsets to commit.
 
     Args:
         services: dependencies shared by all lanes.
@@ -73,7 +75,7 @@ class Lanes:
     async def take(self, record: RawRecord) -> None:
         """Hand a record to its partition's lane; return when the lane has taken it.
 
-        Before :meth:`open`, and again after :meth:`drain`, records are ignored: they will be redelivered to
+        Before :meth:`open` and after :meth:`drain`, records are ignored, since they will be redelivered to
         the partition's next owner.
         """
         assignment = self._assignment
@@ -84,7 +86,7 @@ class Lanes:
             self._on_failure(error)
 
     async def _dispatch(self, record: RawRecord, assignment: _Assignment) -> None:
-        """Hand over a record; a suspect only while nothing else is in flight."""
+        """Hand over a record; if it is a suspect, only while nothing else is in flight."""
         if not self._journal.has_suspects:
             await self._hand_over(record, assignment)
             return
@@ -99,7 +101,7 @@ class Lanes:
                 await assignment.wait_idle()
 
     async def _hand_over(self, record: RawRecord, assignment: _Assignment) -> None:
-        """Hand over a record, unless its assignment ended while it waited: nobody would drain a new lane."""
+        """Hand over a record unless its assignment has ended, since nothing would drain a new lane then."""
         if assignment.is_over:
             return
         lane = assignment.lanes.get(record.partition)
@@ -139,7 +141,7 @@ class Lanes:
         return self._assignment.lanes[partition].topic_id
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """Record the group's committed offsets, by partition."""
+        """Record the group's committed offsets by partition."""
         for partition, offset in offsets.items():
             self._assignment.committed[partition] = offset
             self._journal.forget(partition, below=offset)
@@ -152,7 +154,7 @@ class Lanes:
         self._assignment = _Assignment()
 
     async def drain(self) -> None:
-        """Stop taking records, and drain all lanes at once.
+        """Stop taking records and drain all lanes concurrently.
 
         Raises:
             ExceptionGroup: the DeliveryErrors of the lanes whose records were not confirmed in time.
@@ -164,16 +166,16 @@ class Lanes:
                 group.create_task(lane.drain(limit))
 
     async def abandon(self) -> None:
-        """Stop taking records, and close all lanes at once: their partitions belong to another member."""
+        """Stop taking records and close all lanes at once, since other members own their partitions."""
         self._assignment.is_over = True
         for lane in self._assignment.lanes.values():
             await lane.close()
         self.clear()
 
     def clear(self) -> None:
-        """Drop the lanes, once they are drained and committed, or closed.
+        """Drop the lanes once they are closed, or drained and committed.
 
-        Committing their watermarks after the next assignment would move the group back behind what another
-        worker has since finished.
+        Committing their watermarks after the next assignment would move the group back to before another
+        worker's position.
         """
         self._assignment = _Assignment(is_over=True)

@@ -28,7 +28,7 @@ class Reporter:
 
     Args:
         metrics: counts and times every record.
-        retention_check: counts outputs that are deleted for their age; None where no topic deletes.
+        retention_check: counts outputs that are soon deleted; None if no output topic deletes by age.
         tracing: exports a span for every record; None to export none.
     """
 
@@ -63,7 +63,7 @@ class Reporter:
             logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
 
     def _report_details(self, scored: Scored, entry: Entry, score: Score | None) -> None:
-        """Report a dead letter, or a decision with the trace's origin, also beside the shadow policy's."""
+        """Report a dead letter, or a decision with the trace's origin and the shadow policy's decision."""
         record, taken = scored.record, scored.taken
         objective = taken.trace.task.objective if isinstance(taken, Decoded) else None
         if entry.failure is not None:

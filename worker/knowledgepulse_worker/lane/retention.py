@@ -1,4 +1,4 @@
-"""Detect outputs that their topic soon deletes because they carry an old record's timestamp."""
+"""Detect outputs that will soon be deleted because they carry an old record's timestamp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RetentionCheck:
     """Counts and logs confirmed outputs that are older than their topic's retention.
 
     Args:
-        kept_ms: ``retention.ms`` by topic name; without the topics that delete nothing by age.
+        kept_ms: ``retention.ms`` by topic name; topics that delete nothing by age are left out.
         metrics: counts the outputs.
     """
 

@@ -1,4 +1,4 @@
-"""Score a record against its partition's cache, and build its ledger entry."""
+"""Score a record against its partition's novelty cache and build its ledger entry."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MAX_MESSAGE = 1000
 
 
 class LaneScorer:
-    """Scores a partition's traces one after another.
+    """Scores a partition's traces in order.
 
     Args:
-        cache: the partition's vectors; the vector of every scored trace is added.
-        embedder: the source of the vectors, if any.
+        cache: the partition's novelty cache, to which the vector of every scored trace is added.
+        embedder: the embedder of the vectors; None without one.
         metrics: observes every score.
     """
 
@@ -48,10 +48,10 @@ class LaneScorer:
 
         Args:
             record: the raw record.
-            trace: its decoded value.
-            embedded: its vector; None without an embedder.
+            trace: the record's decoded value.
+            embedded: the trace's vector; None without an embedder.
             taken_at: when the lane took the record (``time.monotonic``).
-            policy: weights and thresholds.
+            policy: the policy in force.
         """
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
@@ -97,5 +97,5 @@ def failed_entry(record: RawRecord, failure: Failure) -> Entry:
 
 
 def bounded_failure(reason: Reason, error: Exception) -> Failure:
-    """Return an error as a dead letter's failure, its message cut to :data:`MAX_MESSAGE`."""
+    """Return an error as a dead letter's failure, with its message cut to :data:`MAX_MESSAGE`."""
     return Failure(reason, type(error).__name__, str(error)[:MAX_MESSAGE])

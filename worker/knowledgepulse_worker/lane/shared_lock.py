@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 
 class SharedLock:
-    """A lock held by many in shared mode, or by one exclusively.
+    """A lock that many tasks can hold in shared mode, or a single task exclusively.
 
-    A waiter for exclusive mode goes before later requests for shared mode.
+    A task that waits for exclusive mode precedes later requests for shared mode.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class SharedLock:
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
-        """Hold the lock together with others."""
+        """Hold the lock in shared mode."""
         async with self._gate:
             self._holders += 1
             self._free.clear()
@@ -34,7 +34,7 @@ class SharedLock:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Hold the lock alone."""
+        """Hold the lock exclusively."""
         async with self._gate:
             await self._free.wait()
             yield

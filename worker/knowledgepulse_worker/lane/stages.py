@@ -1,4 +1,4 @@
-"""The states of a record in its lane: each step takes one of these types and returns the next.
+"""The states of a record in its lane; a step takes one of these types and produces the next.
 
 ::
 
@@ -20,7 +20,7 @@ from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 
 @dataclass(frozen=True, slots=True)
 class Redelivered:
-    """A record with a ledger entry: it is neither embedded nor scored again."""
+    """A record with a ledger entry, which is neither embedded nor scored again."""
 
     record: RawRecord
     taken_at: float

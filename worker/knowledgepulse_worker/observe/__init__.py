@@ -1,1 +1,1 @@
-"""What operators see of a worker: metrics, recent records, the status page, spans."""
+"""Observability: metrics, recent records, the status page and spans."""

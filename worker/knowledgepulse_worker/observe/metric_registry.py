@@ -1,6 +1,6 @@
-"""A registry of metrics, and what any room's metrics are made of.
+"""The metric registry, and the building blocks of metrics in any package.
 
-A room that has metrics of its own needs no import of Prometheus's client.
+Packages with metrics of their own import these instead of Prometheus's client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 def prepare_registry(registry: CollectorRegistry | None) -> CollectorRegistry:
     """Return the registry, or a new one with process and platform collectors."""
-    disable_created_metrics()  # these double the number of series, and nobody reads them
+    disable_created_metrics()  # they double the number of series for no use
     if registry is None:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -51,7 +51,7 @@ def prepare_registry(registry: CollectorRegistry | None) -> CollectorRegistry:
 
 
 class Makers:
-    """Make the metrics of one registry.
+    """Makes the metrics of a registry.
 
     Args:
         registry: the registry.
@@ -64,7 +64,7 @@ class Makers:
 
 
 class CommandMetrics:
-    """The metrics of a command, and their page.
+    """The metrics of a command and their page.
 
     Args:
         registry: the registry; by default a new one with process and platform collectors.
@@ -80,7 +80,7 @@ class CommandMetrics:
 
 
 def children_of(metric: _Metric) -> Callable[..., _Metric]:
-    """Return the metric's ``labels``, faster, for a closed label set: every child is kept."""
+    """Return a faster version of the metric's ``labels`` for a closed label set; it caches every child."""
     return cache(metric.labels)
 
 

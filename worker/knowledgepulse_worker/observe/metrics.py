@@ -1,7 +1,7 @@
 """The worker's Prometheus metrics.
 
-Times are in seconds. Labels are bounded: they have names from the settings, never a producer's text.
-Series with closed label sets start at zero, so that ``increase()`` sees the first event.
+Times are in seconds. Label values are bounded, since they come from the code or the settings and never from a
+producer's text. Series with closed label sets start at zero, so that ``increase()`` sees the first event.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Metrics:
 
     Args:
         policy: the policy, for domain labels and threshold gauges.
-        budget: latency budget in seconds, which gets a bucket boundary.
+        budget: the latency budget in seconds, which becomes a bucket boundary.
         registry: the registry; by default a new one with process and platform collectors.
         fleet: the agents and frameworks with series of their own; by default none.
 
@@ -99,13 +99,13 @@ class Metrics:
             "kp_redelivered", "Redelivered records, republished from their ledger entries"
         )
         self._retries = make.counter(
-            "kp_publish_retries", "Outputs sent again, one by one, after a refused batch"
+            "kp_publish_retries", "Outputs sent again individually after the broker refused a batch"
         )
         self._poison_skipped = make.counter(
-            "kp_poison_skipped", "Records skipped without an output, because every attempt crashed the worker"
+            "kp_poison_skipped", "Records skipped without an output because every attempt crashed the worker"
         )
         self._redactions = make.counter(
-            "kp_redactions", "Contributed traces that were redacted, or could not be", ["result"]
+            "kp_redactions", "Contributed traces, by the result of their redaction", ["result"]
         )
         start_at_zero(self._redactions, REDACTION_RESULTS)
         self._traces_of = start_at_zero(traces, OUTCOMES)
@@ -163,21 +163,21 @@ class Metrics:
         self._embedding_errors = make.counter("kp_embedding_errors", "Failed embedding batches")
         self._truncated = make.counter("kp_embedding_truncated", "Texts truncated to the model's window")
         self._repeated = make.counter(
-            "kp_embedding_repeated", "Texts with a recently computed embedding, which was reused"
+            "kp_embedding_repeated", "Texts whose recently computed embedding was reused"
         )
 
     def _watch_flow(self, make: Makers) -> None:
         self._in_flight = make.gauge(
-            "kp_in_flight_records", "Records fetched whose output is not yet confirmed"
+            "kp_in_flight_records", "Fetched records whose output is not confirmed yet"
         )
         self._in_flight_bytes = make.gauge(
-            "kp_in_flight_bytes", "Bytes fetched whose output is not yet confirmed"
+            "kp_in_flight_bytes", "Bytes of fetched records whose output is not confirmed yet"
         )
         self.in_flight_limit = make.gauge(
-            "kp_in_flight_records_limit", "Limit of records in flight, across owned partitions"
+            "kp_in_flight_records_limit", "Maximum number of records in flight, over all owned partitions"
         )
         self.in_flight_bytes_limit = make.gauge(
-            "kp_in_flight_bytes_limit", "Limit of bytes in flight, across owned partitions"
+            "kp_in_flight_bytes_limit", "Maximum number of bytes in flight, over all owned partitions"
         )
         self._lag = make.gauge(
             "kp_consumer_lag_records",
@@ -200,7 +200,7 @@ class Metrics:
         self.set_state(State.STARTING)
 
     def set_state(self, state: State) -> None:
-        """Set the state that the verdict on the worker names."""
+        """Set the worker's state, as its verdict names it."""
         for one in State:
             self._state.labels(one).set(one is state)
 
@@ -209,7 +209,7 @@ class Metrics:
             "kp_novelty_cache_entries", "Vectors in the novelty cache", ["partition"]
         )
         self._cache_resets = make.counter(
-            "kp_cache_resets", "Ledgers cut to the entries that are still valid", ["reason"]
+            "kp_cache_resets", "Ledgers from which invalid entries were cut", ["reason"]
         )
         self._recovery = make.gauge(
             "kp_recovery_remaining_records", "Ledger records still to be read", ["partition"]
@@ -218,7 +218,9 @@ class Metrics:
 
     def _describe(self, policy: Policy, budget: float, make: Makers) -> None:
         make.gauge("kp_budget_seconds", "Latency budget of a score").set(budget)
-        self._threshold = make.gauge("kp_threshold", "Lowest score that is contributed", ["domain"])
+        self._threshold = make.gauge(
+            "kp_threshold", "Lowest score with which a trace is contributed", ["domain"]
+        )
         self._policy = make.gauge("kp_policy_info", "Digest of the current policy", ["policy"])
         self._shadow_policy = make.gauge(
             "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"]
@@ -250,7 +252,7 @@ class Metrics:
             self.set_shadow(self.shadow.policy)
 
     def set_shadow(self, policy: Policy | None) -> None:
-        """Set the current shadow policy, and restart its comparison; None ends it."""
+        """Set the current shadow policy and restart the comparison; None ends the comparison."""
         self._shadow_policy.clear()
         self.shadow = None
         if policy is not None:
@@ -270,7 +272,7 @@ class Metrics:
         self._build.labels(version, model, precision, device).set(1)
 
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
-        """Observe a score, and the time since the record's admission."""
+        """Observe a score and the time since the record's admission."""
         for dimension in DIMENSIONS:
             self._dimension_of(score.domain, dimension).observe(getattr(score, dimension))
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
@@ -287,7 +289,7 @@ class Metrics:
     def decided(
         self, record: ScoredRecord, agent_id: str | None, framework: str | None, objective: str | None
     ) -> None:
-        """Count a published trace by its origin, and by the shadow policy's decision."""
+        """Count a published trace by its origin and by the shadow policy's decision."""
         decision = record.score.decision
         agent = agent_id if agent_id in self._agent_ids else _OTHER
         self._agent_traces_of(agent, decision).inc()
@@ -372,7 +374,7 @@ class Metrics:
         self._lag.labels(partition).set(records)
 
     def held_back(self, partition: int, records: int) -> None:
-        """Set the number of offsets of a partition that open transactions hold back."""
+        """Set the number of a partition's offsets that open transactions hold back."""
         self._held_back.labels(partition).set(records)
 
     def recovering(self, partition: int, remaining: int) -> None:
@@ -388,9 +390,9 @@ class Metrics:
         """Return the content type and the metrics page.
 
         Args:
-            accept: the request's ``Accept`` header, which may ask for OpenMetrics; the default is Prometheus'
-                text format.
-            content: whether to include trace content: the exemplars of OpenMetrics are trace ids.
+            accept: the request's ``Accept`` header, which may ask for OpenMetrics; the default is
+                Prometheus's text format.
+            content: whether to include trace content, since OpenMetrics exemplars contain trace ids.
         """
         self._refresh()
         if content and "application/openmetrics-text" in accept:

@@ -1,6 +1,6 @@
 """Recent events for the status page, in bounded ring buffers.
 
-Lanes report every record, so recording takes only microseconds, and keeps only excerpts of producers' texts.
+Lanes report every record, so recording takes only microseconds and keeps only excerpts of producers' texts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LAST_SCORES = 1000
 """Number of traces whose scores and times are kept."""
 
 LAST_RECORDS = 20
-"""Number of contributed traces, of rejected ones, and of dead letters that are kept with their details."""
+"""Number of contributed traces, rejected traces and dead letters each that are kept with their details."""
 
 LAST_POLICIES = 10
-"""Number of policies that are kept to explain scores: traces in flight outlast a change of the policy."""
+"""Number of policies that are kept to explain scores, since traces in flight outlast a change of policy."""
 
 SECONDS = 60
-"""Number of whole seconds that rates are computed over."""
+"""Number of whole seconds over which rates are computed."""
 
 LETTER_MINUTES = 15
 """Number of minutes whose dead letters are counted by reason."""
@@ -37,7 +37,7 @@ MAX_TEXT = 200
 
 
 class Origin(NamedTuple):
-    """Where a published trace came from, and its decision."""
+    """A published trace's agent, framework and decision."""
 
     agent_id: str | None
     framework: str | None
@@ -46,11 +46,11 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class RecentTrace:
-    """A published trace, with excerpts of what its producer wrote.
+    """A published trace, with excerpts of its producer's texts.
 
     Attributes:
-        record: the trace and its score; its domain is the name of the applied profile.
-        policy: the policy of the score; None if this worker has not had it in force lately.
+        record: the trace and its score, whose domain is the name of the applied profile.
+        policy: the policy of the score; None if it is not among the worker's latest policies.
         task_domain: the trace's own domain.
         objective: the trace's objective; None if it was republished from its ledger entry.
         at: the time of the confirmation, in seconds since the epoch.
@@ -64,7 +64,7 @@ class RecentTrace:
 
     @cached_property
     def explanation(self) -> Explanation | None:
-        """The score taken apart; None without its policy. Computed only once somebody looks."""
+        """The explanation of the score, computed on first use; None without the policy."""
         return None if self.policy is None else explain_score(self.record, self.policy)
 
 
@@ -80,7 +80,7 @@ class Recent:
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
         last_output: the time of the last confirmation, in seconds since the epoch; None before the first.
-        answers: what became of contributed traces on their way to a registry, by result.
+        answers: the registry's latest answers to contributions, counted by result.
     """
 
     def __init__(self) -> None:
@@ -122,9 +122,9 @@ class Recent:
 
         Args:
             record: the trace and its score.
-            agent_id: the agent that it comes from, if it names one.
-            framework: the agent's framework, if it names one.
-            objective: its objective; None if it was republished from its ledger entry.
+            agent_id: the agent's id; None if the trace names none.
+            framework: the agent's framework; None if the trace names none.
+            objective: the trace's objective; None if it was republished from its ledger entry.
         """
         score, decision = record.score, record.score.decision
         self.scores.append((score.domain, score.quality_score))
@@ -148,8 +148,8 @@ class Recent:
 
         Args:
             source: ``topic/partition/offset`` of the raw record.
-            score: its score; None if it was not scored.
-            failure: reason, exception and message.
+            score: the record's score; None if it was not scored.
+            failure: the reason, exception and message.
             trace_id: the trace's id; None if the record could not be decoded.
             objective: the trace's objective; also None if it was republished from its ledger entry.
         """
@@ -173,13 +173,13 @@ class Recent:
         return [counts.get(second, Counter()) for second in range(now - SECONDS, now)]
 
     def letters_by_reason(self) -> Counter[str]:
-        """Count the dead letters of the last :data:`LETTER_MINUTES` and of the minute under way."""
+        """Count the dead letters of the last :data:`LETTER_MINUTES` and of the current minute."""
         first = int(time.monotonic() / 60) - LETTER_MINUTES
         return sum((reasons for minute, reasons in self._letters if minute >= first), Counter())
 
 
 def _count(counts: deque[tuple[int, Counter[str]]], now: int, what: str) -> None:
-    """Count something in the present second or minute."""
+    """Count an event in the current second or minute."""
     if not counts or counts[-1][0] != now:
         counts.append((now, Counter()))
     counts[-1][1][what] += 1
@@ -190,7 +190,7 @@ def _bounded_score(score: Score) -> Score:
 
 
 def _bounded(record: ScoredRecord) -> ScoredRecord:
-    """Return the record with excerpts of what its producer wrote; the same if they are equal."""
+    """Return the record with excerpts of its producer's texts; the same object if nothing changes."""
     score, id_, nearest = record.score, excerpt(record.id), excerpt(record.score.nearest)
     if (id_, nearest, score.domain) == (record.id, score.nearest, record.task_domain):
         return record

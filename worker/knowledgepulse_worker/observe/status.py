@@ -48,7 +48,7 @@ _OTHER_METRICS = (
 _DISTRIBUTIONS = ("faust-streaming", "aiokafka", "openvino", "tokenizers")
 
 TOP = 10
-"""Number of agents, and of frameworks, that are listed; the others are folded together."""
+"""Number of agents and frameworks each that are listed; all others are counted together."""
 
 
 PAGE_HEADERS = page_headers(PAGE)
@@ -75,7 +75,7 @@ class Status:
     Args:
         metrics: the worker's metrics, with its recent events.
         settings: the topics and the group.
-        diagnosis: has the verdict on the worker.
+        diagnosis: holds the verdict on the worker.
     """
 
     def __init__(self, metrics: Metrics, settings: Settings, diagnosis: Diagnosis) -> None:
@@ -93,9 +93,9 @@ class Status:
         """Return the current status.
 
         Args:
-            content: whether to include trace content: ids, objectives, own domains, and messages of dead
-                letters, which may quote it. Otherwise, these are None, and only agents and frameworks that
-                the settings name are listed.
+            content: whether to include trace content: ids, objectives, the traces' own domains and the
+                messages of dead letters, which may quote it. Otherwise, these are None, and only agents and
+                frameworks that the settings name are listed.
         """
         now = _Values(self._metrics.samples(*_OTHER_METRICS, *_PARTITION_GAUGES.values()))
         recent = self._metrics.recent
@@ -229,8 +229,8 @@ def _breakdown(
     """Count traces by name: the :data:`TOP` most frequent names, and all others together.
 
     Args:
-        traces: names, None where a trace has none, and decisions.
-        listed: the only names to list; None lists any.
+        traces: pairs of a name, or None for a trace without one, and a decision.
+        listed: the names that may be listed; None allows any name.
     """
     counts: dict[str | None, Counter[Decision]] = {}
     for name, decision in traces:
@@ -258,7 +258,7 @@ def _quantiles(seconds: Collection[float]) -> dict[str, float | None]:
 
 
 def _trace(trace: RecentTrace, *, content: bool) -> dict[str, Any]:
-    """Return a published trace with its score, taken apart."""
+    """Return a published trace with its score and the explanation of the score."""
     record, score = trace.record, trace.record.score
     return {
         "source": record.source,
@@ -281,7 +281,7 @@ def _dead_letter(record: dict[str, Any], *, content: bool) -> dict[str, Any]:
 
 
 def _score(score: Score, *, content: bool) -> dict[str, Any]:
-    """Return a score's fields under the names of the ``kp-score`` header, also those that it leaves out."""
+    """Return a score's fields under their names in the ``kp-score`` header, including omitted fields."""
     fields = {one.encode_name: getattr(score, one.name) for one in msgspec.structs.fields(score)}
     return fields if content else {**fields, "nearest": None}
 

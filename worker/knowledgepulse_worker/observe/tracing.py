@@ -1,4 +1,4 @@
-"""OpenTelemetry tracing: spans of each record's way through the worker, in its producer's trace.
+"""OpenTelemetry tracing, which continues the producer's trace with spans for each record.
 
 The spans follow the semantic conventions for messaging
 (https://opentelemetry.io/docs/specs/semconv/messaging/). This module is imported only if tracing is enabled.
@@ -30,9 +30,9 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Create the spans of each record once its output is confirmed.
+    """Creates the spans of each record once its output is confirmed.
 
-    Spans are created afterwards, from the times taken by the lane, so that none stays open: a record that a
+    Spans are created afterwards, from times measured by the lane, so that none stays open. A record that a
     lane abandons gets its span after redelivery.
 
     The parent is the producer's context from the record's headers, whose sampling decision applies. The
@@ -71,7 +71,7 @@ class Tracing:
             partition: partition of the raw record.
             offset: offset of the raw record.
             headers: headers of the raw record.
-            value: value of the raw record, of which only the size is recorded.
+            value: value of the raw record; only its size is recorded.
             taken: when the lane took the record.
             embedded: start and end of its batch; None if the record was not embedded.
             sent: when its output was passed to the producer.

@@ -1,1 +1,1 @@
-"""The parent process, and what it shares with its child: outages, hangs, records that kill."""
+"""The parent process, which keeps its child working through outages, hangs and poison."""

@@ -1,4 +1,4 @@
-"""The limit on file descriptors, and so on open files and connections."""
+"""The limit on file descriptors, which bounds open files and connections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ WANTED = 65_536
 def raise_descriptor_limit() -> None:
     """Raise this process's soft limit on descriptors to :data:`WANTED`, or as far as the hard limit allows.
 
-    The usual soft limit of 1 024 protects programs that use ``select``, which nothing here does. A process at
-    its limit cannot open connections to brokers.
+    The usual soft limit of 1,024 protects programs that use ``select``; the worker does not. A process that
+    has reached its limit cannot open connections to brokers.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)

@@ -1,7 +1,7 @@
-"""The heartbeat of the worker process: its event loop writes a line per second to a pipe to the parent.
+"""The worker process's heartbeat: every second, its event loop writes a line to a pipe to the parent.
 
-The line says why the process is not ready, and what its verdict on itself is:
-the parent answers the probes with both.
+The line holds the reasons why the process is not ready and its verdict. The parent answers the probes with
+both.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, TypedDict
 from knowledgepulse_worker.errors import WorkerError
 
 INTERVAL = 1.0
-"""Seconds between two beats."""
+"""Seconds between two heartbeats."""
 
 _PIPE_BYTES = 65_536
 
 
 class Report(TypedDict):
-    """What a beat says, in a few hundred bytes.
+    """The content of a heartbeat, a few hundred bytes.
 
     Attributes:
-        reasons: why the process is not ready; empty if it is.
-        verdict: the process's verdict on itself.
+        reasons: the reasons why the process is not ready; empty if it is.
+        verdict: the process's verdict on its own state.
     """
 
     reasons: list[str]
@@ -37,7 +37,7 @@ async def beat(descriptor: int, report: Callable[[], Report]) -> None:
 
     Args:
         descriptor: the pipe's write end.
-        report: returns what to say.
+        report: returns the content of the next heartbeat.
 
     Raises:
         WorkerError: the parent is gone.
@@ -47,14 +47,14 @@ async def beat(descriptor: int, report: Callable[[], Report]) -> None:
         try:
             os.write(descriptor, json.dumps(report()).encode() + b"\n")
         except BlockingIOError:
-            pass  # the parent is suspended, and has unread beats waiting
+            pass  # the parent is suspended and has not read earlier heartbeats
         except BrokenPipeError:
             raise WorkerError("the parent process is gone") from None
         await asyncio.sleep(INTERVAL)
 
 
 def read_beat(descriptor: int) -> Report | None:
-    """Return what the last beat said; None without a beat since the last call.
+    """Return the report of the last heartbeat; None if there was none since the last call.
 
     Args:
         descriptor: the pipe's non-blocking read end.

@@ -1,9 +1,8 @@
 """Find the records that kill worker processes.
 
-A record that merely happens to be in progress when a process is killed is innocent: the next process that
-tries finishes it, and it is cleared. Records in progress at two deaths are isolated, so that the next death
-identifies the culprit. Only a record that was alone in progress at the last of ``limits.poison_attempts``
-deaths is poison.
+A record that merely happens to be in progress when a process is killed is cleared when the next process
+finishes it. Records that were in progress at two deaths are isolated, so that the next death identifies the
+culprit. Only a record that was alone in progress at the last of ``limits.poison_attempts`` deaths is poison.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ def after_death(
     Args:
         suspects: the dead process's suspects that it did not clear.
         in_progress: the records that it was working on.
-        attempts: deaths after which a record becomes a dead letter; as many more, and it is skipped.
+        attempts: the number of deaths after which a record becomes a dead letter; after as many more, it is
+            skipped.
         skip: whether a record may be skipped.
     """
     alone = len(in_progress) == 1
-    # The others keep their deaths: two workers may take turns with two partitions, and die in each at another
-    # record.
+    # Other suspects keep their deaths, since two workers may take turns with two partitions and die at a
+    # different record in each.
     return dict(suspects) | {
         location: _escalated(suspects.get(location, Suspect()), attempts, alone=alone, skip=skip)
         for location in in_progress

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return SIGTERM, and SIGHUP, which is sent when a terminal closes.
+    """Return SIGTERM and SIGHUP, which is sent when a terminal closes.
 
-    SIGHUP is left out if it is ignored, as under ``nohup``.
+    SIGHUP is left out if it is ignored, as it is under ``nohup``.
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return (signal.SIGTERM,)
@@ -23,7 +23,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def set_when_stopped(event: asyncio.Event) -> None:
-    """Let the running loop set an event when SIGTERM, SIGHUP or SIGINT, as of Ctrl-C, requests a stop."""
+    """Let the running loop set an event when SIGTERM, SIGHUP or SIGINT (Ctrl-C) requests a stop."""
     import asyncio  # noqa: PLC0415 - keeps `--help` fast
 
     for number in (*stop_signals(), signal.SIGINT):
@@ -31,7 +31,7 @@ def set_when_stopped(event: asyncio.Event) -> None:
 
 
 async def until_stopped(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """Run work, whose event is set when a stop is requested."""
+    """Run work with an event that is set when a stop is requested."""
     import asyncio  # noqa: PLC0415 - as above
 
     stop = asyncio.Event()

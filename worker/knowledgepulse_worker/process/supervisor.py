@@ -1,9 +1,9 @@
 """The supervisor: the parent of the worker process, which restarts it after every failure.
 
-Faust ends its process at any Kafka error, and so does a lane at a fatal error: nothing is lost, and a new
-process resumes from the ledger. So outages are ridden out here: the supervisor waits for the broker before
-each start, and kills a process without heartbeats from its event loop. It also serves the web port, which so
-answers whatever happens to the process.
+Faust ends its process at any Kafka error, as does a lane at a fatal error. Nothing is lost, and a new process
+resumes from the ledger. The supervisor bridges outages: it waits for the broker before every start, and kills
+a process whose event loop sends no heartbeats. It also serves the web port, which therefore answers whatever
+happens to the process.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from knowledgepulse_worker.settings import Settings
 logger = logging.getLogger(__name__)
 
 START_LIMIT = 600.0
-"""Seconds until the first heartbeat: a model may have to be downloaded."""
+"""Seconds until the first heartbeat, since a model may have to be downloaded."""
+
 PROBE_LIMIT = 15.0
 """Seconds for the broker to answer."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between two attempts; each pause is twice as long as the one before."""
+"""The shortest and the longest pause in seconds between two attempts; every pause doubles the last."""
 SETTLED = 10.0
 """Seconds of running after which the pause before a restart is reset."""
 FIRST_STARTS = 5
-"""Failed starts before the worker was ever ready, after which the orchestrator has to see it."""
+"""The number of failed starts after which a worker that was never ready exits, to alert the orchestrator."""
 STOP_MARGIN = 30.0
-"""Seconds beyond ``limits.drain`` until a process that is to end is killed."""
+"""Seconds beyond ``limits.drain`` after which a process that is stopping is killed."""
 _ORDERLY_STATUSES = (
     0,
     *(status for number in (signal.SIGTERM, signal.SIGHUP) for status in (-number, 128 + number)),
 )
-"""Exit statuses of a process after a stop signal; a process still starting up ends by the signal itself."""
+"""Exit statuses of a process after a stop signal; a process that is still starting ends by the signal."""
 
 
 class Supervisor:
@@ -54,8 +55,8 @@ class Supervisor:
 
     Args:
         settings: the effective settings.
-        command: starts the process; ``--journal`` and ``--heartbeat`` are appended, each with a file
-            descriptor, and ``--socket`` with the name of the Unix socket for its pages.
+        command: starts the process. Its appended options are ``--journal`` and ``--heartbeat`` with file
+            descriptors, and ``--socket`` with the name of the Unix socket for its pages.
     """
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
@@ -73,9 +74,9 @@ class Supervisor:
         """Work until SIGTERM, SIGHUP or SIGINT.
 
         Returns:
-            the exit status: that of the process when it could not even start for the first time and said that
-            trying again would not help, or after :data:`FIRST_STARTS` failures; 1 when it failed or had to
-            be killed as it stopped; else 0.
+            the process's exit status if its first start failed with an error that a retry cannot fix, or
+            after :data:`FIRST_STARTS` failures; 1 if the process failed or had to be killed while stopping;
+            otherwise 0.
 
         Raises:
             StartError: the web port is unavailable.
@@ -98,7 +99,7 @@ class Supervisor:
                 return status
             self._first = False
             ending = self._ending(status)
-            # A deadly record is left to the journal, which takes effect at the next start.
+            # The journal deals with a record that kills processes, starting with the next process.
             self._failed_starts += not (self._was_ready or was_working)
             if self._failed_starts == FIRST_STARTS:
                 logger.critical(
@@ -114,7 +115,7 @@ class Supervisor:
         return 0
 
     async def _wait_for_broker(self) -> None:
-        # A worker that was ready stays so: while the broker is down, no other worker could do more.
+        # A worker that was ready stays ready: while the broker is down, no other worker could do more.
         self._port.without_child(
             State.WAITING_FOR_KAFKA, "the worker waits for the broker", ready=self._was_ready
         )
@@ -126,7 +127,7 @@ class Supervisor:
                 ):
                     return
             except (NoBrokerError, SecurityError, SettingsError) as error:
-                # Settings that worked once may work again: a password changes on one side first.
+                # Settings that worked once may work again, since a password changes on one side first.
                 if self._first and not isinstance(error, NoBrokerError):
                     raise
                 logger.warning("%s; trying again in %g s", error, pause)
@@ -155,7 +156,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[self._memory, writer],
             )
-            os.close(writer)  # only the process holds it now, so that its end closes the pipe
+            os.close(writer)  # only the process holds the write end now, so its exit closes the pipe
             ended = asyncio.create_task(process.wait())
             silent = asyncio.create_task(self._silence(reader))
             stopping = asyncio.create_task(self._stop.wait())
@@ -177,10 +178,10 @@ class Supervisor:
             return await ended
 
     def _update_suspects(self) -> bool:
-        """Mark the records that the last process died at as suspects for the next one.
+        """Mark the records at which the last process died as suspects for the next process.
 
         Returns:
-            whether there were any.
+            whether there were such records.
         """
         journal, limits = Journal(self._memory), self._settings.limits
         in_progress = journal.in_progress()
@@ -209,7 +210,7 @@ class Supervisor:
         return bool(in_progress)
 
     def _ending(self, status: int) -> str:
-        """Describe how the process ended; a SIGKILL not from here is most likely the kernel's, for memory."""
+        """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""
         if status != -signal.SIGKILL or self._was_silent:
             return f"ended with status {status}"
         return "was killed, perhaps for memory"
@@ -217,8 +218,8 @@ class Supervisor:
     async def _silence(self, reader: int) -> None:
         """Return once the process has sent no heartbeat for too long.
 
-        Time is measured in iterations, not by the clock: while this process is suspended, the child is not
-        silent.
+        Time is measured in iterations and not by the clock, so that the child does not count as silent while
+        this process is suspended.
         """
         silent, limit = 0.0, START_LIMIT
         while silent < limit:

@@ -1,1 +1,1 @@
-"""The raw topic's records to the lanes: source, ledgers, monitor, reload; ``faust`` alone knows Faust."""
+"""Bring the raw topic's records to the lanes; only the module ``faust`` depends on Faust."""

@@ -1,4 +1,4 @@
-"""What a registry answered of late to ``kp-worker contributions send``, for the status page."""
+"""The registry's latest answers to ``kp-worker contributions send``, for the status page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from knowledgepulse_worker.settings import Settings
 logger = logging.getLogger(__name__)
 
 LATEST = 1000
-"""Number of the topic's last offsets that are read; some have no record."""
+"""The number of offsets read from the end of the topic; some have no record."""
 
 EVERY = 15.0
-"""Seconds between two looks at the topic."""
+"""Seconds between two reads of the topic."""
 
 
 class _Answer(msgspec.Struct):
@@ -32,15 +32,15 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 async def watch_answers(settings: Settings, recent: Recent) -> None:
-    """Keep ``recent.answers`` current; connect again after an error."""
+    """Keep ``recent.answers`` current, and reconnect after an error."""
     logged = ""
     while True:
         try:
             await _follow(settings, recent)
-        except Exception as error:  # noqa: BLE001 - scoring does without
+        except Exception as error:  # noqa: BLE001 - scoring does not depend on the answers
             if str(error) != logged:
                 logged = str(error)
-                logger.warning("the status page lacks the registry's answers: %s", error)
+                logger.warning("the status page cannot show the registry's answers: %s", error)
         await asyncio.sleep(EVERY)
 
 
@@ -49,7 +49,7 @@ async def _follow(settings: Settings, recent: Recent) -> None:
     admin = TopicAdmin(settings.kafka, settings.topics)
     async with admin, TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         while True:
-            is_there = name in await admin.describe([name])  # a reader might create it
+            is_there = name in await admin.describe([name])  # reading a missing topic might create it
             recent.answers = await _latest(reader, name) if is_there else Counter()
             await asyncio.sleep(EVERY)
 

@@ -1,4 +1,4 @@
-"""The assembled worker: lanes, ledgers, source and monitor, whatever program they run in."""
+"""Assemble the worker from lanes, ledgers, source and monitor, independently of the program that runs it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WorkerApp:
     """The assembled worker.
 
     Args:
-        services: what the lanes share.
+        services: the dependencies that all lanes share.
         raw: the raw topic.
         group: creates the consumer group member; called once there is an event loop.
         topic_ids: identifies the raw topic.
@@ -49,8 +49,8 @@ class WorkerApp:
         on_failure: called on a lane's fatal error; the process must then end.
 
     Attributes:
-        diagnosis: has the verdict on the worker.
-        owned: the owned partitions.
+        diagnosis: holds the verdict on the worker.
+        owned: the numbers of the owned partitions.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class WorkerApp:
         self._assigned_at = 0.0
 
     def connect(self, host: Host) -> Source:
-        """Return a source within a program; requires a running event loop."""
+        """Return a source that is connected to its host program; requires a running event loop."""
         source = Source(
             host,
             client=self._group(),
@@ -100,7 +100,7 @@ class WorkerApp:
         return source
 
     def report(self) -> Report:
-        """Return what the parent process answers the probes with."""
+        """Return the report with which the parent process answers the probes."""
         return {"reasons": self.readiness.reasons, "verdict": self.diagnosis.verdict.as_dict()}
 
     @property
@@ -154,12 +154,12 @@ def services_of(
     journal: Journal | None = None,
     redact: Redact | None = None,
 ) -> Services:
-    """Return what the lanes share.
+    """Return the dependencies that all lanes share.
 
     Args:
         settings: the effective settings.
         topics: the existing topics, by name.
-        batcher: None without an embedder.
+        batcher: embeds the texts; None without an embedder.
         publisher: sends entries and outputs; already started.
         metrics: observes everything.
         policy: the policy in force.

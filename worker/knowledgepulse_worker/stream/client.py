@@ -1,4 +1,4 @@
-"""What the source asks of Kafka: a group member, and the identity of a topic."""
+"""The protocols through which the source uses Kafka: a group member and the identity of a topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from knowledgepulse_worker.kafka.topic_reader import Record
 
 
 class Client(Protocol):
-    """A group member: what the source uses of ``kafka.wire.GroupMember``."""
+    """A group member, with the methods of ``kafka.wire.GroupMember`` that the source uses."""
 
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
@@ -39,7 +39,7 @@ class Client(Protocol):
 
 
 class TopicIdentity(Protocol):
-    """Tells apart topics of the same name, as ``kafka.wire.TopicIds`` does."""
+    """Distinguishes topics with the same name, as ``kafka.wire.TopicIds`` does."""
 
     async def start(self) -> None: ...  # noqa: D102 - as documented there, like all of these
     async def stop(self) -> None: ...  # noqa: D102

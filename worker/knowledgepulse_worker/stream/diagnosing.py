@@ -1,4 +1,4 @@
-"""What the worker sees of itself, once a second, for its verdict."""
+"""Observe the worker once a second for the verdict on its state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from knowledgepulse_worker.stream.watchdog import INTERVAL
 
 
 async def diagnose(app: WorkerApp, source: Source, lease: Lease) -> None:
-    """Keep the worker's verdict on itself current, and its metric; this asks nobody, so nothing delays it."""
+    """Keep the verdict and its metric current; observing sends no requests, so nothing can delay it."""
     while True:
         verdict = app.diagnosis.observe(observe(app, source, lease))
         app.metrics.set_state(verdict.state)
@@ -21,7 +21,7 @@ async def diagnose(app: WorkerApp, source: Source, lease: Lease) -> None:
 
 
 def observe(app: WorkerApp, source: Source, lease: Lease) -> Observation:
-    """Return what the worker sees of itself now."""
+    """Return an observation of the worker's current state."""
     progress = source.progress
     # During a rebalance the coordinator answers once all other members have joined.
     is_answerable = progress.is_member and not source.is_rebalancing

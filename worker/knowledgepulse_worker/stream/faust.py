@@ -1,8 +1,8 @@
-"""All of Faust: its app hands the source's batches to one isolated actor for each partition.
+"""The worker as a Faust app, which hands the source's batches to an isolated actor for each partition.
 
-Faust provides agents, web pages and the life cycle. The source stands behind ``app.transport``: Faust's own
-consumer is shared with its tables, and commits by acknowledgement, which cannot express "published and
-confirmed". One Faust event carries a :class:`~knowledgepulse_worker.stream.partition.Batch`.
+Faust provides agents, web pages and the life cycle. The source is plugged in as ``app.transport``, because
+Faust's own consumer is shared with its tables and commits by acknowledgement, which cannot express "published
+and confirmed". A Faust event carries a :class:`~knowledgepulse_worker.stream.partition.Batch`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FaustApp(faust.App):
         return cast("SourceConsumer", self.consumer).source
 
     def _create_directories(self) -> None:
-        """Create none: they would stay empty, and the file system may be read-only."""
+        """Create no directories: they would stay empty, and the file system may be read-only."""
 
     def _add_agent(self, worker: WorkerApp) -> None:
         topic = self.topic(
@@ -117,16 +117,16 @@ def _faust_settings(worker: WorkerApp, socket: str) -> dict[str, Any]:
 
 
 def _never_called(*_: Any, **__: Any) -> NoReturn:
-    """Stand for a method that Faust's abstract consumer names."""
+    """Implement a method that Faust's abstract consumer requires but that is never called."""
     raise NotImplementedError
 
 
 class SourceConsumer(Consumer):
-    """Faust's consumer, which is the source's host and nothing else.
+    """Faust's consumer, which only serves as the source's host.
 
     Args:
         transport: Faust's transport.
-        worker: has the source.
+        worker: provides the source.
         kwargs: Faust's consumer arguments.
     """
 
@@ -140,7 +140,7 @@ class SourceConsumer(Consumer):
         self._commit_requested = worker.lanes.commit_requested
         self.source = worker.connect(self)
 
-    # --- what Faust calls
+    # --- called by Faust
 
     async def on_start(self) -> None:
         """Connect."""
@@ -157,7 +157,7 @@ class SourceConsumer(Consumer):
     async def force_commit(
         self, topics: TPorTopicSet | None = None, start_new_transaction: bool = True
     ) -> bool:
-        """Commit; Faust does so at each interval."""
+        """Commit; Faust calls this at every commit interval."""
         return await self.source.commit()
 
     @Service.task
@@ -224,14 +224,14 @@ class SourceConsumer(Consumer):
             generation_id=self.app.consumer_generation_id,
         )
 
-    # Faust calls these only in what `perform_seek` and `force_commit` replace.
+    # Faust calls these only from methods that this class overrides.
     _to_message = _getmany = _commit = _seek = _never_called
     seek_to_committed = seek_wait = position = earliest_offsets = highwaters = highwater = _never_called
     topic_partitions = key_partition = create_topic = _new_topicpartition = _never_called
 
 
 class SourceFetcher(Service):
-    """Runs the source's fetch loop from the end of a rebalance, like Faust's own fetcher."""
+    """Runs the source's fetch loop after a rebalance, like Faust's own fetcher."""
 
     logger = logging.getLogger("faust.source")
 
@@ -246,12 +246,14 @@ class SourceFetcher(Service):
 
 
 class SourceTransport(base.Transport):
-    """The transport that creates the source's host. Faust sends nothing, so its producer never connects.
+    """The transport that creates the source's host.
+
+    Faust sends nothing, so its producer never connects.
 
     Args:
         url: the broker URLs, for Faust.
         app: the Faust app.
-        worker: has the source.
+        worker: provides the source.
     """
 
     Consumer: ClassVar[type[ConsumerT]] = SourceConsumer

@@ -1,4 +1,4 @@
-"""Offsets that were deleted before they were fetched."""
+"""Count the offsets that were deleted before they were fetched."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MAX_GAPS = 1000
 class Gaps:
     """The gaps between expected and fetched offsets.
 
-    The client resumes at the first remaining record. Of a gap, the part below the partition's beginning was
-    deleted; transactions and compaction leave gaps too.
+    After a deletion, the client resumes at the first remaining record. Only the part of a gap below the
+    partition's beginning was deleted, since transactions and compaction leave gaps, too.
 
     Args:
-        client: looks up where the partitions begin.
+        client: looks up the partitions' beginnings.
         metrics: counts the deleted offsets.
     """
 
@@ -37,7 +37,7 @@ class Gaps:
         self._gaps: list[tuple[TopicPartition, range]] = []
 
     def note(self, partition: Partition, offset: int) -> None:
-        """Note that a fetch of a partition began at this offset."""
+        """Note the offset at which a fetch of a partition began."""
         expected = partition.expected
         if expected is not None and offset > expected and len(self._gaps) < _MAX_GAPS:
             self._gaps.append((partition.at, range(expected, offset)))

@@ -47,22 +47,22 @@ class Ledgers:
         return self._changelogs[partition]
 
     def retain(self, partitions: Collection[int]) -> None:
-        """Drop the changelogs of all other partitions: other workers write to them now."""
+        """Drop the changelogs of all other partitions, to which other workers write now."""
         for partition in self._changelogs.keys() - set(partitions):
             del self._changelogs[partition]
 
     async def recover(self, partitions: Collection[int], recovered: Callable[[int], Awaitable[None]]) -> None:
         """Read the changelogs of partitions, up to :data:`PARALLEL_READERS` at a time.
 
-        The client may still send entries of lanes that were abandoned. They are awaited first: one that came
-        later, between the next lane's entries, could rest on a vector that these had replaced.
+        The client may still be sending entries of abandoned lanes, so they are awaited first. If such an
+        entry arrived among the next lane's entries, its score could depend on a vector that they replaced.
 
         Args:
             partitions: the partition numbers.
             recovered: called with each partition once its changelog is read to the end.
 
         Raises:
-            WorkerError: a changelog cannot be read, or holds an invalid entry.
+            WorkerError: a changelog cannot be read or holds an invalid entry.
         """
         self.remaining = {}
         await self._publisher.flush()
@@ -80,7 +80,7 @@ class Ledgers:
                 del self.remaining[partition]
 
     async def _read(self, reader: Reader, partition: int) -> None:
-        """Read what was written since the last read, or everything."""
+        """Read the records written since the last read, or all records at the first."""
         changelog = self.changelog(partition)
         bounds = await reader.bounds(self._topic, partition)
         if changelog.position is not None and changelog.position >= bounds.stop:

@@ -1,4 +1,4 @@
-"""The monitor of the stream, which ends the process if the stream stalls or its topic changes."""
+"""The monitor, which ends the process if the stream stalls or its topic changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StreamMonitor:
         raw: the raw topic as it was at start.
         stall: seconds that records may wait while none is finished.
         remaining: the ledger offsets still to be read, by partition.
-        is_ready: whether the worker has been ready; before that its metadata may be incomplete.
+        is_ready: returns whether the worker has been ready; before that, its metadata may be incomplete.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class StreamMonitor:
         self._remaining = remaining
         self._is_ready = is_ready
         self._stream = Watchdog(stall, "records wait, and none was finished")
-        # Longer, since a rebalance may wait for another, slow worker.
+        # The limit is longer because a rebalance may wait for a slow worker.
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
 
     async def watch(self, source: Source) -> None:
@@ -48,7 +48,7 @@ class StreamMonitor:
             await self.check(source)
 
     async def check(self, source: Source) -> None:
-        """Check once; raises as :meth:`watch` does."""
+        """Check once, and raise the same errors as :meth:`watch`."""
         progress = source.progress
         progress.check_membership()
         self._require_partitions(progress.partition_count())

@@ -19,7 +19,7 @@ class Page:
 
     Attributes:
         path: its path.
-        respond: returns headers and body for a request's headers.
+        respond: returns the response's headers and body, given the request's headers.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""One owned partition during one assignment, and the batches fetched of it."""
+"""An owned partition during an assignment, and the batches fetched from it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.records.record import RawRecord
 
-# Batches of a partition in the host's hands before fetching pauses: one being taken, one ready.
+# The number of batches that the host holds before fetching pauses: one being taken and one ready.
 _MAX_OUTSTANDING = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The records that one fetch returned for one partition.
+    """The records that a fetch returned for a partition.
 
     Attributes:
         records: the records, in offset order.
-        is_current: whether the assignment of the fetch still holds. If not, taking a record would skip those
-            redelivered before it.
-        done: to be called once the lane has taken all records.
+        is_current: returns whether the assignment of the fetch still holds. Otherwise, taking a record would
+            skip the records that are redelivered before it.
+        done: called once the lane has taken all records.
     """
 
     records: Sequence[RawRecord]
@@ -30,7 +30,7 @@ class Batch:
     done: Callable[[], None]
 
     async def give(self, take: Callable[[RawRecord], Awaitable[None]]) -> None:
-        """Pass the records on one by one, as long as the assignment holds."""
+        """Pass on the records individually, as long as the assignment holds."""
         for record in self.records:
             if not self.is_current():
                 return
@@ -40,14 +40,15 @@ class Batch:
 
 @dataclass(slots=True)
 class Partition:
-    """One owned partition during one assignment.
+    """An owned partition during an assignment.
 
     Attributes:
-        is_recovered: whether its ledger is recovered.
-        outstanding: batches handed over that the lane has not fully taken.
+        at: the topic and the partition number.
+        is_recovered: whether the partition's ledger is recovered.
+        outstanding: the number of batches handed over that the lane has not fully taken.
         fetched: the offset of the last record handed over.
         expected: the offset of the next record; None if the group has no position.
-        committed: the group's position, with the topic that it is in.
+        committed: the group's position; its metadata names the topic's id.
         position: the client's position at the last refresh.
     """
 

@@ -1,4 +1,4 @@
-"""How far the source has come, as the monitor and the gauges ask."""
+"""The source's progress, for the monitor and the gauges."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SILENCE_MS = 10_000
 
 
 class Progress:
-    """The progress in each owned partition.
+    """The progress in every owned partition.
 
     Args:
         topic: the raw topic's name.
         client: the group member.
-        lanes: know what is finished.
+        lanes: know the finished records.
         owned: returns the owned partitions.
     """
 
@@ -40,7 +40,7 @@ class Progress:
         """Refresh the client's position in every partition that is being consumed."""
         for partition in list(self._owned().values()):
             with suppress(IllegalStateError, TimeoutError):
-                async with asyncio.timeout(0.1):  # do not wait for a position that is being reset
+                async with asyncio.timeout(0.1):  # a position that is being reset is not worth waiting for
                     partition.position = await self._client.position(partition.at)
 
     def check_membership(self) -> None:
@@ -77,9 +77,9 @@ class Progress:
         return self._client.is_member
 
     def silence(self) -> float:
-        """Return the most seconds that a partition's leader owes an answer to a fetch.
+        """Return the longest time in seconds that a fetch has waited for a partition leader's answer.
 
-        A partition whose records are still in the lane's hands is not fetched from.
+        Nothing is fetched from a partition whose lane still holds unfinished records.
         """
         marks = self._lanes.watermarks()
         asked = [
@@ -92,7 +92,7 @@ class Progress:
         return max((time.time() - answered / 1000 for answered in asked if answered), default=0.0)
 
     def lag(self) -> dict[int, int]:
-        """Return each partition's lag in offsets, including those of open transactions."""
+        """Return each partition's lag in offsets, including offsets held back by open transactions."""
         marks, lags = self._lanes.watermarks(), dict[int, int]()
         for number, partition in self._owned().items():
             end = self._client.highwater(partition.at) if partition.is_recovered else None
@@ -114,5 +114,5 @@ class Progress:
         return held
 
     def partition_count(self) -> int:
-        """Return the raw topic's partition count in the client's latest metadata; 0 without a topic."""
+        """Return the raw topic's partition count in the client's latest metadata; 0 if there is no topic."""
         return len(self._client.partitions_for_topic(self._topic) or ())

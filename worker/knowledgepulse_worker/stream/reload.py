@@ -23,16 +23,16 @@ RELOADED = ("policy", "shadow")
 
 
 class PolicyReload:
-    """Reloads ``[policy]`` and ``[shadow]`` of a settings file on change; other settings require a restart.
+    """Reloads ``[policy]`` and ``[shadow]`` from a changed settings file; other settings require a restart.
 
-    A read may see a half-written file: ``threshold = 0`` instead of 0.6. So a change takes effect only once
-    two reads in a row are equal, and a file that has lost its policy changes nothing.
+    A read may see a half-written file, with ``threshold = 0`` instead of 0.6. So a change takes effect only
+    after two consecutive reads are equal, and a file that has lost its policy changes nothing.
 
     Args:
-        config: the file.
+        config: the settings file.
         settings: the settings in effect since the start.
         in_force: holds the current policy.
-        metrics: counts every attempt, and compares with the shadow policy.
+        metrics: counts every attempt and compares decisions with the shadow policy's.
         keep: records a policy before its first use; a policy that cannot be recorded is retried.
     """
 
@@ -62,7 +62,7 @@ class PolicyReload:
             await self.check()
 
     async def check(self) -> None:
-        """Apply the policy if the file has changed and was the same at the last two reads."""
+        """Apply the policy if the file has changed and the last two reads were equal."""
         self._notice_stale_mount()
         content, before = self._content(), self._read
         self._read = content
@@ -88,14 +88,14 @@ class PolicyReload:
             self._accepted = None
 
     def _notice_stale_mount(self) -> None:
-        """Warn once if the file was replaced behind a single-file mount, which keeps showing the old one.
+        """Warn once if the file was replaced behind a single-file mount, which keeps showing the old file.
 
-        The old file then has no links left, but is still visible through the mount.
+        The old file then has no links left but is still visible through the mount.
         """
         was_stale, self._is_stale = self._is_stale, self._has_no_name()
         if self._is_stale and not was_stale:
             logger.warning(
-                "%s was replaced, but a mount of the single file keeps showing the old one: mount its folder",
+                "%s was replaced, but its single-file mount still shows the old file: mount its folder",
                 self._config,
             )
             self._metrics.policy_reloaded("failed")
@@ -107,10 +107,12 @@ class PolicyReload:
             return False
 
     def _require_policy(self, values: Mapping[str, Any]) -> None:
-        """Raise if a file that had a policy has lost it; the defaults are probably not intended."""
+        """Raise if a file that had a policy has lost it, since the defaults are probably not intended."""
         has_policy = values.get("policy", {}) not in ({}, {"domains": {}})
         if self._has_policy and not has_policy:
-            raise SettingsError(f"{self._config}: [policy] is empty or missing; for the defaults, restart")
+            raise SettingsError(
+                f"{self._config}: [policy] is empty or missing; restart to apply the defaults"
+            )
         self._has_policy = has_policy
 
     async def _apply(self, policy: Policy, shadow: Policy | None) -> None:

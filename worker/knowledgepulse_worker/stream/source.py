@@ -1,7 +1,7 @@
-"""The source: fetches the raw topic's records for the lanes, and commits what they have finished.
+"""The source fetches the raw topic's records for the lanes and commits the lanes' watermarks.
 
-It controls each partition's flow, recovers the ledgers when partitions are assigned, and hands batches to the
-program around it, its :class:`Host`.
+It controls the flow of every partition, recovers the ledgers when partitions are assigned, and hands batches
+to its :class:`Host`, the program that runs it.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from knowledgepulse_worker.stream.progress import Progress
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two look-ups of the topic's id while no records come.
+# Seconds between two look-ups of the topic's id while no records arrive.
 _LOOK_UP_INTERVAL = 5.0
 # Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200
-# Seconds for the last commit before partitions are revoked, and for each client to stop.
+# Seconds for the last commit before partitions are revoked, and for stopping a client.
 _COMMIT_LIMIT = 2.0
-# Seconds for a look-up of the topic's id while no records come: a leader that is down holds up no others.
+# Seconds for such a look-up, so that a leader that is down does not delay the others' partitions.
 _LOOK_UP_LIMIT = 1.0
-# What a position's metadata says before the topic's id.
+# The prefix of the topic's id in a position's metadata.
 _TOPIC = "kp-topic "
 
 
 class Host(Protocol):
-    """The program around the source: passes batches to the lanes, and takes part in rebalances.
+    """The program that runs the source, passes batches to the lanes and takes part in rebalances.
 
-    A rebalance suspends it; some time after the assignment it resumes, and drops what it is given before.
+    A rebalance suspends it. It resumes some time after the assignment and drops batches passed before.
     """
 
     async def rebalance_started(self) -> None:
-        """Suspend: a rebalance has begun."""
+        """Suspend, because a rebalance has begun."""
         ...
 
     async def partitions_revoked(self, partitions: Collection[int]) -> None:
-        """Let go of partitions, whose records are finished and committed."""
+        """Release partitions whose records are finished and committed."""
         ...
 
     async def partitions_assigned(self, partitions: Collection[int]) -> None:
-        """Prepare for the batches of partitions."""
+        """Prepare for batches of newly assigned partitions."""
         ...
 
     async def resumed(self) -> None:
-        """Return once it takes batches; at once unless it is suspended."""
+        """Wait until batches are taken again; return at once unless suspended."""
         ...
 
     async def take(self, batch: Batch) -> None:
-        """Take a batch, or drop it if it is suspended first."""
+        """Take a batch, or drop it when suspended before it is taken."""
         ...
 
     async def unless_suspended(self, work: Awaitable[object]) -> None:
-        """Await something, but not any longer once it is suspended."""
+        """Await work, but stop waiting once suspended."""
         ...
 
     async def crash(self, error: BaseException) -> None:
@@ -76,7 +76,7 @@ class Host(Protocol):
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Passes rebalances on; an exception ends the program, as the client would only log it."""
+    """Passes on rebalances; an exception ends the program, since the client would only log it."""
 
     def __init__(self, source: Source, host: Host) -> None:
         self._source = source
@@ -94,28 +94,28 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
     async def _crashing(self) -> AsyncIterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, lanes may be left that nobody drains
+        except Exception as error:  # noqa: BLE001 - after any error, lanes may be left that nothing drains
             await self._host.crash(error)
 
 
 class Source:
-    """Fetches for the lanes that have room, and commits their watermarks.
+    """Fetches records for the lanes that have room and commits their watermarks.
 
     Args:
-        host: the program around it.
+        host: the program that runs the source.
         client: the group member.
         topic: the raw topic's name.
         topic_ids: identifies the raw topic.
-        lanes: take the records, and report the offsets to commit.
+        lanes: take the records and report the offsets to commit.
         ledgers: recovered before a partition is consumed.
-        metrics: observes commits, and offsets deleted unread.
+        metrics: observes commits and offsets that were deleted unread.
         on_assigned: called with the owned partitions after each rebalance.
         on_recovered: called once all owned ledgers are recovered, even if none is owned.
 
     Attributes:
-        progress: how far it has come.
-        gaps: the offsets missing between fetches.
-        is_rebalancing: whether a rebalance is under way.
+        progress: the source's progress in the owned partitions.
+        gaps: the gaps between expected and fetched offsets.
+        is_rebalancing: whether a rebalance is in progress.
     """
 
     def __init__(
@@ -165,18 +165,18 @@ class Source:
     async def revoke(self, revoked: Collection[int]) -> None:
         """Finish and commit before partitions are revoked; every rebalance revokes all of them.
 
-        Partitions already reassigned by the group are left to their new owners (``onPartitionsLost`` in
-        KIP-429).
+        Partitions that the group has already reassigned are left to their new owners (``onPartitionsLost``
+        in KIP-429).
         """
         self.is_rebalancing = True
         await self._host.rebalance_started()
         await self._finish()
         if self._may_still_send:
-            await asyncio.Future()  # to join again would hand the partitions over; the program ends
+            await asyncio.Future()  # the program ends; joining again would hand over the partitions
         await self._host.partitions_revoked(revoked)
 
     async def assign(self, assigned: Iterable[TopicPartition]) -> None:
-        """Start the ledgers' recovery; each partition is consumed once its own is done."""
+        """Start the recovery of the ledgers; a partition is consumed once its own ledger is recovered."""
         owned = {at.partition: Partition(at) for at in assigned}
         self._client.pause(*(partition.at for partition in owned.values()))
         if self._is_stopping:
@@ -191,14 +191,14 @@ class Source:
         self._recovery.add_done_callback(self._recovery_ended)
 
     def assignment(self) -> Collection[TopicPartition]:
-        """Return the partitions that the client reads, until the end of a rebalance the former ones."""
+        """Return the partitions that the client reads; during a rebalance, the former ones."""
         return self._client.assignment()
 
     async def stop(self) -> None:
         """Finish and commit, then leave the group.
 
-        A member whose client may still send records leaves by the session timeout: its successor would read
-        the ledgers before the last entries are there, and score their records again.
+        A member whose client may still send records leaves by the session timeout instead. Otherwise, its
+        successor would read the ledgers before the last entries arrive, and score their records again.
         """
         self._is_stopping = True
         await self._finish()
@@ -261,9 +261,10 @@ class Source:
         self._client.resume(partition.at)
 
     def _was_recreated(self, number: int, position: OffsetAndMetadata | None) -> bool:
-        """Return whether a position belongs to a former topic, by its metadata or else the entry before it.
+        """Return whether a position belongs to a deleted topic of the same name.
 
-        A commit names its topic by name only, so it may arrive after the topic was recreated.
+        The position's metadata decides, or the ledger entry before it if there is none. A commit identifies
+        its topic only by name, so it may arrive after the topic was recreated.
         """
         if position is None:
             return False
@@ -279,7 +280,7 @@ class Source:
     # --- records
 
     async def hand_over(self, is_wanted: Callable[[], bool]) -> None:
-        """Fetch, and hand batches over, as long as they are wanted.
+        """Fetch and hand over batches as long as they are wanted.
 
         Raises:
             KafkaError: the group membership has ended, or the broker refuses to serve the client.
@@ -303,9 +304,9 @@ class Source:
                 await self._hand_over_batch(partition, fetched[at])
 
     async def _look_up_while_idle(self) -> None:
-        """Notice now and then that the topic was recreated.
+        """Check at intervals whether the topic was recreated.
 
-        No fetch would tell, if the new topic ends where the former one's records have been read to.
+        Fetches do not reveal it if the new topic ends at the offset up to which the former topic was read.
         """
         if time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
             return
@@ -340,7 +341,7 @@ class Source:
         return partition if partition is not None and partition.is_recovered else None
 
     def _pause(self, unrecovered: Iterable[TopicPartition]) -> None:
-        """Stop fetching for partitions whose recovery has not ended; it resets their positions."""
+        """Stop fetching for partitions until their recovery has ended, which resets their positions."""
         for at in unrecovered:
             with suppress(IllegalStateError):  # revoked: its records will be redelivered
                 self._client.pause(at)
@@ -352,15 +353,15 @@ class Source:
             await self._host.unless_suspended(self._read_from_beginning())
 
     async def _read_from_beginning(self) -> None:
-        """Read a recreated topic once the leaders of all partitions have it.
+        """Read a recreated topic once the leaders of all partitions know it.
 
-        One that lags would serve the former topic's records again, and have the new topic's id right after.
+        A lagging leader would serve the former topic's records again and then report the new topic's id.
         """
         topic_id = await self._topic_ids.current(self._partitions)
         for partition in self._partitions.values():
             partition.expected = None
         await self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
-        self._topic_id = topic_id  # now that it is read: whoever is cut short before has to do it again
+        self._topic_id = topic_id  # set last, so that an interrupted call is repeated
 
     async def _hand_over_batch(self, partition: Partition, records: Sequence[Record]) -> None:
         def is_current() -> bool:
@@ -386,7 +387,7 @@ class Source:
     # --- commits
 
     async def commit(self) -> bool:
-        """Commit every watermark that has moved, after the commit under way; do nothing outside the group."""
+        """Commit every watermark that has moved, after any commit in progress; only as a group member."""
         async with self._committing:
             return await self._commit()
 
@@ -411,7 +412,7 @@ class Source:
         return True
 
     def _positions(self) -> dict[int, OffsetAndMetadata]:
-        """Return every lane's watermark, with the id of the topic that it is in."""
+        """Return every lane's watermark, with the topic's id as metadata."""
         positions = {}
         for number, mark in self._lanes.watermarks().items():
             topic_id = self._lanes.topic_id(number)
@@ -424,6 +425,6 @@ class Source:
             self._metrics.committed(number, now)
             if number in self._partitions:
                 self._partitions[number].committed = position
-            # A lane that reads another topic by now has no position yet.
+            # A lane that has moved on to a recreated topic has no position yet.
             if number in present and present[number].metadata == position.metadata:
                 self._lanes.committed({number: position.offset})

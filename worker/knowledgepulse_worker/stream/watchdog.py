@@ -25,9 +25,9 @@ class Watchdog:
         self._waited: dict[int, float] = {}
 
     def check(self, waiting: Mapping[int, Hashable]) -> None:
-        """Check the partitions with waiting records; call it every :data:`INTERVAL`.
+        """Check the partitions with waiting records; to be called every :data:`INTERVAL`.
 
-        Time is measured in calls, not by the clock: a suspended process has not stalled.
+        Time is measured in calls and not by the clock, since a suspended process has not stalled.
 
         Args:
             waiting: the progress of each partition with waiting records.

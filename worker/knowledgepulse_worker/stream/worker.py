@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_LIMIT = 5.0
-"""Seconds to leave the group, and to close each connection."""
+"""Seconds to leave the group, and to close a connection."""
 
 END_LIMIT = 20.0
-"""Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
+"""Seconds from a failure to the end of the process, which is more than an orderly end takes."""
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 """OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
@@ -67,12 +67,12 @@ TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 def run_worker(
     settings: Settings, config: Path | None, heartbeat: int, journal: Journal, socket: str
 ) -> None:
-    """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit, and leave the group.
+    """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit and leave the group.
 
     Args:
         settings: the effective settings.
-        config: their file; its policy is reloaded on change.
-        heartbeat: a pipe to the supervisor.
+        config: the settings file, whose policy is reloaded on change.
+        heartbeat: the write end of a pipe to the supervisor.
         journal: tracks records in progress for the supervisor.
         socket: the name of the Unix socket on which the supervisor requests the pages.
 
@@ -85,7 +85,7 @@ def run_worker(
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
         embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
         if embedder is not None:
-            embedder.warm()  # an embedder that always fails does so here, and no record is blamed
+            embedder.warm()  # an embedder that always fails does so here, where no record is blamed
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
@@ -114,7 +114,7 @@ async def _require_topics(settings: Settings) -> dict[str, Topic]:
 
 
 def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
-    """Return the span exporter selected by the standard variable; import nothing without one."""
+    """Return the span exporter that the standard variable selects; without one, import nothing."""
     exporter = os.environ.get(TRACES_EXPORTER, "none")
     if exporter == "none":
         return nullcontext()
@@ -137,7 +137,7 @@ async def _work(
     journal: Journal,
     socket: str,
 ) -> None:
-    """Work after every check at the start, as :func:`run_worker` does."""
+    """Run the worker after the checks at the start; see :func:`run_worker`."""
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
 
@@ -197,12 +197,12 @@ async def _work(
         if settings.registry.url is not None:
             background.append(_start_background(watch_answers(settings, metrics.recent), fail))
         gc.collect()
-        gc.freeze()  # spares every full collection the objects of all imports
+        gc.freeze()  # full collections need not visit the objects of all imports
         await _serve(program, settings, stop, failed, heart, background)
 
 
 def _blamed(error: BaseException) -> frozenset[Phase]:
-    """Return the phases whose records may have caused an error; no record causes an outage."""
+    """Return the phases whose records may have caused an error; records do not cause outages."""
     if isinstance(error, DeliveryError | TopicError):
         return frozenset()
     if isinstance(error, StalledError):

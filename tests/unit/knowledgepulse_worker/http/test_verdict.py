@@ -49,7 +49,7 @@ def diagnosis(clock):
             "Publishing suspended: no answer from the group's coordinator",
         ),
         ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
-        ({"isolated": (2,)}, "Poison: partition 2 alone, until its suspect record is done"),
+        ({"isolated": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
     ],
 )

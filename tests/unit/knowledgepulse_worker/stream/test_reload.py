@@ -220,5 +220,5 @@ def test_a_file_replaced_behind_its_mount_is_logged_once(start, monkeypatch, cap
     here.check()
     here.check()
 
-    assert caplog.text.count("a mount of the single file keeps showing the old one: mount its folder") == 1
+    assert caplog.text.count("its single-file mount still shows the old file: mount its folder") == 1
     assert here.value("kp_policy_reloads_total", result="failed") == 1
