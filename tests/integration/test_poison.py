@@ -39,4 +39,4 @@ async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(
     assert buried[1, 3].value == lines[7]
     assert headers_of(buried[1, 3])["kp-reason"] == "poison"
     assert 'kp_dead_letters_total{reason="poison"} 1.0' in counted
-    assert "partition 1, offset 3: 3 workers died of it" in worker.log()
+    assert "partition 1, offset 3: killed 3 workers" in worker.log()

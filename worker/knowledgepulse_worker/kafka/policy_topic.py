@@ -115,7 +115,7 @@ def _kept_policy(record: Record) -> KeptPolicy:
     except ValidationError:
         raise ValueError("not a policy of this release") from None
     if policy.digest.encode() != record.key:
-        raise ValueError(f"the policy {policy.digest} under the key of another")
+        raise ValueError(f"policy {policy.digest} has another policy's digest as its key")
     return KeptPolicy(policy, record.timestamp)
 
 

@@ -153,7 +153,7 @@ def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator
             )
     for topic, wanted, what in (
         (changelog, LEDGER_ENTRY_BYTES, "a ledger entry"),
-        (dead_letter, LAST_RESORT_BYTES, "even a cut dead letter"),
+        (dead_letter, LAST_RESORT_BYTES, "even a shortened dead letter"),
     ):
         if topic.max_message_bytes < wanted:
             yield (
@@ -176,7 +176,7 @@ def _shape_differences(raw: Topic, output: Topic) -> Iterator[str]:
     if output.partitions != raw.partitions:
         yield (
             f"{output.name} has {output.partitions} partitions, {raw.name} has {raw.partitions}: "
-            "the key decides the partition there"
+            "the key decides an output's partition"
         )
     wanted = raw.max_message_bytes + OUTPUT_HEADROOM
     if output.max_message_bytes < wanted:
@@ -228,5 +228,5 @@ def _retention_differences(raw: Topic, output: Topic) -> Iterator[str]:
         if kept is not None and (wanted is None or kept < wanted):
             yield (
                 f"{output.name} has {setting}={kept}, {raw.name} has {-1 if wanted is None else wanted}: "
-                "outputs are deleted before their raw records, those of old records at once"
+                "outputs are deleted before their raw records, and immediately if the records are old"
             )

@@ -132,7 +132,7 @@ class TransactionalPublisher:
         if isinstance(error, ProducerFenced):
             return DeliveryError(
                 f"{self._id}: another process with this transactional id took over, or a transaction took "
-                f"longer than {TRANSACTION_TIMEOUT_MS // 1000} s; only what was reported is published"
+                f"longer than {TRANSACTION_TIMEOUT_MS // 1000} s; only the reported records are published"
             )
         if isinstance(error, TimeoutError):
             return DeliveryError(

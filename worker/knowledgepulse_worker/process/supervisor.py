@@ -192,20 +192,21 @@ class Supervisor:
         for location in sorted(in_progress):
             suspect, where = suspects[location], f"partition {location.partition}, offset {location.offset}"
             if suspect.treatment is Treatment.WATCHED:
-                logger.warning("the worker died while this was in progress: %s", where)
+                logger.warning("%s: the worker died while this record was in progress", where)
             elif suspect.treatment is Treatment.ISOLATED:
-                logger.warning("%s: %d workers died while this was in progress", where, suspect.deaths)
+                logger.warning("%s: %d workers died while this record was in progress", where, suspect.deaths)
             elif suspect.treatment is Treatment.SKIPPED:
-                logger.critical("%s: deadly even as a dead letter; it will be skipped", where)
+                logger.critical("%s: killed the worker even as a dead letter; it will be skipped", where)
             elif suspect.deaths:
                 logger.critical(
-                    "%s: deadly even as a dead letter; limits.skip_poison would skip it after %d such deaths",
+                    "%s: killed the worker even as a dead letter; limits.skip_poison would skip it "
+                    "after %d such deaths",
                     where,
                     limits.poison_attempts,
                 )
             else:
                 logger.error(
-                    "%s: %d workers died of it; it will be dead-lettered", where, limits.poison_attempts
+                    "%s: killed %d workers; it will become a dead letter", where, limits.poison_attempts
                 )
         return bool(in_progress)
 

@@ -31,7 +31,7 @@ class StreamMonitor:
         self._raw = raw
         self._remaining = remaining
         self._is_ready = is_ready
-        self._stream = Watchdog(stall, "records wait, and none was finished")
+        self._stream = Watchdog(stall, "records are waiting, but none was finished")
         # The limit is longer because a rebalance may wait for a slow worker.
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
 

@@ -82,7 +82,7 @@ async def test_a_policy_under_another_key_is_skipped_and_logged(kept, caplog):
     assert caplog.messages == [
         (
             f"{TOPIC}: foreign records skipped: 1, such as offset 0 "
-            f"(the policy {Policy().digest} under the key of another)"
+            f"(policy {Policy().digest} has another policy's digest as its key)"
         )
     ]
 

@@ -13,10 +13,10 @@ def checks(seconds):
 
 
 def test_a_partition_without_progress_while_records_wait_is_stalled():
-    watchdog = Watchdog(10, "records wait, and none was finished")
+    watchdog = Watchdog(10, "records are waiting, but none was finished")
     for second in checks(11):
         watchdog.check({2: second, 3: 41})
-    with pytest.raises(StalledError, match=r"partition 3: records wait.* for 10 s \(limits.stall\)"):
+    with pytest.raises(StalledError, match=r"partition 3: records are waiting.* for 10 s \(limits.stall\)"):
         watchdog.check({2: 11, 3: 41})
 
 

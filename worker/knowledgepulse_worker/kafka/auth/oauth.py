@@ -154,7 +154,7 @@ class ClientCredentials:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise TokenError(f"{_ENDPOINT}: {self._place}: {reason(error)}") from error
         except ValueError as error:  # not a URL, or a URL that contains a user name
-            raise TokenError(f"{_ENDPOINT}: {self._place}: cannot be asked") from error
+            raise TokenError(f"{_ENDPOINT}: {self._place}: is not a usable URL") from error
         given = _members(answer)
         if answer.status in (400, 401):
             said = given.get("error")
