@@ -14,7 +14,7 @@ def import_callable(setting: str, name: str) -> Any:
     """Import the function that a setting names.
 
     Raises:
-        SettingsError: the module cannot be imported, or has no such function.
+        SettingsError: the module cannot be imported or has no such function.
     """
     module, _, path = name.partition(":")
     try:
@@ -23,7 +23,7 @@ def import_callable(setting: str, name: str) -> Any:
             function = getattr(function, attribute)
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"{setting}: {name}: {error}") from error
-    except Exception as error:  # the module is not ours
+    except Exception as error:  # the user's module may raise anything
         raise SettingsError(f"{setting}: {name}: {type(error).__name__} on import") from error
     if not callable(function):
         raise SettingsError(f"{setting}: {name}: is not a function")

@@ -1,4 +1,4 @@
-"""End in time, even if a Kafka client does not."""
+"""End the process in time, even if a Kafka client does not close."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLEANUP_LIMIT = 1.0
 def run_in_time(work: Coroutine[Any, Any, None]) -> None:
     """Run like ``asyncio.run``, but abandon tasks that do not end when cancelled.
 
-    With a broker down, some of the client's tasks do not, and the process must still end in time.
+    While a broker is down, some of the client's tasks do not end, but the process must.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -28,7 +28,7 @@ def run_in_time(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
-    """Close something within a time limit; with a broker down it might wait forever."""
+    """Close a resource within a time limit, since closing may wait forever while a broker is down."""
     with suppress(TimeoutError):
         async with asyncio.timeout(limit):
             await close()

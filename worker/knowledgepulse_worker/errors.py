@@ -6,19 +6,19 @@
     ├── SettingsError           the configuration is invalid; lists every problem with its setting's name
     ├── InputError              a file or topic given to a command does not hold what the command needs
     ├── EmbeddingError          the embedder failed on a text
-    │   └── ModelError          the model cannot be loaded, or does not fit; names file or setting
-    ├── TopicError              a topic is missing, or does not fit the others
+    │   └── ModelError          the model cannot be loaded or does not fit; names the file or setting
+    ├── TopicError              a topic is missing or does not fit the others
     ├── StartError              a worker cannot start with this configuration; a retry does not help
-    ├── MissingExtraError       a package that an extra of the installation brings is missing; names the extra
-    ├── StalledError            records wait, and nothing is finished
-    ├── SecurityError           a certificate, a login or a right is refused; names the setting or the right
+    ├── MissingExtraError       a package of an optional extra is not installed; names the extra
+    ├── StalledError            records are waiting, but none is finished
+    ├── SecurityError           a certificate, login or right is refused; names the setting or right
     ├── NoBrokerError           no Kafka broker answers, or none could be found or started (demo and tests)
     ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
-    │   ├── TooLargeError       it rejected the record, or the record's batch, as too large
-    │   └── TimestampError      it rejected the record's timestamp
-    ├── RedactionError          this one trace cannot be redacted; carries the bounded ``reason``
+    │   ├── TooLargeError       the broker rejected the record, or its batch, as too large
+    │   └── TimestampError      the broker rejected the record's timestamp
+    ├── RedactionError          a single trace cannot be redacted; has a ``reason`` from a closed list
     ├── LedgerError             the changelog is incomplete or has invalid entries
-    └── InvalidRecordError      this one record cannot be scored; carries the dead letter's bounded ``reason``
+    └── InvalidRecordError      a single record cannot be scored; has the ``reason`` of its dead letter
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EmbeddingError(WorkerError):
 
 
 class ModelError(EmbeddingError):
-    """The model is missing, damaged, or does not fit the settings."""
+    """The model is missing, is damaged or does not fit the settings."""
 
     exit_status = os.EX_CONFIG
 
@@ -67,19 +67,19 @@ class TopicError(WorkerError):
 
 
 class StartError(WorkerError):
-    """A setting, a topic or the model prevents the start, until someone changes it."""
+    """A setting, a topic or the model prevents the start until someone changes it."""
 
     exit_status = os.EX_CONFIG
 
 
 class MissingExtraError(WorkerError):
-    """A package is not installed that an extra of the installation brings."""
+    """A package that an optional extra provides is not installed."""
 
     exit_status = os.EX_CONFIG
 
 
 class SecurityError(WorkerError):
-    """A broker refuses a login, a certificate or a right, or its own certificate cannot be trusted."""
+    """A broker refuses a login, certificate or right, or its own certificate is not trusted."""
 
     exit_status = os.EX_CONFIG
 
@@ -124,7 +124,7 @@ class InvalidRecordError(WorkerError):
     """A raw record that cannot be scored.
 
     Attributes:
-        reason: the dead letter's (see :mod:`knowledgepulse_schemas.dead_letter`).
+        reason: the reason of its dead letter (see :mod:`knowledgepulse_schemas.dead_letter`).
     """
 
     def __init__(self, reason: Reason, message: str) -> None:

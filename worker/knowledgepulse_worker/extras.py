@@ -18,8 +18,8 @@ def extra(name: str, reason: str = "") -> Iterator[None]:
             from scipy import stats
 
     Args:
-        name: the extra.
-        reason: why it is needed, where that is not obvious.
+        name: the name of the extra.
+        reason: why the extra is needed, if that is not obvious.
 
     Raises:
         MissingExtraError: a package is not installed.

@@ -20,12 +20,12 @@ logger = logging.getLogger(__name__)
 REPEAT_INTERVAL = 60.0
 """Seconds until a library may repeat a message."""
 
-# They warn about ordinary rebalances, which the worker logs itself.
+# These loggers warn about ordinary rebalances, which the worker logs itself.
 _WARNS_OF_REBALANCES = ("aiokafka.consumer.group_coordinator", "faust.tables.recovery")
 
-# Failed attempts of the Kafka client that need no line. Finding the group's coordinator: a new cluster needs
-# a few attempts, and other messages report a lasting failure. Reaching the first broker: the caller reports
-# it.
+# Failed attempts of the Kafka client that are not worth a log line. A new cluster needs a few attempts to
+# find the group's coordinator, and other messages report a lasting failure. If the first broker cannot be
+# reached, the caller reports it.
 _ATTEMPTS = ("Group Coordinator Request failed: %s", 'Unable connect to "%s:%s": %s')
 
 _ExcInfo: TypeAlias = (
@@ -34,7 +34,7 @@ _ExcInfo: TypeAlias = (
 
 
 class LogFormat(Protocol):
-    """The settings of logging: the section ``[log]``."""
+    """The settings of the section ``[log]``."""
 
     @property
     def level(self) -> str: ...  # noqa: D102 - as documented there, like the next one
@@ -43,10 +43,10 @@ class LogFormat(Protocol):
 
 
 def configure(settings: LogFormat) -> None:
-    """Log to standard error: the worker's messages, and those of libraries that an operator needs.
+    """Log the worker's messages, and the library messages that an operator needs, to standard error.
 
-    Libraries log every step, so their level is at least WARNING; it is INFO if ours is DEBUG, since at DEBUG
-    the Kafka client logs whole records.
+    Libraries log every step, so their level is at least WARNING. If the worker's level is DEBUG, theirs is
+    INFO, since the Kafka client logs whole records at DEBUG.
     """
     human = sys.stderr.isatty() if settings.format == "auto" else settings.format == "human"
     handler = logging.StreamHandler()
@@ -61,17 +61,17 @@ def configure(settings: LogFormat) -> None:
     logging.getLogger("knowledgepulse_worker").setLevel(ours)
     for name in _WARNS_OF_REBALANCES:
         logging.getLogger(name).setLevel(theirs if ours == logging.DEBUG else logging.ERROR)
-    # Its warnings quote producers' headers.
+    # OpenTelemetry's warnings quote producers' headers.
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
-    # Otherwise a message that cannot be formatted is printed raw, with its arguments.
+    # Otherwise, logging prints a message that it cannot format, and the message's arguments, unfiltered.
     logging.raiseExceptions = False
     threading.excepthook = _thread_ended
     sys.unraisablehook = _unraisable
 
 
 def leave_out_attempts() -> None:
-    """Silence the Kafka client's failed attempts: a command's own error reports the reason."""
+    """Silence the Kafka client's failed attempts, since the command reports the reason itself."""
     logging.getLogger("aiokafka").addFilter(_is_no_attempt)
 
 
@@ -99,19 +99,23 @@ def _unraisable(failure: sys.UnraisableHookArgs) -> None:
 
 class _Formatter(logging.Formatter):
     def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802 - the base class's name
-        """Return :func:`format_error`'s text; empty without an exception."""
+        """Return the text of :func:`format_error`, or an empty string if there is no exception."""
         return "" if ei[1] is None else format_error(ei[1])
 
 
 class HumanFormatter(_Formatter):
-    """Formats a human-readable line: local time, level, message; a traceback follows on its own lines."""
+    """Formats a record as a line with local time, level and message; a traceback follows on its own lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
 
 
 class JsonFormatter(_Formatter):
-    """Formats an ASCII line of JSON: ts, level, logger, message; error and traceback if there is one."""
+    """Formats a record as an ASCII line of JSON.
+
+    The members are ``ts``, ``level``, ``logger`` and ``message``, and for an error also ``error`` and
+    ``traceback``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's line."""
@@ -138,16 +142,16 @@ class WithoutContent(logging.Filter):
         elif record.args:
             record.args = tuple(map(_without_content, record.args))
         elif record.name == "asyncio":
-            # The rest shows futures with their errors, and callbacks with their arguments.
+            # The rest of the message shows futures with their errors and callbacks with their arguments.
             record.msg = str(record.msg).split("\n", 1)[0].split("(", 1)[0]
         return True
 
 
 class RepeatFilter(logging.Filter):
-    """Lets each of a library's messages through once a minute: a client logs every attempt.
+    """Lets each message of a library through once a minute, since a client logs every attempt.
 
     Args:
-        name: the library's logger; the messages of other loggers pass.
+        name: the library's logger; messages of other loggers always pass.
     """
 
     def __init__(self, name: str) -> None:
@@ -172,7 +176,10 @@ def _is_no_attempt(record: logging.LogRecord) -> bool:
 
 
 def _is_no_bad_request(record: logging.LogRecord) -> bool:
-    """Return False for a malformed HTTP request: its client gets the error, and anyone can send millions."""
+    """Return False for a malformed HTTP request.
+
+    The HTTP client receives the error, and anyone could flood the log with such requests.
+    """
     if record.name != "aiohttp.server" or record.exc_info is None:
         return True
     from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - too slow for `--help`
@@ -204,8 +211,9 @@ def _format_alone(error: BaseException) -> str:
 def _is_safe(error: BaseException) -> bool:
     """Return whether an error's text never quotes a record.
 
-    Ours never do, the operating system's name files and addresses, and the Kafka client's name brokers and
-    topics: its record parser's errors stay in :mod:`knowledgepulse_worker.kafka.wire.record_batches`.
+    The worker's own errors never do. The operating system's errors name files and addresses. The Kafka
+    client's errors name brokers and topics; those of its record parser do not leave
+    :mod:`knowledgepulse_worker.kafka.wire.record_batches`.
     """
     return isinstance(error, WorkerError | OSError) or type(error).__module__ == "aiokafka.errors"
 

@@ -1,4 +1,4 @@
-"""The policy: weights and thresholds by domain. It can change while the worker runs."""
+"""The policy: weights and thresholds by domain, and guards. It can change while the worker runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 
 MAX_DOMAINS = 50
-"""Profiles are metric labels, so their number is bounded."""
+"""Maximum number of profiles; their names are metric labels."""
 
 DEFAULT_DOMAIN = "default"
 
 Guard = Literal["visibility", "privacy_level"]
-"""A member of a trace's metadata, by which a policy may keep it from being contributed."""
+"""The member of a trace's metadata that a guard checks."""
 
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 PRIVACY_LEVELS: tuple[PrivacyLevel, ...] = get_args(PrivacyLevel)
@@ -27,7 +27,7 @@ UnitFloat = Annotated[float, Field(ge=0, le=1)]
 
 
 def _some_of(values: tuple[str, ...]) -> BeforeValidator:
-    """Return a validator that puts a list in the schema's order, with each value once."""
+    """Return a validator that removes duplicates from a list and puts it in the schema's order."""
     accepted = ", ".join(values)
 
     def some(value: Any) -> tuple[str, ...] | None:
@@ -37,7 +37,7 @@ def _some_of(values: tuple[str, ...]) -> BeforeValidator:
             raise ValueError(f"should be a list of one or more of {accepted}")
         for one in value:
             if one not in values:
-                raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is none of them")
+                raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is not accepted")
         return tuple(one for one in values if one in value)
 
     return BeforeValidator(some)
@@ -67,7 +67,7 @@ DIMENSIONS = tuple(Weights.model_fields)
 
 
 class DomainPolicy(BaseModel):
-    """One domain's deviations from the default."""
+    """The values of a domain that differ from the default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -117,8 +117,8 @@ class PolicyInForce:
 class Policy(BaseModel):
     """Weights and thresholds by domain, and the guards before `contribute`.
 
-    A named domain inherits what it omits from the reference's profile of that name, else from ``default``.
-    Any other domain silently uses ``default``, as in the SDK.
+    A domain inherits the values that it omits from the reference profile of the same name, or from
+    ``default`` if there is none. A domain that is not listed silently uses ``default``, as in the SDK.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -126,16 +126,17 @@ class Policy(BaseModel):
     threshold: UnitFloat = Field(default=0.75, description="a score at or above it is routed to `contribute`")
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
-        description="`<name>.threshold` and `<name>.weights`, for each domain that differs",
+        description="`<name>.threshold` and `<name>.weights` of each domain that differs from the default",
     )
     contribute_visibility: Annotated[tuple[Visibility, ...] | None, _some_of(VISIBILITIES)] = Field(
         default=None,
-        description="list of the `metadata.visibility` that may be contributed, of `private`, `org` and "
-        "`network`; traces with another are rejected; by default all may be",
+        description="values of `metadata.visibility` that may be contributed: a list of `private`, `org` and "
+        "`network`; traces with any other value are rejected; by default, all values are accepted",
     )
     contribute_privacy_level: Annotated[tuple[PrivacyLevel, ...] | None, _some_of(PRIVACY_LEVELS)] = Field(
         default=None,
-        description="likewise for `metadata.privacy_level`, of `aggregated`, `federated` and `private`",
+        description="values of `metadata.privacy_level` that may be contributed, in the same way: a list of "
+        "`aggregated`, `federated` and `private`",
     )
 
     @model_validator(mode="after")
@@ -162,7 +163,7 @@ class Policy(BaseModel):
 
     @cached_property
     def guards(self) -> dict[Guard, tuple[str, ...]]:
-        """What may be contributed, by guard."""
+        """The values that may be contributed, by guard."""
         return {
             "visibility": self.contribute_visibility or VISIBILITIES,
             "privacy_level": self.contribute_privacy_level or PRIVACY_LEVELS,
@@ -175,7 +176,7 @@ class Policy(BaseModel):
             f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
             for name, p in sorted(self.profiles.items())
         ]
-        lines += [  # none for a guard that lets all pass, so that the digests of earlier releases stay
+        lines += [  # a guard that lets every trace pass adds no line, so that earlier releases' digests stay
             f"contribute_{guard} {listed!r}"
             for guard, listed in self.guards.items()
             if listed not in (VISIBILITIES, PRIVACY_LEVELS)

@@ -1,21 +1,21 @@
-"""URLs for messages: without the secrets that they may contain."""
+"""Remove secrets from URLs that messages quote."""
 
 from __future__ import annotations
 
 import re
 
 HIDDEN = "***"
-"""What stands in place of a secret."""
+"""The replacement for a secret."""
 
 
 def without_secrets(url: str) -> str:
     """Return a URL, or servers with ports, without user, password, query and fragment.
 
-    What is written wrongly, such as a password with an unescaped slash, is hidden, too.
+    Secrets in a malformed URL, such as a password with an unescaped slash, are hidden, too.
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     before, at, after = rest.rpartition("@")
-    if at and re.search(r"[?#]", before):  # a password, or a query with an @: nobody can tell
+    if at and re.search(r"[?#]", before):  # either a password, or a query with an @: hide both
         return f"{scheme}{separator}{HIDDEN}"
     if at and ("/" not in before or ":" in before.partition("/")[0]):
         rest = f"{HIDDEN}@{after}"

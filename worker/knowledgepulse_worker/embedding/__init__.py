@@ -1,4 +1,4 @@
-"""Text embedding: the embedders, and the batcher that lanes share."""
+"""Text embedding: the embedders and the batcher that lanes share."""
 
 from knowledgepulse_worker.embedding.base import Embedder, Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher, Embedded

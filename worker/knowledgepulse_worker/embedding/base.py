@@ -44,7 +44,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """A hash of all that makes vectors comparable: weights, window, dimensions, text."""
+        """A hash of everything that makes vectors comparable: weights, window, dimensions, text."""
         ...
 
     @property
@@ -59,17 +59,17 @@ class Embedder(Protocol):
 
     @property
     def runtime(self) -> str:
-        """The library that computes, and its version."""
+        """The name and version of the library that computes."""
         ...
 
     @property
     def parallel(self) -> int:
-        """The best number of concurrently calling threads."""
+        """The best number of threads that call concurrently."""
         ...
 
     @property
     def batch(self) -> int:
-        """The most texts of a call that still make it faster."""
+        """The number of texts per call beyond which throughput no longer grows."""
         ...
 
     @property
@@ -78,7 +78,7 @@ class Embedder(Protocol):
         ...
 
     def warm(self) -> None:
-        """Do at the start what else the first texts would wait for.
+        """Prepare at the start so that the first texts need not wait.
 
         Raises:
             EmbeddingError: the model failed.
@@ -95,18 +95,18 @@ class Embedder(Protocol):
 
 
 def identity_of(model: str, text: TraceText) -> str:
-    """Return the identity of a model that embeds a certain text of each trace.
+    """Return the identity of a model together with the text of a trace that it embeds.
 
-    For ``sdk`` it is the model's own, as in ledgers from before there was a choice.
+    For ``sdk`` it is the model's own identity, as in ledgers from before the text could be chosen.
     """
     return model if text == "sdk" else hashlib.sha256(f"{model} {text}".encode()).hexdigest()
 
 
 def readable(texts: Sequence[str], text: TraceText) -> Sequence[str]:
-    """Return texts for a tokenizer, which would delete what separates their parts."""
+    """Return texts with spaces between their parts, since a tokenizer would delete the separator."""
     return [one.replace(PART, " ") for one in texts] if text == "parts" else texts
 
 
 def description_of(model: str, text: TraceText) -> str:
-    """Return the name of a model that embeds a certain text of each trace, as metrics and logs show it."""
+    """Return the name of a model, with the text of a trace that it embeds, as metrics and logs show it."""
     return model if text == "sdk" else f"{model}, text {text}"

@@ -45,15 +45,17 @@ class _Waiting:
 class Batcher:
     """Embeds texts of many lanes in batches, first come, first served.
 
-    As many texts are admitted as the embedder's threads embed at a time, and three times as many may be
-    queued, so that the next batch is ready, also after short texts; the rest waits in the lanes, and behind
-    them in Kafka. The embedder's threads admit and take texts themselves, each its share of the queue, so
-    that none waits for the event loop, and a lone text is never held back to fill a batch. If the embedder
-    fails, every text of the batch gets the error.
+    The batcher admits as many texts as the embedder's threads embed at a time. It queues up to three times as
+    many, so that the next batch is ready even after short texts. All other texts wait in the lanes or in
+    Kafka.
+
+    The embedder's threads admit texts and take equal shares of the queue themselves, so that no thread waits
+    for the event loop. A lone text is never held back to fill a batch. If the embedder fails, every text of
+    the batch gets the error.
 
     Args:
         embedder: called from ``embedder.parallel`` threads.
-        on_batch: called with every batch's size, and the number of truncated and repeated texts in it.
+        on_batch: called with the size of every batch, and its numbers of truncated and repeated texts.
         on_error: called for every failed batch.
     """
 
@@ -78,10 +80,10 @@ class Batcher:
         self._closed = False
 
     async def submit(self, text: str) -> asyncio.Future[Embedded]:
-        """Queue a text once there is room for it; a future that is done or cancelled makes room.
+        """Queue a text as soon as there is room; a future that is done or cancelled makes room.
 
         Returns:
-            a future of its vector, which may raise :class:`EmbeddingError`.
+            a future of the text's vector, which may raise :class:`EmbeddingError`.
         """
         loop = asyncio.get_running_loop()
         if not self._threads:
@@ -104,7 +106,7 @@ class Batcher:
         self._room.release()
 
     async def close(self) -> None:
-        """Stop, and cancel all pending texts, without waiting for running batches."""
+        """Stop and cancel all pending texts, without waiting for running batches."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -127,15 +129,15 @@ class Batcher:
                 outcome: Embeddings | EmbeddingError = self._embed([waiting.text for waiting in batch])
             except EmbeddingError as error:
                 outcome = error
-            except BaseException as error:  # noqa: BLE001 - every waiter must get the error, whatever it is
+            except BaseException as error:  # noqa: BLE001 - every waiter must get any error
                 outcome = EmbeddingError(f"{self.embedder.description} failed: {error!r}")
-            with suppress(RuntimeError):  # the event loop is closed, and no one waits any more
+            with suppress(RuntimeError):  # the event loop is closed, so nothing waits for the result
                 loop.call_soon_threadsafe(self._resolve, batch, outcome, started, time.monotonic())
             with self._changed:
                 self._embedding -= len(batch)
 
     def _take(self) -> list[_Waiting]:
-        """Wait for texts; return the calling thread's share of them, or nothing after closing."""
+        """Wait for texts; return the calling thread's share of them, or an empty list after closing."""
         with self._changed:
             while not self._closed:
                 self._admit()
@@ -173,7 +175,7 @@ class Batcher:
         started: float,
         finished: float,
     ) -> None:
-        # The results come first: whatever the callbacks raise, no waiter is left behind.
+        # Set the results first, so that every waiter gets one even if a callback raises.
         if isinstance(outcome, EmbeddingError):
             for waiting in batch:
                 if not waiting.result.done():

@@ -1,7 +1,7 @@
-"""A cache of the vectors embedded most recently, by the window of the text.
+"""A cache of the most recently computed vectors, by the window of the text.
 
-Agents retry, and two attempts may differ only beyond the window: 6 of 154 real traces repeat the window of an
-earlier one.
+Agents retry, and two attempts may differ only beyond the window. For example, 6 of 154 real traces repeat the
+window of an earlier one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class EmbeddingCache:
     """A thread-safe LRU cache of vectors by token ids.
 
     Args:
-        limit: the maximum number of vectors; one of 384 dimensions takes 2 kB.
+        limit: the maximum number of vectors; a vector with 384 dimensions takes 2 kB.
     """
 
     def __init__(self, limit: int = 1024) -> None:
@@ -28,7 +28,7 @@ class EmbeddingCache:
         self._lock = Lock()
 
     def find(self, ids: Sequence[int]) -> NDArray[np.float32] | None:
-        """Return the cached vector of these token ids, shape (dimensions,), if any."""
+        """Return the cached vector of these token ids, shape (dimensions,), or None."""
         key = _key(ids)
         with self._lock:
             vector = self._vectors.get(key)

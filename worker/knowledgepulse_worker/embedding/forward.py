@@ -1,4 +1,4 @@
-"""Run a network on the CPU, in a handful of shapes."""
+"""Run a network on the CPU with a small number of input shapes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.embedding.base import Precision
 from knowledgepulse_worker.embedding.network import Bert, build_network, openvino
 
-# The bindings initialize their use of NumPy at the first tensor. Two threads that do so at the same time
-# deadlock, one of them with the GIL.
+# The bindings initialize their use of NumPy at the first tensor. If two threads do this at the same time,
+# they deadlock, and one of them holds the GIL.
 _ = openvino.Tensor(np.zeros(1, dtype=np.float32)).data
 
-# One for the process: a Core's CPU plugin gives the thread that loads it a signal stack, and unmaps it when
-# the Core goes. With several, a thread was left with an unmapped one: its next signal was a SIGSEGV.
+# The process has a single Core. A Core's CPU plugin gives the thread that loads it a signal stack, and unmaps
+# it when the Core is deleted. With several Cores, a thread kept an unmapped signal stack, and its next signal
+# became a SIGSEGV.
 _CORE = openvino.Core()
 
 NAME = f"OpenVINO {openvino.__version__.partition('-')[0]}"
 
 _STEP = 16
-"""Lengths are rounded up to its multiples, since OpenVINO compiles every length that it meets."""
+"""Lengths are rounded up to a multiple of this, since OpenVINO compiles the network for every length."""
 
 _HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
 
@@ -35,17 +36,17 @@ def best_precision() -> Precision:
 
 
 class Forward:
-    """A model's compiled forward pass, one text a call, for threads that call it at the same time.
+    """A model's compiled forward pass for a single text, callable from several threads at once.
 
-    Texts as long as the window, as most traces are, have a network of their own: it is a tenth faster, for
-    45 MB. Shorter ones are padded to a multiple of 16 tokens. Several texts a call would be no faster, and
-    in bfloat16 the vector of a text would depend on the others.
+    Texts that fill the window, as most traces do, have a separate network, which is a tenth faster and takes
+    45 MB. Shorter texts are padded to a multiple of 16 tokens. Several texts per call would be no faster, and
+    in bfloat16 a text's vector would depend on the other texts.
 
     Args:
         bert: the model.
-        precision: of its arithmetic; a CPU without bfloat16 computes in float32.
+        precision: the number format of the arithmetic; a CPU without bfloat16 computes in float32.
         longest: the longest text, in tokens.
-        parallel: the number of concurrently calling threads; they share the cores.
+        parallel: the number of threads that call concurrently; they share the cores.
     """
 
     def __init__(self, bert: Bert, precision: Precision, longest: int, parallel: int = 1) -> None:
@@ -68,7 +69,8 @@ class Forward:
         if not hasattr(self._threads, "whole"):
             self._threads.whole = self._whole.create_infer_request()
             self._threads.padded = self._padded.create_infer_request()
-        # Inputs are copied: memory shared with a request has corrupted the heap once both were freed.
+        # Copy the inputs, since memory that was shared with a request has corrupted the heap when both were
+        # freed.
         request: openvino.InferRequest
         if len(ids) == self._longest:
             request = self._threads.whole
@@ -82,7 +84,7 @@ class Forward:
         return vector.copy()  # the next call overwrites it
 
     def warm(self) -> None:
-        """Compile every shape, in every stream, as OpenVINO else does at a shape's first text."""
+        """Compile the network for every shape in every stream, so that it does not delay the first texts."""
         shapes = [*range(_STEP, self._longest, _STEP), self._longest - 1, self._longest]
 
         def run(_thread: int) -> None:

@@ -1,18 +1,20 @@
-"""An embedder without a model: the words of a whole text, hashed.
+"""An embedder without a model, which hashes the words of a whole text.
 
-A text's vector is the sum of its words' (feature hashing with a sign: Weinberger et al. 2009,
+A text's vector is the sum of its words' vectors (signed feature hashing: Weinberger et al. 2009,
 arXiv:0902.2206):
 
-- A word counts less than 2.2 times as much however often it is repeated, so that no repeated line outweighs
-  the rest (the saturation of BM25: Robertson and Zaragoza 2009, doi:10.1561/1500000019).
-- English function words, and single letters and digits, count :data:`DISCOUNT`: whatever is written has them.
-  There are no other statistics; those of a partition would change what its earlier vectors mean.
-- Scripts without spaces between words count by the character, and by pairs of them.
-- The parts of a text, which ``scoring.PART`` separates, weigh the same, however long they are:
-  fields with weights (Robertson, Zaragoza and Taylor 2004, doi:10.1145/1031171.1031181) at their simplest.
-  Else what an agent does at length would hide what it was asked.
+- However often a word is repeated, it counts less than 2.2 times as much as a single occurrence, so that a
+  repeated line does not outweigh the rest (the saturation of BM25: Robertson and Zaragoza 2009,
+  doi:10.1561/1500000019).
+- English function words, single letters and digits have the weight :data:`DISCOUNT`, since every text has
+  them. No other statistics are used: the statistics of a partition would change the meaning of its earlier
+  vectors.
+- In scripts without spaces between words, each character and each pair of characters counts as a word.
+- The parts of a text, which ``scoring.PART`` separates, have equal weight, however long they are. This is the
+  simplest form of weighted fields (Robertson, Zaragoza and Taylor 2004, doi:10.1145/1031171.1031181).
+  Otherwise, long steps of an agent would outweigh its task.
 
-``tests/novelty/README.md`` has what it is worth, and what else was tried.
+``tests/novelty/README.md`` reports its accuracy and the alternatives that were tried.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ from knowledgepulse_worker.embedding.base import Embeddings, Precision, descript
 from knowledgepulse_worker.scoring import PART, TraceText
 
 MAX_PARTS = 3
-"""Parts of a text; another separator is like a space."""
+"""Maximum parts of a text; any further separator counts as a space."""
 
 MAX_CHARACTERS = 32_768
-"""Characters of each part that are read, runs of white space as one: the work is bounded for any text."""
+"""Maximum characters of a part that are read, to bound the work; a run of white space counts as one."""
 
 MAX_WORDS = 4096
-"""Words of each part that are read; also the characters among which pairs are looked for."""
+"""Maximum words of a part that are read, and maximum characters that are searched for pairs."""
 
 DISCOUNT = 0.3
 """The weight of a common word."""
@@ -46,8 +48,8 @@ DISCOUNT = 0.3
 _SATURATION = 1.2
 
 _WEIGHTS, _PARTS = 1 << 10, 1 << 20
-"""Units of a word's weight and of a part's vector. Sums of whole numbers are exact, whatever adds them up in
-whatever order: a text has one vector, to the last bit."""
+"""Units of a word's weight and of a part's vector. Sums of whole numbers are exact in any order and on any
+machine, so a text always has the same vector, to the last bit."""
 
 _ENGLISH = """
     about after all also am an and any are as at be because been but by can could did do does for from had has
@@ -68,13 +70,14 @@ _PAIR = re.compile(rf"(?=([{_UNSPACED}]{{2}}))")
 
 
 class LexicalEmbedder:
-    """Texts that share words are similar; a text has the same vector on every machine, to the last bit.
+    """Embeds texts by their words, so that texts with common words are similar.
 
-    Texts that differ only in white space have the same vector. A text without words has one, too.
+    A text has the same vector on every machine, to the last bit. Texts that differ only in white space have
+    the same vector. A text without words has a vector, too.
 
     Args:
         dimensions: the length of the vectors.
-        text: which text of a trace is embedded.
+        text: the text of a trace that is embedded.
     """
 
     precision: Precision = "float32"
@@ -89,10 +92,10 @@ class LexicalEmbedder:
         self.description = description_of("lexical", text)
 
     def warm(self) -> None:
-        """Nothing is to be prepared."""
+        """Do nothing, since no model has to be loaded."""
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Embed the texts; those are truncated of which a part is longer than :data:`MAX_CHARACTERS`."""
+        """Embed the texts; parts longer than :data:`MAX_CHARACTERS` are truncated."""
         parts, truncated = [], 0
         for text in texts:
             read = [_with_single_spaces(part) for part in text.split(PART, MAX_PARTS - 1)]
@@ -101,7 +104,7 @@ class LexicalEmbedder:
         return Embeddings(self._vectors([words_of(part) for part in parts]), truncated)
 
     def _vectors(self, parts: Sequence[Sequence[bytes]]) -> NDArray[np.float32]:
-        """Return the vectors of texts whose words are given part by part, :data:`MAX_PARTS` of each."""
+        """Return the vectors of texts from the words of their parts, :data:`MAX_PARTS` for each text."""
         units = _normalized(self._sums(parts))
         totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
         totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
@@ -115,7 +118,7 @@ class LexicalEmbedder:
         common = np.fromiter(map(_COMMON.__contains__, chain.from_iterable(counts)), np.bool_, size)
         saturated = (1 + _SATURATION) * count / (count + _SATURATION)
         weights = np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)
-        # CRC is linear: without the product, similar words would land side by side.
+        # CRC is linear, so without the multiplication similar words would get adjacent buckets.
         hashes = np.fromiter(map(crc32, chain.from_iterable(counts)), np.uint64, size) * np.uint64(
             0x9E3779B97F4A7C15
         )
@@ -130,7 +133,7 @@ class LexicalEmbedder:
 
 
 def words_of(text: str) -> list[bytes]:
-    """Return the words of a text in lower case, in UTF-8; first those of ASCII, which need no pattern."""
+    """Return the words of a text in lower case and UTF-8; ASCII words, which need no pattern, come first."""
     words = text.lower().encode("utf-8", "replace").translate(_SPLIT).split()[:MAX_WORDS]
     others = b" ".join(word for word in words if not word.isascii()).decode()
     if not others:
@@ -140,13 +143,13 @@ def words_of(text: str) -> list[bytes]:
 
 
 def _normalized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return rows of whole numbers at length 1; those of length 0 remain."""
+    """Scale rows of whole numbers to length 1; rows of length 0 remain unchanged."""
     squares = (rows * rows).sum(axis=1, keepdims=True)
     return rows / np.sqrt(np.where(squares, squares, 1))
 
 
 def _with_single_spaces(part: str) -> str:
-    """Return a part, or if it is long, its first :data:`MAX_CHARACTERS`, and one more if there is one."""
+    """Return a part with single spaces if it is long, cut one character after :data:`MAX_CHARACTERS`."""
     if len(part) <= MAX_CHARACTERS:
         return part
     return " ".join(part.split(maxsplit=MAX_CHARACTERS)[:MAX_CHARACTERS])[: MAX_CHARACTERS + 1]

@@ -17,16 +17,16 @@ logger = logging.getLogger(__name__)
 
 
 def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: int = 1) -> Embedder | None:
-    """Return the embedder; None for the backend ``none``.
+    """Return the embedder, or None for the backend ``none``.
 
     Args:
-        settings: select the embedder.
-        cache: its dimensions must match the embedder's.
-        parallel: the number of concurrently calling threads.
+        settings: the settings that select the embedder.
+        cache: the cache's settings, whose dimensions must match the embedder's.
+        parallel: the number of threads that call concurrently.
 
     Raises:
-        ModelError: the model cannot be loaded, or its dimensions differ from the cache's; names the
-            setting.
+        ModelError: the model cannot be loaded, or its dimensions differ from the cache's; the message names
+            the setting.
         MissingExtraError: the packages that run the model are not installed.
     """
     match settings.backend:
@@ -39,15 +39,15 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
     if embedder.dimensions != cache.dimensions:
         raise ModelError(
             f"cache.dimensions: got {cache.dimensions}; {embedder.description} (embedding.model) "
-            f"makes vectors of {embedder.dimensions}"
+            f"makes vectors with {embedder.dimensions} dimensions"
         )
     logger.info("%s runs in %s on %s", embedder.description, embedder.runtime, embedder.device)
     return embedder
 
 
 def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
-    """Return the model, run by OpenVINO; by PyTorch on a GPU, or if it is no BERT model."""
-    with extra("worker"):  # slow imports, which the other backends do not need
+    """Load the model into OpenVINO, or into PyTorch if it runs on a GPU or is not a BERT model."""
+    with extra("worker"):  # these imports are slow, and the other backends do not need them
         from knowledgepulse_worker.embedding.forward import best_precision  # noqa: PLC0415
         from knowledgepulse_worker.embedding.network import UnsupportedModelError  # noqa: PLC0415
         from knowledgepulse_worker.embedding.tokenizing import Window  # noqa: PLC0415
@@ -74,7 +74,7 @@ def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
 
 
 def _has_gpu() -> bool:
-    """Return whether PyTorch is installed, and could find a CUDA device; its own check takes seconds."""
+    """Return whether PyTorch is installed and could find a CUDA device; PyTorch's own check takes seconds."""
     if find_spec("sentence_transformers") is None:
         return False
     try:

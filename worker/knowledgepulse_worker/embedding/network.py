@@ -1,7 +1,7 @@
-"""Build the network of a BERT sentence-transformers model from its safetensors, in OpenVINO's operations.
+"""Build the network of a BERT sentence-transformers model from its safetensors with OpenVINO's operations.
 
-The architecture is that of Devlin et al. 2019 (arXiv:1810.04805), as in transformers' ``BertModel``. It has
-the transformer and the pooling, mean or CLS, of a sentence-transformers folder.
+The architecture follows Devlin et al. 2019 (arXiv:1810.04805), as in transformers' ``BertModel``. The network
+has the transformer and the pooling (mean or CLS) of a sentence-transformers folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from knowledgepulse_worker.embedding.tokenizing import Window
 from knowledgepulse_worker.errors import ModelError
 
-# OpenVINO would report each import to its makers; without this module it does not.
+# OpenVINO would report each import to its makers if it found this module.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 import openvino  # noqa: E402
 from openvino import opset13 as ops  # noqa: E402
@@ -32,7 +32,7 @@ __all__ = ["Bert", "UnsupportedModelError", "build_network", "openvino", "read_b
 Weights = Mapping[str, NDArray[np.float32]]
 
 _MASKED = -1e4
-"""Added to the attention to padding, whose share is then exp(-10 000) = 0 in every precision."""
+"""Added to the attention scores of padding, whose share is then exp(-10,000) = 0 in every precision."""
 
 _CONFIG = {
     "model_type": "bert",
@@ -40,13 +40,13 @@ _CONFIG = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
 }
-"""What ``config.json`` must say; a member that is missing has this value, as in transformers."""
+"""Required values in ``config.json``; a missing member has this value, as in transformers."""
 
 _OPTIONAL: dict[str, dict[str, Any]] = {
     "sentence_bert_config.json": {"do_lower_case": False},
     "config_sentence_transformers.json": {"default_prompt_name": None},
 }
-"""What these files must say, if they are there: nothing is done to a text before it is tokenized."""
+"""Required values in these files, if they exist: a text must not be changed before it is tokenized."""
 
 _POOLING = {
     "pooling_mode_cls_token": "cls",
@@ -56,26 +56,26 @@ _POOLING = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The members of a pooling configuration from before sentence-transformers 6, and what they now are."""
+"""The members of a pooling configuration from before sentence-transformers 6, and their current names."""
 
 
 class UnsupportedModelError(ModelError):
-    """The model is of another kind; sentence-transformers may run it."""
+    """The model has another architecture, which sentence-transformers may be able to run."""
 
 
 @dataclass(frozen=True)
 class Bert:
-    """A BERT sentence-transformers model: its shape, its weights, and what follows the transformer.
+    """A BERT sentence-transformers model: its shape, weights and pooling.
 
     Attributes:
-        file: where its weights are.
+        file: the file with the weights.
         dimensions: the length of the vectors.
         layers: the number of layers.
-        heads: attention heads of a layer.
-        epsilon: of the layer normalization.
+        heads: the number of attention heads in a layer.
+        epsilon: the epsilon of the layer normalization.
         positions: the longest text, in tokens.
         vocabulary: the number of token ids.
-        pooling: ``mean`` over the text's tokens, or ``cls``, the first.
+        pooling: ``mean`` for the mean over the text's tokens, or ``cls`` for the first token.
         weights: the tensors by their names in ``BertModel``, float32.
     """
 
@@ -90,10 +90,10 @@ class Bert:
     weights: Weights
 
     def identity(self, window: Window) -> str:
-        """Return a hash of the weights and the window, the same whatever library computes the vectors."""
+        """Return a hash of the weights and the window, which does not depend on the computing library."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.weights.items()):
-            digest.update(f"0.model.{name}".encode())  # as sentence-transformers names it
+            digest.update(f"0.model.{name}".encode())  # the name in sentence-transformers
             digest.update(np.ascontiguousarray(tensor).tobytes())
         digest.update(f"{window.max_tokens} {window.truncation} {self.dimensions}".encode())
         return digest.hexdigest()
@@ -103,8 +103,8 @@ def read_bert(folder: Path) -> Bert:
     """Read a model's configuration and weights.
 
     Raises:
-        UnsupportedModelError: the model is none that :func:`build_network` can build.
-        ModelError: a file is missing, damaged, or does not fit the others; names it.
+        UnsupportedModelError: :func:`build_network` cannot build the model.
+        ModelError: a file is missing, is damaged or does not fit the others; the message names the file.
     """
     file = folder / "config.json"
     config = _read_object(file)
@@ -181,7 +181,7 @@ def _read_weights(file: Path) -> Weights:
         tensors = load_file(file)
     except OSError as error:
         raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror or error}") from error
-    except (SafetensorError, KeyError, TypeError) as error:  # the last two: a format that NumPy does not have
+    except (SafetensorError, KeyError, TypeError) as error:  # the last two for formats that NumPy lacks
         raise ModelError(f"embedding.model: {file} is damaged or of an unknown format: {error!r}") from error
     return {
         name.removeprefix("bert."): tensor.astype(np.float32, copy=False)
@@ -191,14 +191,15 @@ def _read_weights(file: Path) -> Weights:
 
 
 def build_network(bert: Bert, tokens: int | None = None) -> openvino.Model:
-    """Return the network from a text's token ids to its vector.
+    """Return the network that turns a text's token ids into its vector.
 
-    Its input ``ids``, int64, has the shape (1, ``tokens``). If that is None, any number of ids may be
-    followed by padding, and a second input ``length``, shape (1,), int64, says how many they are. Its output,
-    shape (1, dimensions), float32, has length 1, also of a model that does not normalize its vectors.
+    The input ``ids`` (int64) has the shape (1, ``tokens``). If ``tokens`` is None, ``ids`` can have any
+    length and end with padding, and a second input ``length``, shape (1,), int64, gives the number of ids
+    before the padding. The output, shape (1, dimensions), float32, has length 1, even if the model does not
+    normalize its vectors.
 
     Raises:
-        ModelError: a tensor is missing, or has another shape than the configuration says.
+        ModelError: a tensor is missing, or its shape does not fit the configuration.
     """
     ids = ops.parameter([1, -1 if tokens is None else tokens], np.int64, name="ids")
     if tokens is not None:
@@ -208,9 +209,9 @@ def build_network(bert: Bert, tokens: int | None = None) -> openvino.Model:
 
 
 class _Builder:
-    """Builds the network, with one method for each of its parts.
+    """Builds the network with a method for each of its parts.
 
-    Attention is in its single steps, which OpenVINO runs faster than its operation for all of them.
+    Attention consists of single operations, which OpenVINO runs faster than its combined operation.
     """
 
     def __init__(self, bert: Bert) -> None:
@@ -313,7 +314,7 @@ def _positions(ids: openvino.Node) -> openvino.Node:
 
 
 def _constant(values: NDArray[np.float32]) -> openvino.Node:
-    """Return a constant that shares the array's memory, which two networks then take only once."""
+    """Return a constant that shares the array's memory, so that two networks do not copy it."""
     return ops.constant(np.ascontiguousarray(values), shared_memory=True)
 
 

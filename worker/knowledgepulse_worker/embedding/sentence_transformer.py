@@ -1,4 +1,4 @@
-"""Run any sentence-transformers model in PyTorch, by its own ``encode``: for GPUs and other architectures."""
+"""Run a sentence-transformers model in PyTorch with its own ``encode``, for GPUs and other architectures."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SentenceTransformerEmbedder:
 
     Args:
         model: the model's folder.
-        window: the part of a text that is read; only the truncation ``standard``.
-        precision: ``bfloat16`` multiplies matrices in it; ``auto`` does where the device is a GPU.
-        text: which text of a trace is embedded.
-        device: ``auto`` is a GPU if there is one.
+        window: the part of a text that is read; its truncation must be ``standard``.
+        precision: ``bfloat16`` multiplies matrices in that format; ``auto`` selects it on a GPU.
+        text: the text of a trace that is embedded.
+        device: ``auto`` selects a GPU if there is one.
 
     Raises:
-        ModelError: the model cannot be loaded, or not as the settings say; names the setting.
+        ModelError: the model cannot be loaded with these settings; the message names the setting.
     """
 
     parallel = 1
@@ -72,7 +72,7 @@ class SentenceTransformerEmbedder:
         return Embeddings(vectors, truncated)
 
     def warm(self) -> None:
-        """Load what PyTorch loads at the first text."""
+        """Embed a text, since PyTorch loads some libraries only at the first one."""
         self.embed(["any text"])
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
@@ -105,7 +105,7 @@ def _positions(model: SentenceTransformer, window: Window) -> int:
 
 
 def _identity(model: ModelFolder, window: Window) -> str:
-    """Return a BERT model's identity, whatever computes its vectors, or a hash of another's files."""
+    """Return a BERT model's identity, which all libraries share, or a hash of another model's files."""
     try:
         return read_bert(model.path).identity(window)
     except UnsupportedModelError:

@@ -1,6 +1,6 @@
 """Tokenize only as much of a text as the model's window needs.
 
-A tokenizer reads the whole text before truncating: for a median trace, ten times too much.
+A tokenizer reads the whole text before it truncates, which is ten times too much for a median trace.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from knowledgepulse_worker.errors import ModelError
 
 Truncation = Literal["standard", "sdk"]
 
-# Before each of these characters BERT's basic tokenizer ends a word whatever follows, so the text before it
-# has the same tokens with or without the rest: BERT's white space, CJK ideographs, and punctuation. Not `]`,
-# which closes a special token, nor the characters that Python treats as white space but BERT deletes, which
+# BERT's basic tokenizer always ends a word before these characters (white space, CJK ideographs and
+# punctuation), so the text before them has the same tokens without the rest. The pattern omits `]`, which
+# closes a special token, and the characters that Python treats as white space but that BERT deletes, which
 # joins words.
 _BOUNDARY = re.compile(
     r"[ \t\n\r"
     r"\u4E00-\u9FFF\u3400-\u4DBF\U00020000-\U0002A6DF\U0002A700-\U0002B73F\U0002B740-\U0002B81F\U0002B820-\U0002CEAF"
     r"\uF900-\uFAFF\U0002F800-\U0002FA1F"
     r"!-/:-@\[\\^-`{-~"
-    r"、。！？，：；「」]"  # noqa: RUF001 - exactly these characters
+    r"、。！？，：；「」]"  # noqa: RUF001 - these characters are meant
 )
 _CHARACTERS_PER_TOKEN = 5
 """Length of the first prefix to try; real traces have 2.5 to 4.8 characters per token."""
@@ -64,10 +64,10 @@ class Window:
 
 
 def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
-    """Return a model's tokenizer, which neither pads nor truncates.
+    """Return a model's tokenizer, set to neither pad nor truncate.
 
     Raises:
-        ModelError: its file is missing or damaged, or has ids that the model's vocabulary lacks.
+        ModelError: the tokenizer's file is missing or damaged, or has ids that the model's vocabulary lacks.
     """
     file = folder / "tokenizer.json"
     try:
@@ -75,7 +75,7 @@ def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
     except OSError as error:
         raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
     except Exception as error:  # the library has no class of its own
-        raise ModelError(f"embedding.model: {file} is no tokenizer: {error}") from error
+        raise ModelError(f"embedding.model: {file} is not a tokenizer: {error}") from error
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= vocabulary:
         raise ModelError(
@@ -90,7 +90,7 @@ class PrefixTokenizer:
     """Tokenizes a prefix of a text, with the same result as for the whole text.
 
     Args:
-        tokenizer: must neither pad nor truncate; if it is not BERT's, it gets whole texts.
+        tokenizer: must neither pad nor truncate; a tokenizer other than BERT's gets whole texts.
         max_tokens: the window, including special tokens.
     """
 
@@ -104,8 +104,8 @@ class PrefixTokenizer:
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return each text's ids, including special tokens.
 
-        If they fit the window, they are all of the text's ids. If not, there are more than fit, and the first
-        ``max_tokens - 1`` and the last (the closing special token) equal the whole text's.
+        If the ids fit the window, they are complete. Otherwise there are more ids than fit, and the first
+        ``max_tokens - 1`` and the last (the closing special token) equal those of the whole text.
         """
         characters = _CHARACTERS_PER_TOKEN * self._max_tokens
         encodings = self._encode([self._prefix(text, characters) for text in texts])

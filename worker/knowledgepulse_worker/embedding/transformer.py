@@ -1,4 +1,4 @@
-"""The default embedder: a BERT sentence-transformers model, by default all-MiniLM-L6-v2, on the CPU."""
+"""The default embedder, which runs a BERT sentence-transformers model (all-MiniLM-L6-v2) on the CPU."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class TransformerEmbedder:
         model: the model's folder.
         window: the part of a text that is read.
         precision: the precision of the arithmetic; a CPU without bfloat16 computes in float32.
-        text: which text of a trace is embedded.
-        parallel: the number of concurrently calling threads.
+        text: the text of a trace that is embedded.
+        parallel: the number of threads that call concurrently.
 
     Raises:
-        UnsupportedModelError: the model is of another kind.
-        ModelError: a file of the model is missing, damaged, or does not fit the others or the window.
+        UnsupportedModelError: the model has another architecture.
+        ModelError: a file of the model is missing, is damaged or does not fit the others or the window.
     """
 
     device = "cpu"

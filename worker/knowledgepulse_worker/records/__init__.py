@@ -1,1 +1,1 @@
-"""A record and its bytes: what lanes, tools and the Kafka clients share of one; nothing that runs."""
+"""Records and their bytes, as lanes, tools and Kafka clients share them; nothing here runs on its own."""

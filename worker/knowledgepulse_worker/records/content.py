@@ -1,4 +1,4 @@
-"""What of a record's bytes a person needs to judge the trace."""
+"""Read the texts that a person needs to judge a trace from a record's bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Outcome(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    native_id: msgspec.Raw = msgspec.Raw(b"null")  # not of the schema, so it may be anything
+    native_id: msgspec.Raw = msgspec.Raw(b"null")  # not in the schema, so it may be any JSON
 
 
 class _Trace(msgspec.Struct):
@@ -42,7 +42,7 @@ class _Trace(msgspec.Struct):
 
 
 class Texts(NamedTuple):
-    """What a trace says."""
+    """The texts of a trace."""
 
     objective: str
     steps: list[StepText]
@@ -51,7 +51,7 @@ class Texts(NamedTuple):
 
 
 def texts_of(value: bytes) -> Texts:
-    """Return what a valid trace says.
+    """Return the texts of a valid trace.
 
     Raises:
         InvalidRecordError: the trace is not valid.
@@ -77,7 +77,7 @@ def texts_of(value: bytes) -> Texts:
 
 
 def content_of(value: bytes) -> Content:
-    """Return what is shown of a valid trace, and its features.
+    """Return the shortened texts of a valid trace, and its features.
 
     Raises:
         InvalidRecordError: the trace is not valid.

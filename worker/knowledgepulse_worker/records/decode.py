@@ -1,8 +1,8 @@
-"""Bytes to a trace, and a score into the bytes, everything else untouched.
+"""Decode a trace from a record's bytes, and set the score in these bytes without changing any others.
 
-Only the members that the schema names become Python objects: a trace may consist of others, each of which
-would take a hundred times its size. Items of arrays become models only in parts, to be validated; what is
-kept of a step has the model's attributes and a tenth of its size.
+Only the members that the schema names become Python objects, because a trace may consist of other members,
+and their objects would take a hundred times the size of their JSON. The items of arrays become models only
+in batches, for validation. The steps that are kept have the model's attributes at a tenth of its size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ESCAPE = re.compile(
 )
 _MAX_ERRORS_LISTED = 5
 _MAX_DEPTH = 201
-"""The trace's object and 200 levels inside it: how far parsers can recurse depends on their caller."""
+"""The trace's object and 200 levels inside it; how deep parsers can recurse depends on their caller."""
 _STEP = np.zeros(256, dtype=np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
 _NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
@@ -63,18 +63,19 @@ class _StepInput(msgspec.Struct, gc=False):
 
 
 class _StepInputs(msgspec.Struct):
-    steps: list[_StepInput] | _Object | _Scalar  # of duplicates, the last one is the list
+    steps: list[_StepInput] | _Object | _Scalar  # only the last of duplicate members is known to be a list
 
 
 def _outline(annotation: Any, *, complete: bool) -> Any:
-    """Return a type that reads only what the schema knows of a document.
+    """Return a type that reads only the members of a document that the schema names.
 
-    It takes a scalar or an object in place of anything, so that the schema says what is wrong; but no array
-    where none belongs, since nothing takes more memory than those.
+    The type accepts a scalar or an object in any place, so that the schema can report the error. It accepts
+    an array only where the schema has one, since arrays take the most memory.
 
     Args:
-        annotation: of a member of the schema.
-        complete: refuse an item without its required members, instead of leaving that to the schema.
+        annotation: the type of a member of the schema.
+        complete: whether to reject an item without its required members, instead of leaving that to the
+            schema.
     """
     annotation = _not_none(annotation)
     if get_origin(annotation) is list:
@@ -99,11 +100,11 @@ def _members_of(model: type[BaseModel], complete: bool) -> Any:
         for name, field in model.model_fields.items()
         if field.annotation is not Any
     }
-    return TypedDict(model.__name__, fields, total=False)  # type: ignore[operator]  # made of the schema
+    return TypedDict(model.__name__, fields, total=False)  # type: ignore[operator]  # made from the schema
 
 
 def _item_of(model: type[BaseModel], complete: bool) -> Any:
-    """Return a type with a model's attributes and a tenth of its size: a trace may consist of tiny items."""
+    """Return a type with a model's attributes at a tenth of its size; a trace may consist of tiny items."""
     return msgspec.defstruct(
         model.__name__,
         [(name, *_attribute(field, complete=complete)) for name, field in model.model_fields.items()],
@@ -128,7 +129,7 @@ def _attribute(field: FieldInfo, *, complete: bool) -> tuple[Any, Any]:
 _known = msgspec.json.Decoder(_members_of(ReasoningTrace, complete=False)).decode
 _known_if_complete = msgspec.json.Decoder(_members_of(ReasoningTrace, complete=True)).decode
 _BYTES_PER_OBJECT = 6
-"""A text with shorter objects consists of empty ones, which take more memory than any others."""
+"""A text with shorter objects than this has empty ones, which take the most memory for their size."""
 _TRACE = TypeAdapter(ReasoningTrace)
 _ITEMS: dict[tuple[str, ...], TypeAdapter[Any]] = {
     ("steps",): TypeAdapter(list[Step]),
@@ -136,7 +137,7 @@ _ITEMS: dict[tuple[str, ...], TypeAdapter[Any]] = {
     ("knowledge_graph_delta", "relationships"): TypeAdapter(list[Relationship]),
 }
 _ITEMS_AT_ONCE = 256
-"""How many of an array's items are models at a time."""
+"""How many items of an array are validated as models at a time."""
 
 
 def check_readable(record: RawRecord) -> None:
@@ -162,7 +163,8 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         max_bytes: the largest accepted size.
 
     Returns:
-        the members that the schema names, without the knowledge graph. Memory: at most 20 times the value.
+        the members that the schema names, without the knowledge graph; they take at most 20 times the
+            value's memory.
 
     Raises:
         InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
@@ -183,7 +185,7 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
 
 
 def _read(value: bytes) -> tuple[bytes, Any]:
-    """Return a document, with any lone surrogates replaced, and what the schema knows of it."""
+    """Return a document, with any lone surrogates replaced, and the members that the schema names."""
     _require_shallow(value)
     known = _known if value.count(b"{") * _BYTES_PER_OBJECT < len(value) else _known_if_complete
     try:
@@ -198,10 +200,10 @@ def _read(value: bytes) -> tuple[bytes, Any]:
 
 
 def _validated(known: Any) -> ReasoningTrace:
-    """Validate the outline of a trace, its arrays in parts.
+    """Validate the outline of a trace; its arrays are validated in batches.
 
     Returns:
-        the trace; its steps are the outline's, with the attributes of the model.
+        the trace; its steps are the items of the outline, which have the model's attributes.
     """
     arrays = {}
     for path in _ITEMS:
@@ -223,13 +225,13 @@ def _validated(known: Any) -> ReasoningTrace:
 def _validate(
     schema: TypeAdapter[Validated], known: Any, path: tuple[str, ...] = (), start: int = 0
 ) -> Validated:
-    """Validate what was read of a trace.
+    """Validate the outline of a trace, or some items of one of its arrays.
 
     Args:
-        schema: of the trace, or of one of its arrays.
-        known: the trace, or items of the array.
-        path: where the array is.
-        start: the index of the first of these items.
+        schema: the schema of the trace or of the array.
+        known: the outline, or the items.
+        path: the path of the array in the trace; empty for the whole trace.
+        start: the index of the first of the items.
     """
     try:
         return schema.validate_python(msgspec.to_builtins(known))
@@ -308,9 +310,10 @@ def with_quality_score(value: bytes, score: float) -> bytes:
 
 
 def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
-    """Reject an object with a duplicate member: a consumer that keeps the first would read another score.
+    """Reject an object with a duplicate member; a consumer that keeps the first would read another score.
 
-    The parser keeps the last one. Rename it: if the name is still there, it was a duplicate.
+    The parser keeps the last member of a name. If the name remains after this member is renamed, it was a
+    duplicate.
     """
     member = getattr(members, name)
     if member == _MISSING:
@@ -349,7 +352,7 @@ def _require_shallow(text: bytes) -> None:
 
 
 def _depth(text: bytes) -> int:
-    """Return how deep brackets are nested in the text, those in strings among them."""
+    """Return how deep brackets are nested in the text, including brackets in strings."""
     brackets = np.frombuffer(text.translate(None, _NO_BRACKETS), dtype=np.uint8)
     return int(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0))
 

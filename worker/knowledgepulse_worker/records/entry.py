@@ -31,7 +31,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         offset: the record's offset in its partition of the raw topic.
         timestamp_ms: the record's timestamp.
-        fingerprint: tells the record apart from another at the same offset (a recreated topic).
+        fingerprint: tells the record apart from another at the same offset of a recreated topic.
         trace_id: None if the record could not be decoded.
         decision: None for a dead letter.
         score: the ``kp-score`` header's JSON; None for an unscored record.
@@ -89,9 +89,9 @@ def decode_vector(vector: bytes) -> np.typing.NDArray[np.float32]:
 
 
 def problem_of(entry: Entry) -> str | None:
-    """Return why an entry is unusable, if it is.
+    """Return why an entry is unusable, or None if it is usable.
 
-    Found any later, it could only be blamed on the raw record.
+    If the problem were found any later, it could only be blamed on the raw record.
     """
     if entry.failure is None and (entry.decision is None or entry.score is None):
         return "entry has neither a score nor a failure"

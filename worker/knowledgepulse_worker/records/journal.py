@@ -31,9 +31,9 @@ class Treatment(IntEnum):
     WATCHED = 1
     """Process it like any record."""
     ISOLATED = 2
-    """Process it while nothing else is in flight in the process, so that a death is its own."""
+    """Process it while nothing else is in flight, so that a death can only be due to this record."""
     DEAD_LETTER = 3
-    """Publish it as a dead letter, neither decoded nor embedded."""
+    """Publish it as a dead letter without decoding or embedding it."""
     SKIPPED = 4
     """Do not process it."""
 
@@ -43,8 +43,8 @@ class Suspect:
     """A record that was in progress when a process died.
 
     Attributes:
-        deaths: the number of processes that died at it under this treatment.
-        treatment: the next process's treatment of it.
+        deaths: the number of processes that died while they gave the record this treatment.
+        treatment: how the next process treats the record.
     """
 
     deaths: int = 0
@@ -56,15 +56,15 @@ class Phase(IntEnum):
 
     COMPUTING = 1
     SENDING = 2
-    """Handing it to the client, which may wait for the broker."""
+    """The record is being handed to the client, which may wait for the broker."""
 
 
 class Journal:
     """One process's view of the shared memory.
 
     Args:
-        descriptor: the memory's descriptor, see :func:`shared_memory`; by default memory private to this
-            process.
+        descriptor: the memory's descriptor (see :func:`shared_memory`); by default, the memory is private to
+            this process.
     """
 
     def __init__(self, descriptor: int = -1) -> None:
@@ -115,7 +115,7 @@ class Journal:
             self._suspects.discard(location)
 
     def close(self, blamed: frozenset[Phase] = frozenset()) -> None:
-        """Stop taking notes: the process is about to exit by itself.
+        """Stop taking notes, since the process is about to exit by itself.
 
         Args:
             blamed: the phases whose records caused the exit; all other notes are deleted.
@@ -137,7 +137,7 @@ class Journal:
         return {location: Suspect(deaths, Treatment(mark)) for location, mark, deaths in self._suspects}
 
     def prepare(self, suspects: Mapping[Location, Suspect]) -> None:
-        """Prepare for the next child with these suspects; the gravest if they do not all fit."""
+        """Prepare the journal for the next child; keep the gravest suspects if they do not all fit."""
         self._in_progress.clear()
         self._suspects.clear()
         for location, suspect in sorted(suspects.items(), key=lambda item: -item[1].treatment):

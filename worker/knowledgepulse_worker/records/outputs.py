@@ -1,4 +1,4 @@
-"""Build output records from a raw record and its ledger entry; pure, so duplicates are equal."""
+"""Build output records only from a raw record and its ledger entry, so that duplicates are equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from knowledgepulse_worker.records.score_header import decode_score, encode_scor
 from knowledgepulse_worker.settings import TopicSettings
 
 CUT_BYTES = 1024
-"""Maximum bytes of key and of value in a dead letter that was cut because its topic rejected it."""
+"""Maximum bytes of the key, and of the value, of a dead letter that its topic rejected as too large."""
 
 ORIGINAL_TIMESTAMP = "kp-timestamp"
 """Header with the record's timestamp, in milliseconds, if the output could not carry it."""
@@ -33,8 +33,8 @@ class Outputs:
 
     Args:
         topics: the topics' names.
-        partitions: the partition count of every topic; a record keeps its partition number if the output
-            topic has as many partitions as raw, else its key decides.
+        partitions: the partition count of every topic. A record keeps its partition number if the output
+            topic has as many partitions as the raw topic; otherwise, its key decides.
     """
 
     def __init__(self, topics: TopicSettings, partitions: dict[str, int]) -> None:
@@ -65,7 +65,8 @@ class Outputs:
     def build_cut(self, record: RawRecord, entry: Entry) -> OutputRecord:
         """Return a dead letter small enough for any topic.
 
-        The value is cut, and so is a long key; large headers are left out. Length and hash replace each.
+        The value and a long key are shortened, and large headers are left out. The letter's own headers give
+        the length and hash of every part that is shortened or left out.
 
         Raises:
             LedgerError: the entry is not a failure.
@@ -97,7 +98,8 @@ class Outputs:
     ) -> OutputRecord:
         """Return the redacted copy of a contributed trace.
 
-        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content.
+        Its key is the redacted trace's id. It has only the worker's headers, since the producer's may hold
+        content.
         """
         score = without_content(decode_score(entry.score or b""))
         headers = _score_headers(record, entry, encode_score(score))
@@ -106,7 +108,7 @@ class Outputs:
     def build_unredacted(
         self, record: RawRecord, entry: Entry, topic: str, reason: RedactionReason
     ) -> OutputRecord:
-        """Return the record that stands for a contributed trace without a redacted copy: no key, no value."""
+        """Return the record without key and value that replaces a redacted copy that could not be made."""
         headers = (
             ("kp-source", record.source.encode()),
             ("kp-policy", entry.policy.encode()),
@@ -123,7 +125,7 @@ class Outputs:
             value=value,
             headers=headers,
         )
-        # Clients reject every negative timestamp but NO_TIMESTAMP.
+        # Clients reject every negative timestamp except NO_TIMESTAMP.
         return output if output.timestamp_ms >= NO_TIMESTAMP else with_current_timestamp(output)
 
 
@@ -152,7 +154,7 @@ def _score_headers(record: RawRecord, entry: Entry, score: bytes) -> Headers:
 
 
 def _packed(headers: Headers) -> bytes:
-    """Serialize headers: for each, the lengths of name and value, then name and value."""
+    """Serialize each header as the lengths of name and value, followed by name and value."""
     packed = bytearray()
     for name, value in headers:
         encoded = name.encode("utf-8", "surrogateescape")
@@ -161,7 +163,7 @@ def _packed(headers: Headers) -> bytes:
 
 
 def _publishable(headers: Headers) -> tuple[Headers, dict[str, str]]:
-    """Return the headers that the client can publish and, if some cannot, all of them as base64."""
+    """Return the headers that the client can publish and, if it cannot publish all, all of them as base64."""
     kept = tuple(header for header in headers if is_utf8(header[0]))
     if len(kept) == len(headers):
         return kept, {}

@@ -1,4 +1,4 @@
-"""The interface through which lanes publish, and what a future of a delivery needs."""
+"""The interface through which lanes publish, and a callback for the futures of deliveries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Publisher(Protocol):
         ...
 
     async def send_alone(self, record: OutputRecord) -> int:
-        """Send a record in its own batch, and wait; return its offset.
+        """Send a record in its own batch, wait for the confirmation, and return the record's offset.
 
-        A record without a timestamp gets the current time, or none if the topic rejects that.
+        A record without a timestamp gets the current time, or none if the topic rejects the current time.
 
         Raises:
             TooLargeError: the record itself is too large.
@@ -31,11 +31,11 @@ class Publisher(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until every record handed over is confirmed or given up, whoever waits for it."""
+        """Wait until every record that was handed over is confirmed or given up."""
         ...
 
 
 def retrieve_exception(delivery: asyncio.Future[Any]) -> None:
-    """Mark an exception as retrieved: after the first failure, the later ones are never awaited."""
+    """Mark an exception as retrieved, since failures after the first are never awaited."""
     if not delivery.cancelled():
         delivery.exception()

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-"""In order, duplicates and null values included (KIP-82)."""
+"""A record's headers in order, with duplicates and null values (KIP-82)."""
 
 NO_TIMESTAMP = -1
 """The timestamp of a record that has none."""
@@ -36,10 +36,10 @@ class RawRecord:
     """A record of the raw topic.
 
     Attributes:
-        headers: bytes of a name that are not UTF-8 are surrogate escapes (PEP 383).
+        headers: bytes in a name that are not UTF-8 appear as surrogate escapes (PEP 383).
         timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` if the record has none.
-        topic_id: its topic's id (KIP-516, 16 bytes); empty if the brokers have no topic ids.
-        fault: set if the record could not be read; it then has neither key, value nor headers.
+        topic_id: the topic's id (KIP-516, 16 bytes); empty if the brokers have no topic ids.
+        fault: set if the record could not be read; such a record has no key, value or headers.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class RawRecord:
 
     @property
     def location(self) -> Location:
-        """Its partition and offset."""
+        """The record's partition and offset."""
         return Location(self.partition, self.offset)
 
     @property
@@ -92,8 +92,8 @@ class OutputRecord:
     """A record to publish.
 
     Attributes:
-        partition: None lets the key decide.
-        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` takes the time of publishing.
+        partition: the partition; None if the key decides.
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` stands for the time of publishing.
     """
 
     topic: str

@@ -9,16 +9,16 @@ from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.scoring import Score
 
 decode_score = msgspec.json.Decoder(Score).decode
-"""Decode the header's value; raises msgspec.MsgspecError."""
+"""Decode the header's value; raise msgspec.MsgspecError if it is invalid."""
 
 
 def encode_score(score: Score) -> bytes:
-    """Encode a score; ``withheld`` is only written if a guard withheld the trace."""
+    """Encode a score, with ``withheld`` only if a guard withheld the trace."""
     return _encode(score)
 
 
 def without_content(score: Score) -> Score:
-    """Return the score without the nearest trace's id unless it is a UUID: others may hold content."""
+    """Return the score without the nearest trace's id unless it is a UUID; other ids may hold content."""
     tells = score.nearest is not None and not is_uuid_id(score.nearest)
     return replace(score, nearest=None) if tells else score
 

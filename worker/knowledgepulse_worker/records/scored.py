@@ -19,7 +19,7 @@ HEADERS = ("kp-source", "kp-score", "kp-policy")
 
 
 class KafkaRecord(Protocol):
-    """What is read of a record of an output topic, whatever the client."""
+    """The attributes of an output topic's record that are read, with the names that clients give them."""
 
     @property
     def value(self) -> bytes | None: ...  # noqa: D102 - as the client has them, like the next ones
@@ -68,7 +68,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
 
 
 def read_record(record: KafkaRecord) -> ScoredRecord | None:
-    """Parse a record of an output topic; None if it was not written by a worker.
+    """Parse a record of an output topic; return None if no worker wrote it.
 
     The worker's headers are the last ones; earlier ones with the same names are the producer's.
     """
@@ -97,7 +97,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
 
 
 def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:
-    """Return source, score and policy of a scored record; None unless they are its last headers."""
+    """Return source, score and policy of a scored record, or None unless they are its last headers."""
     last = headers[-len(HEADERS) :]
     if tuple(name for name, _ in last) != HEADERS:
         return None

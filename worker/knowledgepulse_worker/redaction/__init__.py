@@ -1,1 +1,1 @@
-"""The redaction of contributed traces by a function of the user's, in a process of its own."""
+"""Redaction of contributed traces by a function of the user, which runs in its own process."""

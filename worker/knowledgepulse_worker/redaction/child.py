@@ -2,12 +2,12 @@
 
 ``python -m knowledgepulse_worker.redaction.child FUNCTION SECONDS``
 
-It reads traces from standard input and answers each on standard output. Traces and answers are frames: a
-length in four bytes, big-endian, then the content. An answer is :data:`REDACTED` and the function's result as
-JSON, or :data:`FAILED` and the class of its error; never the error's text, which may quote the trace. Before
-the first trace, an answer without a result says that the function is imported, or why not.
+It reads traces from standard input and answers each on standard output. Traces and answers are frames, each
+with its length in four bytes (big-endian) before the content. An answer is :data:`REDACTED` with the
+function's result as JSON, or :data:`FAILED` with the class of its error. The error's text is left out because
+it may quote the trace. Before the first trace, an answer says whether the function could be imported.
 
-A call that takes too long is ended by the kernel, as nothing else interrupts a regular expression.
+The kernel ends a call that takes too long, since nothing else interrupts a regular expression.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def main(name: str, seconds: float) -> None:
     """Answer until standard input ends.
 
     Args:
-        name: the function, ``module:function``.
-        seconds: the time that a call may take.
+        name: the function as ``module:function``.
+        seconds: the time limit of a call.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the function prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the function's own prints must not mix with answers
     try:
         function = _load(name)
     except SettingsError as error:
@@ -56,14 +56,14 @@ def main(name: str, seconds: float) -> None:
 def _load(name: str) -> Callable[[Any], Any]:
     function: Callable[[Any], Any] = import_callable(SETTING, name)
     if inspect.iscoroutinefunction(function):
-        raise SettingsError(f"{SETTING}: {name}: is an async function; a plain one is needed")
+        raise SettingsError(f"{SETTING}: {name}: is an async function; use a regular function")
     return function
 
 
 def _answer(function: Callable[[Any], Any], trace: bytes) -> bytes:
     try:
         redacted = json.dumps(function(json.loads(trace)), ensure_ascii=False, allow_nan=False)
-    except Exception as error:  # noqa: BLE001 - the function is not ours
+    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
         return FAILED + type(error).__name__[:MAX_NAME].encode()
     return REDACTED + redacted.encode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""Publish a redacted copy of every contributed trace to a topic of its own."""
+"""Publish a redacted copy of every contributed trace to a separate topic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Send = Callable[[OutputRecord], Awaitable[object]]
 
 
 class Redaction:
-    """Publishes redacted copies, and in place of one that cannot be made a record that only says so.
+    """Publishes redacted copies; a copy that cannot be made is replaced by a record with only the reason.
 
     Args:
         redact: redacts a trace.

@@ -1,20 +1,22 @@
-"""Decide whether a trace may leave the organization: one rule for all exits.
+"""Decide whether a trace may leave the organization, by one rule for all exits.
 
-A trace stays for the first of these reasons:
+A trace stays for the first of these reasons that applies:
 
-1. ``visibility``: its ``metadata.visibility`` is ``private``, or is not one that this exit permits;
-2. ``privacy_level``: likewise for its ``metadata.privacy_level``;
-3. ``not_clean``: the SDK's cleaner finds something in it, unless this exit does not ask for clean traces.
+1. ``visibility``: its ``metadata.visibility`` is ``private``, or this exit does not permit the value;
+2. ``privacy_level``: its ``metadata.privacy_level`` is ``private``, or this exit does not permit the value;
+3. ``not_clean``: this exit requires clean traces, and the SDK's cleaner finds something in the trace.
 
-Each exit permits what its owner has set:
+The owner of each exit configures the permitted values:
 
-- *Scoring*: the policy's guards withhold a trace from ``contribute``, and so from the redacted copies, by the
-  same two members. They may list ``private``, since the topic is the organization's own. See ``scoring``.
+- *Scoring*: the policy's guards withhold a trace from ``contribute``, and therefore from the redacted copies,
+  by the same two members. They may permit ``private``, since the topic belongs to the organization. See
+  ``scoring``.
 - *The registry*: ``registry.visibilities`` and ``registry.require_clean``.
-- *A dataset* (``kp-worker export``): the policy's guards and ``--not-cleaned``. ``--scan-secrets`` adds a
-  search for keys afterwards.
+- *A dataset* (``kp-worker export``): the policy's guards and ``--not-cleaned``. ``--scan-secrets`` searches
+  for keys afterwards.
 
-``kp-worker policy label --judge`` asks nothing here: whoever names the model sends the traces to it.
+``kp-worker policy label --judge`` does not apply this rule: the user who names the model decides to send it
+the traces.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Departure:
     require_clean: bool = True
 
     def withholding_guard(self, visibility: str, privacy_level: str) -> Guard | None:
-        """Return which of a trace's two members keeps it from leaving, if one does."""
+        """Return the member that keeps a trace from leaving, or None if neither does."""
         if visibility == "private" or visibility not in self.visibilities:
             return "visibility"
         if privacy_level == "private" or privacy_level not in self.privacy_levels:
@@ -54,7 +56,7 @@ class Departure:
         return None
 
     def held_by_content(self, is_clean: Callable[[], bool]) -> Literal["not_clean"] | None:
-        """Return whether a trace's content keeps it from leaving; cleaning takes time, so it comes last."""
+        """Return ``not_clean`` if a trace's content keeps it from leaving; this is slow, so call it last."""
         return "not_clean" if self.require_clean and not is_clean() else None
 
 
@@ -64,7 +66,7 @@ def is_clean(trace: dict[str, Any]) -> bool:
 
 
 def is_clean_json(value: bytes) -> bool:
-    """Return whether the SDK's cleaner finds nothing in a trace's JSON; duplicate members are not clean."""
+    """Return whether the SDK's cleaner finds nothing in a trace's JSON; duplicate members are never clean."""
     try:
         trace = json.loads(value, object_pairs_hook=_members)  # reads lone surrogates, unlike msgspec
     except ValueError:
@@ -73,7 +75,7 @@ def is_clean_json(value: bytes) -> bool:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of duplicate members, the cleaner would see only the last one."""
+    """Return an object; reject duplicate members, of which the cleaner would see only the last."""
     if len(members := dict(pairs)) < len(pairs):
         raise ValueError
     return members

@@ -1,4 +1,4 @@
-"""Call the redaction function in a process of its own, off the event loop and within a time limit."""
+"""Call the redaction function in its own process, off the event loop and within a time limit."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ END_LIMIT = 1.0
 """Seconds for a process to end after its last answer."""
 
 OVERTIME = 5.0
-"""Seconds past its limit after which a call that ignores the kernel's signal is killed."""
+"""Seconds after its time limit until a call that ignores the kernel's signal is killed."""
 
 
 class RedactionProcess:
-    """A process that redacts one trace at a time, and is replaced when it ends.
+    """A process that redacts one trace at a time and is replaced when it ends.
 
-    An asynchronous context manager; on entry the process starts.
+    This is an asynchronous context manager, which starts the process on entry.
 
     Args:
-        function: the function, ``module:function``: it takes a trace as a dict and returns the redacted one.
-        timeout: seconds that a call may take.
+        function: ``module:function``; takes a trace as a dict and returns the redacted one.
+        timeout: time limit of a call in seconds.
     """
 
     def __init__(self, function: str, timeout: float) -> None:
@@ -59,7 +59,7 @@ class RedactionProcess:
             await _kill(self._process)
 
     async def redact(self, value: bytes) -> bytes:
-        """Return a trace's JSON as the function redacts it; it need not be a trace.
+        """Return the JSON that the function makes of a trace; it may not be a valid trace.
 
         Raises:
             RedactionError: the function raised (``raised``), took too long (``timeout``) or ended its process
@@ -79,7 +79,7 @@ class RedactionProcess:
                 timed_out = await _ended(process) == -signal.SIGALRM
                 raise RedactionError("timeout" if timed_out else "crashed") from None
             except BaseException:
-                self._process = None  # its answer would be taken for that to the next trace
+                self._process = None  # its late answer would be mistaken for the next trace's
                 await _kill(process)
                 raise
         if answer.startswith(FAILED):
@@ -93,7 +93,7 @@ class RedactionProcess:
             raise RedactionError("crashed", str(error)) from error
 
     async def _start(self) -> Process:
-        # In a session of its own: Ctrl-C in the terminal must not end it before the worker is done.
+        # A new session keeps Ctrl-C in the terminal from ending it before the worker is done.
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
@@ -103,7 +103,7 @@ class RedactionProcess:
         except TimeoutError:
             problem = f"{SETTING}: {self._function}: was not imported within {START_LIMIT:g} s"
         except asyncio.IncompleteReadError:
-            problem = f"{SETTING}: {self._function}: its process ended on import"
+            problem = f"{SETTING}: {self._function}: the process ended while importing it"
         except BaseException:
             await _kill(process)
             raise
@@ -127,7 +127,7 @@ async def _answer(process: Process) -> bytes:
 
 
 async def _ended(process: Process) -> int:
-    """Return the exit status of a process that answers no more; kill it if it runs on."""
+    """Return the exit status of a process that has stopped answering; kill it if it is still running."""
     with suppress(TimeoutError):
         async with asyncio.timeout(END_LIMIT):
             return await process.wait()

@@ -1,8 +1,9 @@
-"""The cleaning of the KnowledgePulse SDK as a redaction function: secrets, and what identifies a person.
+"""The KnowledgePulse SDK's cleaner as a redaction function: it removes secrets and personal identifiers.
 
-``redaction.function = "knowledgepulse_worker.redaction.sdk:clean"``. Ported from ``pii-cleaner.ts`` of
-https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans the texts of steps only; this
-cleans every text of a trace, and what members with the name of a secret hold, also where a text quotes JSON.
+Set ``redaction.function = "knowledgepulse_worker.redaction.sdk:clean"`` to use it. It is ported from
+``pii-cleaner.ts`` of https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans only the
+texts of steps. This function cleans every text of a trace and the values of members that have the name of a
+secret, also where a text quotes JSON.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any
 from knowledgepulse_schemas.trace import is_uuid_id, trace_id_of
 
 _SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-"""What ``\\s`` is in JavaScript."""
+"""The characters that ``\\s`` matches in JavaScript."""
 
 _ASSIGNED_NAMES = "password|passwd|secret|token|api_key|apikey|api_secret|access_token|auth_token"
 _LOCAL = r"[a-zA-Z0-9._%+\-]"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|[01]?\d\d?)"
-_REDACTED_PASSWORD = "[REDACTED:password]"  # noqa: S105 - what stands in place of one
+_REDACTED_PASSWORD = "[REDACTED:password]"  # noqa: S105 - the replacement, not a password
 _SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "api-key")
-"""The ends of the names of members that hold secrets: those that the SDK knows, and longer ones."""
+"""A member whose name ends with one of these holds a secret; the SDK knows only the words themselves."""
 
 _QUOTED_SECRET = re.compile(
-    # In a text that quotes JSON, or a text that does: the quote after such a name, then a text or a number.
+    # Matches the quote after such a name, then a string or a number, in a text that quotes JSON at any level.
     rf"(?s)(?P<end>[\\'\"](?i:{'|'.join(f'(?<={word}.)' for word in _SECRET_WORDS)})"
     r"(?:(?<=\\)\\{0,6}['\"])?)(?P<colon>\s*:\s*)"
     rf"(?:(?P<quote>\\{{0,7}}['\"])(?!(?P=quote)|{re.escape(_REDACTED_PASSWORD)}(?P=quote))"
@@ -34,12 +35,12 @@ _QUOTED_REDACTED = rf"\g<end>\g<colon>\g<end>{_REDACTED_PASSWORD}\g<end>"
 _UNQUOTED = rf"[^{_SPACE}'\"`,;)}}\[\]]"
 _ASSIGNMENT = re.compile(
     rf"(?ai)\b(?P<key>{_ASSIGNED_NAMES})(?P<sep>[{_SPACE}]*[=:][{_SPACE}]*)(?!\[REDACTED)"
-    # In JavaScript a character beyond the basic plane is two.
+    # In JavaScript, a character outside the basic plane counts as two.
     rf"(?:(?P<quote>['\"])[^'\"]*(?P=quote)|{_UNQUOTED}{{2,}}|[\U00010000-\U0010ffff])"
 )
 _ASSIGNED = rf"\g<key>\g<sep>{_REDACTED_PASSWORD}"
 _HINTS = ("passw", "secret", "token", "api")
-"""Without one of them no secret is named: much faster to find."""
+"""A text without any of these names no secret; this check is much faster than the patterns."""
 
 _CONNECTION = re.compile(
     rf"(?ai)(?:postgresql|postgres|mysql|redis|rediss|mongodb|mongodb\+srv|amqp|amqps)://[^{_SPACE}'\"`,)}}\]]+"
@@ -53,7 +54,7 @@ _KEYS = (
     (r"xox[bpras]-[A-Za-z0-9\-]+", "[REDACTED:api_key]"),
 )
 _EMAIL = re.compile(rf"{_LOCAL}++(@[a-zA-Z0-9.\-]+\.[a-zA-Z]{{2,}})?", re.ASCII)
-"""An address, or a run of characters that begins none: read in one go, where a search would start at each."""
+"""Matches an address, or a run of characters that begins none, so that a search skips the whole run."""
 
 _IDENTIFIERS = (
     (
@@ -68,7 +69,7 @@ _IDENTIFIERS = (
 
 
 def _compiled(rules: tuple[tuple[str, str], ...]) -> list[tuple[re.Pattern[str], str]]:
-    # In JavaScript these classes and \b are of ASCII only.
+    # In JavaScript, these classes and \b only know ASCII.
     return [(re.compile(pattern, re.ASCII), replacement) for pattern, replacement in rules]
 
 
@@ -76,11 +77,11 @@ _KEY_RULES, _IDENTIFIER_RULES = _compiled(_KEYS), _compiled(_IDENTIFIERS)
 
 
 def clean_text(text: str, level: str = "aggregated") -> str:
-    """Return a text as the SDK's ``cleanPii`` cleans it.
+    """Clean a text like the SDK's ``cleanPii``.
 
     Args:
         text: any text.
-        level: a ``metadata.privacy_level``; identifiers stay if it is ``private``, secrets never.
+        level: a ``metadata.privacy_level``; ``private`` keeps identifiers, but never secrets.
     """
     if "://" in text:
         text = _CONNECTION.sub("[REDACTED:connection_string]", text)
@@ -98,26 +99,26 @@ def clean_text(text: str, level: str = "aggregated") -> str:
 
 
 def clean(trace: dict[str, Any]) -> dict[str, Any]:
-    """Return a trace with every text cleaned, the names of members too.
+    """Return a trace with every text cleaned, including the names of members.
 
-    A text or number whose member is named as a secret, such as ``"db_password"``, is one. An id with anything
-    to clean is replaced by one that is derived from it; UUIDs stay, whatever they look like.
+    A text or number in a member with the name of a secret, such as ``"db_password"``, counts as a secret. An
+    id that contains something to clean is replaced by an id derived from it; UUIDs are always kept.
     """
     level = trace["metadata"]["privacy_level"]
     cleaned: dict[str, Any] = _cleaned({name: one for name, one in trace.items() if name != "id"}, level)
-    cleaned["metadata"]["created_at"] = trace["metadata"]["created_at"]  # its digits may look like a phone's
+    cleaned["metadata"]["created_at"] = trace["metadata"]["created_at"]  # may look like a phone number
     return {**cleaned, "id": clean_id(trace["id"], level)}
 
 
 def clean_id(trace_id: str, level: str = "aggregated") -> str:
-    """Return a trace's id, or one derived from it if it says more than a UUID does."""
+    """Return a trace's id, or an id derived from it if the cleaner finds something in it."""
     if is_uuid_id(trace_id) or clean_text(trace_id, level) == trace_id:
         return trace_id
     return trace_id_of(trace_id)
 
 
 def _clean_repeatedly(text: str, level: str) -> str:
-    """Clean until nothing is left to clean: what is redacted may bring to light what stood beside it."""
+    """Clean repeatedly until nothing changes, since a redaction may expose a match beside it."""
     while True:
         cleaned = clean_text(text, level)
         if _may_name_secrets(cleaned):

@@ -1,4 +1,4 @@
-"""The KnowledgePulse score as pure functions: no Kafka, no torch, no clock but the caller's.
+"""The KnowledgePulse score as pure functions, without Kafka, torch or a clock other than the caller's.
 
 Score traces in any process, with or without an embedder::
 
@@ -9,7 +9,7 @@ Score traces in any process, with or without an embedder::
     score = scorer.evaluate(ReasoningTrace.model_validate_json(line))
     print(score.quality_score, score.decision)
 
-The formula's reference is the KnowledgePulse SDK 0.1.1.
+The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 """
 
 from knowledgepulse_worker.scoring.cache import Nearest, VectorCache

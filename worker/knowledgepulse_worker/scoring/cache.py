@@ -32,9 +32,9 @@ class Nearest:
 class VectorCache:
     """A first-in-first-out ring of unit vectors in one contiguous matrix.
 
-    A look-up is one matrix-vector product over the entries, O(entries x dimensions). Its result depends only
-    on the vectors and their order, to the last bit, not on their positions in the ring: a rebuilt cache gives
-    the same results as the lost one.
+    A look-up is one matrix-vector product over the entries, O(entries x dimensions). Its result depends, to
+    the last bit, only on the vectors and their order, not on their positions in the ring. Therefore a rebuilt
+    cache gives the same results as the lost one.
 
     The cache never deletes by age: ``ttl`` filters at look-up, so that the entries that a trace is compared
     with depend on its own time, not on other look-ups. That keeps scores the same when records are
@@ -43,7 +43,7 @@ class VectorCache:
     Args:
         max_elements: the maximum number of vectors; the oldest is evicted first.
         dimensions: the length of every vector.
-        ttl: seconds; a look-up at time t sees the entries since t - ttl. None: all.
+        ttl: seconds; a look-up at time t sees the entries since t - ttl. None means all entries.
 
     Raises:
         ValueError: a size or the ttl is not positive.
@@ -74,12 +74,12 @@ class VectorCache:
         return self.size
 
     def add(self, vector: ArrayLike, *, id: str | None = None, at: float | None = None) -> None:  # noqa: A002
-        """Add a vector, normalised to length 1; evict the oldest if the cache is full.
+        """Add a vector, normalised to length 1, and evict the oldest vector if the cache is full.
 
         Args:
             vector: shape (dimensions,); a zero vector stays zero and is similar to nothing.
             id: identifies the entry in the result of :meth:`nearest`.
-            at: its time in seconds since the epoch; by default now.
+            at: the entry's time in seconds since the epoch; by default, now.
 
         Raises:
             ValueError: the vector has another shape, or is not finite.
@@ -93,11 +93,11 @@ class VectorCache:
         self._added += 1
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
-        """Return the most similar entry, the oldest among equals; None if there is none to compare with.
+        """Return the most similar entry, the oldest among equals, or None if there is none to compare with.
 
         Args:
             vector: shape (dimensions,).
-            at: the time of the look-up, from which the ttl counts back; by default now.
+            at: the time of the look-up, from which the ttl counts back; by default, now.
 
         Raises:
             ValueError: the vector has another shape, or is not finite.
@@ -111,8 +111,8 @@ class VectorCache:
             similarities[self._times[: self.size] < since] = -np.inf
         if np.isneginf(similarities.max()):
             return None
-        # The product's last digits depend on a row's position in the matrix, so the rows near the maximum are
-        # computed again, each by itself.
+        # The product's last digits depend on a row's position in the matrix, so the similarities of the rows
+        # near the maximum are computed again row by row.
         slots = self._different(np.flatnonzero(similarities >= similarities.max() - _ROUNDING))
         exact = (self._matrix[slots].astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
         first = int(exact.argmax())
@@ -128,7 +128,7 @@ class VectorCache:
         self._added = 0
 
     def _different(self, slots: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the slots by age, and of those with equal vectors only the oldest: retries have many."""
+        """Return the slots by age, only the oldest of equal vectors, since retries add many equal ones."""
         head = self._added % self.max_elements if self._added > self.max_elements else 0
         by_age = slots[np.argsort((slots - head) % self.max_elements)]
         _, firsts = np.unique(self._digests[by_age], return_index=True)

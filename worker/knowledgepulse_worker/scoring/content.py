@@ -1,4 +1,4 @@
-"""What of a trace a person needs to judge it, and cheap features of it; the score knows neither."""
+"""The texts that a person needs to judge a trace, and its cheap features; the score uses neither."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FAILURE = re.compile(
     r"error|exception|traceback|not found|no such|invalid|fail(ed|ure)|denied|cannot|syntax", re.IGNORECASE
 )
 _HEAD = 300
-"""How many characters of an observation tell whether the call failed."""
+"""Number of characters at the beginning of an observation that are searched for an error."""
 
 
 class StepText(NamedTuple):
-    """A step: its type, its tool, what was written, its input's JSON, its output; each empty if absent."""
+    """The texts of a step: type, tool, content, JSON of the input, output; an absent text is empty."""
 
     type: str
     tool: str
@@ -33,11 +33,11 @@ class StepText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What of a trace may tell whether it is worth keeping, at no model's cost.
+    """Features of a trace that may predict whether it is worth keeping; they need no model.
 
     Attributes:
         length: number of steps.
-        repeated: share of the calls that repeat an earlier one, with the same tool and input.
+        repeated: share of the calls that repeat an earlier call with the same tool and input.
         failed: share of the observations that begin with an error.
     """
 
@@ -48,12 +48,12 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A trace to judge.
+    """The content of a trace that a person or a model judges.
 
     Attributes:
         objective, result: at most :data:`TEXT` characters.
-        steps: the first and the last, of at most :data:`STEP` characters each.
-        features: of the whole trace.
+        steps: the first and the last steps, with at most :data:`STEP` characters each.
+        features: the features of the whole trace.
         native_id: the run's id in the system it comes from, if the trace names it.
     """
 
@@ -65,7 +65,7 @@ class Content:
 
 
 def content(objective: str, steps: Sequence[StepText], result: str, native_id: str | None) -> Content:
-    """Return what is shown of a trace, and its features."""
+    """Return the shortened texts of a trace, and its features."""
     shown = [_shown(step) for step in steps]
     if len(shown) > FIRST + LAST:
         left_out = len(shown) - FIRST - LAST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from knowledgepulse_schemas import ReasoningTrace
 
 NOVELTY_UNKNOWN = 0.5
-"""Novelty with nothing to compare with: an empty cache, or no embedder."""
+"""Novelty if there is nothing to compare with, because the cache is empty or there is no embedder."""
 
 
 def tool_names(trace: ReasoningTrace) -> set[str]:
@@ -16,8 +16,8 @@ def tool_names(trace: ReasoningTrace) -> set[str]:
 def complexity(trace: ReasoningTrace) -> float:
     """Return the variety and length of the reasoning.
 
-    0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an error, and 0.2
-    for every 20 steps; that last term has no cap of its own, only the sum does.
+    It adds 0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an error,
+    and 0.2 for every 20 steps. Only the sum is capped at 1, not the last term.
     """
     types = {step.type for step in trace.steps}
     recovered = 0.3 if "error_recovery" in types else 0.0
@@ -28,7 +28,7 @@ def novelty(similarity: float | None) -> float:
     """Return the distance of the trace from the nearest earlier one.
 
     Args:
-        similarity: the largest cosine similarity with the cache, or None without one.
+        similarity: the largest cosine similarity with the cache; None if there is nothing to compare with.
 
     Returns:
         ``1 - similarity`` clamped to 0..1 (the SDK documents that range but does not clamp), or 0.5.
@@ -39,7 +39,7 @@ def novelty(similarity: float | None) -> float:
 
 
 def tool_diversity(trace: ReasoningTrace) -> float:
-    """Return the number of distinct tools per step, scaled so that one for every three steps gives 1."""
+    """Return the number of distinct tools per step, scaled so that a new tool in every third step gives 1."""
     return min(1.0, len(tool_names(trace)) / max(1, len(trace.steps)) * 3)
 
 

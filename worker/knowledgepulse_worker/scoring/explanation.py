@@ -1,4 +1,4 @@
-"""Explanations of scores: what each dimension adds, and what it would have taken to pass."""
+"""Explain scores: the points that each dimension adds, and the changes that would make a trace pass."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _DECIMALS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a dimension adds to a score.
+    """The contribution of a dimension to a score.
 
     Attributes:
-        dimension: its name.
-        value: 0 to 1.
-        weight: the weight of the policy's profile.
+        dimension: the dimension's name.
+        value: the dimension's value, 0 to 1.
+        weight: the dimension's weight in the policy's profile.
         points: value × weight.
     """
 
@@ -36,14 +36,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A score taken apart under its policy. It quotes no text from producers.
+    """The explanation of a score under its policy. It quotes no text from producers.
 
     Attributes:
-        parts: the dimensions, in the formula's order.
-        weighted: the sum of their points, before the overrides.
-        verdict: how far the score is from the threshold, in words.
-        remedies: the single changes that would have made the trace pass, in words; empty if it passes.
-        guard: what the policy contributes instead, in words; None unless the trace is withheld.
+        parts: the contributions of the dimensions, in the formula's order.
+        weighted: the sum of the points, before the overrides.
+        verdict: a sentence that compares the score with the threshold.
+        remedies: descriptions of the single changes that would have made the trace pass; empty if it passes.
+        guard: a sentence about the guard that withholds the trace; None if none does.
     """
 
     parts: tuple[Part, ...]
@@ -54,7 +54,7 @@ class Explanation:
 
 
 def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
-    """Explain a trace's score; return None if it is not the score under this policy."""
+    """Explain a trace's score; return None if this policy gives another score."""
     score = record.score
     if record.policy not in (None, policy.digest) or record.under(policy) != score:
         return None
@@ -75,7 +75,7 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
 
 
 def override_effects(score: Score) -> dict[str, str]:
-    """Return the effects of a score's overrides in words, by name, in order."""
+    """Return a description of the effect of each override of a score, in order."""
     return {name: EFFECTS[name] for name in score.overrides}
 
 
@@ -121,9 +121,10 @@ def _passes(score: Score, profile: Profile, **dimensions: float) -> bool:
 
 
 def _needed(score: Score, name: str, profile: Profile) -> float | None:
-    """Return the smallest value of a dimension that passes, to four decimals; None if even 1 does not.
+    """Return the smallest value of a dimension, to four decimals, with which the trace passes.
 
-    The score is monotonic in every dimension, whatever the overrides, so bisection finds the value.
+    Return None if it does not pass even with 1. Bisection finds the value because the score is monotonic in
+    every dimension, whatever the overrides.
     """
     if not _passes(score, profile, **{name: 1.0}):
         return None

@@ -1,4 +1,4 @@
-"""Rescoring: the effect that another policy would have had on scored traces."""
+"""Rescore traces: the effect that another policy would have had on their decisions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Flip:
     Attributes:
         source: ``topic/partition/offset`` of the raw record, or ``file:line``.
         id: the trace's id.
-        before: its score on record.
-        after: its score under the new policy.
+        before: the recorded score.
+        after: the score under the new policy.
     """
 
     source: str

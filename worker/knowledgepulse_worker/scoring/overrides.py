@@ -19,15 +19,15 @@ EFFECTS: dict[Override, str] = {
     RECOVERED: "more than two error recoveries and success: 0.1 more, at most 1",
     SINGLE_TOOL: "one tool only: 0.1 less, at least 0",
 }
-"""The effect of each override in words."""
+"""A description of the effect of each override."""
 
 
 def overrides_of(trace: ReasoningTrace) -> tuple[Override, ...]:
     """Return the names of the overrides that apply to a trace, in order.
 
-    - ``single_thought``: exactly one step and it is a thought.
-    - ``recovered``: more than two error recoveries and success.
-    - ``single_tool``: tools are used, but at most one distinct.
+    - ``single_thought``: the only step is a thought.
+    - ``recovered``: the run succeeded after more than two error recoveries.
+    - ``single_tool``: the steps use exactly one distinct tool.
     """
     steps = trace.steps
     applies: dict[Override, bool] = {

@@ -1,4 +1,4 @@
-"""A scored trace with what rescoring, tuning and evaluation need of it."""
+"""A scored trace with the members that rescoring, tuning and evaluation need."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ScoredRecord:
         source: ``topic/partition/offset`` of the raw record, or ``file:line``.
         id: the trace's id.
         task_domain: the trace's domain, which selects the profile of a policy.
-        visibility, privacy_level: the trace's, for which a policy may withhold it.
+        visibility, privacy_level: the members of the trace's metadata that the guards check.
         success: whether the agent reports success.
         confidence: the agent's confidence, before the reduction for a failure.
         score: the recorded score.
-        policy: digest of the policy of that score; None if it was not recorded.
-        timestamp_ms: the record's timestamp; None in a file.
-        embedder: what novelty was computed with; None if it was not recorded.
-        content: what a person needs to judge the trace; None if it was not read.
+        policy: the digest of the policy that gave the score; None if it was not recorded.
+        timestamp_ms: the record's timestamp; None for a line of a file.
+        embedder: the embedder with which novelty was computed; None if it was not recorded.
+        content: the texts and features for judging the trace; None if they were not read.
     """
 
     source: str

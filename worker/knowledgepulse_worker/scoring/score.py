@@ -19,11 +19,11 @@ from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, o
 Decision = Literal["contribute", "rejected"]
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
-"""A number between 0 and 1; checked when it is decoded."""
+"""A number from 0 to 1, checked when it is decoded."""
 
 
 class Routed(Protocol):
-    """What a policy reads of a trace's metadata."""
+    """The members of a trace's metadata that a policy reads."""
 
     @property
     def task_domain(self) -> str: ...  # noqa: D102 - as the schema has them, like the next ones
@@ -35,7 +35,7 @@ class Routed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """The four dimensions of a trace's quality, 0 to 1 each."""
+    """The four dimensions of a trace's quality, each from 0 to 1."""
 
     complexity: float
     novelty: float
@@ -49,8 +49,8 @@ class Score(Struct, frozen=True, omit_defaults=True):
     A field that only some scores have gets a default and is then left out of their headers.
 
     Attributes:
-        quality_score: 0 to 1.
-        complexity, novelty, tool_diversity, outcome_confidence: the dimensions, 0 to 1 each.
+        quality_score: the score, from 0 to 1.
+        complexity, novelty, tool_diversity, outcome_confidence: the dimensions, each from 0 to 1.
         overrides: the names of the applied overrides, in order.
         domain: the applied weight profile.
         threshold: the threshold for ``contribute``.
@@ -71,7 +71,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
 
     @property
     def decision(self) -> Decision:
-        """``contribute`` if the score reaches the threshold and no guard withholds it, else ``rejected``."""
+        """``contribute`` if the score reaches the threshold and no guard withholds it, or ``rejected``."""
         return "contribute" if self.reaches_threshold and self.withheld is None else "rejected"
 
     @property
@@ -90,23 +90,23 @@ class Score(Struct, frozen=True, omit_defaults=True):
 
 
 def quality_score(dimensions: Dimensions, overrides: Collection[str], weights: Weights) -> float:
-    """Return the weighted sum of the dimensions after the overrides, 0 to 1."""
+    """Return the weighted sum of the dimensions after the overrides, from 0 to 1."""
     weighted = (
         dimensions.complexity * weights.complexity
         + dimensions.novelty * weights.novelty
         + dimensions.tool_diversity * weights.tool_diversity
         + dimensions.outcome_confidence * weights.outcome_confidence
     )
-    # Weights that sum to 1 can give a sum slightly above it, by rounding.
+    # Because of rounding, weights that sum to 1 can give a score slightly above 1.
     return min(1.0, apply_overrides(weighted, overrides))
 
 
 def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) -> Score:
-    """Score one trace.
+    """Score a trace.
 
     Args:
         trace: the trace.
-        nearest: the most similar earlier trace; None if there is none, or no embedder.
+        nearest: the most similar earlier trace; None if there is none or no embedder.
         policy: weights, thresholds and guards.
     """
     profile = policy.profile(trace.metadata.task_domain)
@@ -138,12 +138,12 @@ def _withheld(metadata: Routed, policy: Policy) -> Guard | None:
 def rescore(score: Score, metadata: Routed, policy: Policy) -> Score:
     """Rescore a trace from its dimensions under another policy, without embedding it.
 
-    The dimensions and overrides do not depend on the policy, so under the original policy the result equals
-    ``score``, to the last bit.
+    The dimensions and overrides do not depend on the policy. Therefore the result under the original policy
+    equals ``score`` to the last bit.
 
     Args:
         score: the trace's score.
-        metadata: the trace's; a score only holds the selected profile.
+        metadata: the trace's metadata, since a score names only the profile that was applied.
         policy: weights, thresholds and guards.
     """
     profile = policy.profile(metadata.task_domain)

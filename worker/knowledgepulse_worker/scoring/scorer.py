@@ -1,4 +1,4 @@
-"""Score traces one after another, each against the earlier ones; usable in any process."""
+"""Score traces in order, comparing each with the earlier ones; usable in any process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def score_and_add(
 
     Args:
         trace: the trace.
-        vector: shape (cache.dimensions,); None without an embedder: novelty is 0.5, and nothing is added.
+        vector: shape (cache.dimensions,). Without an embedder it is None; then novelty is 0.5, and nothing
+            is added to the cache.
         cache: the earlier traces' vectors.
         policy: weights and thresholds.
-        at: the trace's time in seconds since the epoch, for the cache's ttl; None for now.
+        at: the trace's time in seconds since the epoch, for the cache's ttl; None means now.
 
     Raises:
         ValueError: the vector does not fit the cache.
@@ -39,13 +40,13 @@ def score_and_add(
 
 
 class Scorer:
-    """Scores traces one after another, each against the earlier ones, like the SDK's ``evaluateValue``.
+    """Scores traces in order, comparing each with the earlier ones, like the SDK's ``evaluateValue``.
 
     Args:
-        embed: returns a text's vector; None scores novelty 0.5 and adds nothing to the cache.
-        policy: weights and thresholds; by default the reference's.
-        cache: the vectors to compare with; by default an empty cache of the default size.
-        text: which text of a trace is embedded.
+        embed: returns a text's vector; if it is None, novelty is 0.5 and nothing is added to the cache.
+        policy: weights and thresholds; by default, the reference's.
+        cache: the vectors to compare with; by default, an empty cache of the default size.
+        text: the text of a trace that is embedded.
     """
 
     def __init__(

@@ -13,28 +13,28 @@ from typing import Literal
 from knowledgepulse_schemas import ReasoningTrace
 
 TraceText = Literal["sdk", "agent", "parts"]
-"""Which text of a trace is embedded: see :func:`embedding_text`."""
+"""The name of a text that can be embedded (see :func:`embedding_text`)."""
 
 OBJECTIVE_WORDS = 48
-"""Maximum words of the objective in the text ``agent``, and of each of its two parts in ``parts``."""
+"""Maximum words of the objective in the text ``agent``, and of each of the objective's parts in ``parts``."""
 
 MAX_CHARACTERS = 8192
-"""Maximum length of the text ``agent``, several times the largest window: a longer trace costs no more."""
+"""Maximum length of the text ``agent``, several times the largest window, so that the cost is bounded."""
 
 MAX_STEPS_CHARACTERS = 32_768
 """Maximum length of the steps in the text ``parts``."""
 
 PART = "\0"
-"""Separates the parts of a text, which weigh the same; white space would not do, since it does not count."""
+"""Separates the parts of a text, which have equal weight; embedders ignore white space, so it cannot."""
 
 # Scripts without spaces between words count by the character, long words such as URLs by 20 characters.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,20}}")
 
 _MAX_ENDING = OBJECTIVE_WORDS * 21
-"""Characters with so many words: each at most 20 and a space."""
+"""Maximum characters of that many words, with at most 20 characters and a space each."""
 
-# Complete escapes only, so that what is matched of a string that was cut can still be decoded.
+# The pattern matches only complete escapes, so that the match can be decoded even if the string was cut.
 _JSON = re.compile(
     r'"(?P<string>(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*)"?|(?P<scalar>[^\s\[\]{}:,"\\]+)|.[\s\[\]{}:,]*',
     re.DOTALL,
@@ -46,22 +46,27 @@ def embedding_text(
 ) -> str:
     """Return the text of a trace that is embedded.
 
-    ``sdk`` is the objective and the contents of all steps, joined with single spaces. A step without content
-    adds an empty part, as in the SDK, so there can be two spaces in a row.
+    ``sdk`` joins the objective and the contents of all steps with single spaces. A step without content adds
+    an empty text, as in the SDK, so there can be two spaces in a row.
 
-    ``agent`` is the first :data:`OBJECTIVE_WORDS` of the objective, then content, tool and input of all steps
-    but observations, up to :data:`MAX_CHARACTERS`. Of an input's JSON, it has the names and the values.
+    ``agent`` joins the first :data:`OBJECTIVE_WORDS` words of the objective with the content, tool and input
+    of all steps except observations, up to :data:`MAX_CHARACTERS`. It includes the names and values of an
+    input's JSON.
 
-    ``parts`` has three with :data:`PART` between them: the first :data:`OBJECTIVE_WORDS` of the objective; as
-    many of its last, if there are more, since a prompt that all runs share can be before or after the task;
-    and of the steps what ``agent`` has, and the observations of no tool, which are what the user said later,
-    up to :data:`MAX_STEPS_CHARACTERS`.
+    ``parts`` consists of three parts, which :data:`PART` separates:
+
+    1. the first :data:`OBJECTIVE_WORDS` words of the objective;
+    2. the last :data:`OBJECTIVE_WORDS` of its remaining words, since a prompt that all runs share can come
+       before or after the task;
+    3. the texts of the steps that ``agent`` includes, and observations without a tool, which are the user's
+       later messages, up to :data:`MAX_STEPS_CHARACTERS`.
 
     Args:
         trace: the trace.
-        text: which text.
-        inputs: the JSON of each step's input, empty without one; None takes the trace's own, which
-            :func:`knowledgepulse_worker.records.decode.decode_trace` leaves out. ``sdk`` ignores them.
+        text: the name of the text.
+        inputs: the JSON of each step's input, empty for a step without input. None takes the inputs from the
+            trace, but :func:`knowledgepulse_worker.records.decode.decode_trace` leaves them out. ``sdk``
+            ignores inputs.
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
@@ -80,7 +85,7 @@ def _joined(parts: Iterable[str], room: int) -> str:
     for part in parts:
         if part:
             found.append(part[:room])
-        room -= len(part) + 1  # an empty part counts too, to bound the work
+        room -= len(part) + 1  # an empty part counts, too, to bound the work
         if room <= 0:
             break
     return " ".join(found)
@@ -115,7 +120,7 @@ def _own_inputs(trace: ReasoningTrace) -> Iterator[str]:
 
 
 def _names_and_values(text: str) -> Iterator[str]:
-    """Yield the strings and numbers of JSON, which may be cut; an empty part for what is between them."""
+    """Yield the strings and numbers of JSON, which may be cut off, and an empty text for other tokens."""
     for token in _JSON.finditer(text):
         string, scalar = token["string"], token["scalar"]
         if string is not None:
@@ -129,7 +134,7 @@ MAX_ID_LENGTH = 200
 
 
 def bounded_id(trace_id: str) -> str:
-    """Return a trace's id; beyond :data:`MAX_ID_LENGTH`, its beginning and a hash of the whole."""
+    """Return a trace's id, replacing the end of an id above :data:`MAX_ID_LENGTH` by a hash of the whole."""
     if len(trace_id) <= MAX_ID_LENGTH:
         return trace_id
     digest = blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).hexdigest()

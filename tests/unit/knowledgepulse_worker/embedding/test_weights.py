@@ -155,7 +155,7 @@ def test_wrong_bytes_are_refused_and_not_kept(hub, cache, find_default, name):
     error = error_of(find_default)
 
     assert f"{name} has the SHA-256 " in error
-    assert "it was changed or damaged on the way; try again" in error
+    assert "it was changed or damaged in transit; try again" in error
     assert kept(cache) == []
 
 

@@ -171,9 +171,9 @@ async def test_calls_take_turns(start):
         ("nosuch:redact", "nosuch:redact: No module named 'nosuch'"),
         ("functions:nosuch", "functions:nosuch: module 'functions' has no attribute 'nosuch'"),
         ("functions:not_a_function", "functions:not_a_function: is not a function"),
-        ("functions:is_async", "functions:is_async: is an async function; a plain one is needed"),
+        ("functions:is_async", "functions:is_async: is an async function; use a regular function"),
         ("broken:redact", "broken:redact: RuntimeError on import"),
-        ("gone:redact", "gone:redact: its process ended on import"),
+        ("gone:redact", "gone:redact: the process ended while importing it"),
     ],
 )
 async def test_an_unusable_function_is_an_error_that_names_it(start, name, problem):

@@ -163,7 +163,7 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ),
         (
             '[policy]\ncontribute_visibility = ["org", "public"]',
-            "; 'public' is none of them (KP_POLICY__CONTRIB",
+            "; 'public' is not accepted (KP_POLICY__CONTRIB",
         ),
         (
             '[kafka]\nsecurity_protocol = "SASL_SSL"',
