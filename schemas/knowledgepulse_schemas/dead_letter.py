@@ -1,7 +1,7 @@
 """Headers of a record on the dead-letter topic.
 
-Names that begin with ``__streams.errors.`` are Kafka Streams' own (KIP-1034), so that tools written for
-Kafka Streams can read them.
+The names that begin with ``__streams.errors.`` are those of Kafka Streams (KIP-1034), so that its tools can
+read dead letters.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Literal, Self, TypeAlias, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 UnreadReason: TypeAlias = Literal["undecodable", "too_large"]
-"""Why a record was not read; a change of the worker's limits may make it readable."""
+"""Why a record could not be read; different limits of the worker may make it readable."""
 
 ContentReason: TypeAlias = Literal["not_json", "invalid_trace", "invalid_headers", "empty"]
-"""Why a record that was read is not a trace; the same record always has the same reason."""
+"""Why a readable record is not a trace; the same record always has the same reason."""
 
 Reason: TypeAlias = Literal[ContentReason, UnreadReason, "scoring_failed", "poison"]
-"""Why a record became a dead letter: a closed set, so that it can be a metric label."""
+"""Why a record became a dead letter; the list is closed, so that the reason can be a metric label."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 ATTEMPT = "kp-attempt"
-"""Replay count of a record. The replaying client writes it, so it is among the record's own headers."""
+"""Replay count of a record. The client that replays the record writes it among the record's own headers."""
 
 _FIRST = "__streams.errors.exception"
 _ATTEMPT_VALUE = re.compile(rb"[1-9][0-9]{0,8}")
 
 
 class DeadLetterHeaders(BaseModel):
-    """Headers that the worker appends to a record that it could not score."""
+    """The headers that the worker appends to a record that it could not score."""
 
     model_config = ConfigDict(
         extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
@@ -78,20 +78,21 @@ class DeadLetterHeaders(BaseModel):
     headers_sha256: str | None = Field(
         default=None,
         alias="kp-headers-sha256",
-        description="SHA-256 of those headers: for each, the lengths of name and value as 4 bytes, then both",
+        description="SHA-256 of those headers; each is hashed as the lengths of name and value in 4 bytes "
+        "each, followed by name and value",
     )
     headers: str | None = Field(
         default=None,
         alias="kp-headers",
-        description="the record's headers, if one was left out because its name is not UTF-8: a JSON array "
-        "of base64-encoded name and value pairs; a null value stays null",
+        description="all headers of the record, if any was left out because its name is not UTF-8; a JSON "
+        "array of base64-encoded name and value pairs, in which a null value stays null",
     )
     attempt: int | None = Field(
-        default=None, alias=ATTEMPT, ge=1, description="number of replays; absent before the first"
+        default=None, alias=ATTEMPT, ge=1, description="number of replays; absent before the first replay"
     )
 
     def to_kafka(self) -> list[tuple[str, bytes]]:
-        """Return the headers as Kafka record headers: names with UTF-8 values."""
+        """Return the headers as Kafka record headers with UTF-8 values."""
         return [
             (name, str(value).encode("utf-8", "replace"))
             for name, value in self.model_dump(exclude_none=True).items()
@@ -99,10 +100,10 @@ class DeadLetterHeaders(BaseModel):
 
     @classmethod
     def from_kafka(cls, headers: Sequence[tuple[str, bytes | None]]) -> Self:
-        """Parse the headers of a dead letter, ignoring the record's own; the last ``kp-attempt`` wins.
+        """Parse the headers of a dead letter, ignoring the record's own except the last ``kp-attempt``.
 
         Raises:
-            ValueError: the headers are not those of a dead letter.
+            ValueError: the record is not a dead letter.
         """
         names = {field.alias for field in cls.model_fields.values()}
         attempts = [h for h in headers if h[0] == ATTEMPT and _ATTEMPT_VALUE.fullmatch(h[1] or b"")]

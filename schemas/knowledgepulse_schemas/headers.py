@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 def last_header(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:
-    """Return the value of the last header with this name, which is the worker's; None if there is none.
+    """Return the value of the last header with this name, which is the worker's, or None if there is none.
 
-    Kafka clients differ in which of several headers with the same name they return, and a producer may
-    write a ``kp-source`` or ``kp-score`` of its own.
+    A producer may write its own ``kp-source`` or ``kp-score``, and Kafka clients do not agree on which of
+    several headers with the same name they return.
 
     Args:
         headers: the record's headers, in order.

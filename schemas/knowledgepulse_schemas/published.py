@@ -1,4 +1,4 @@
-"""JSON Schemas (draft 2020-12), generated from the models."""
+"""Generate JSON Schemas (draft 2020-12) from the models."""
 
 from __future__ import annotations
 

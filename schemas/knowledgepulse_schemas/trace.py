@@ -1,7 +1,7 @@
 """The reasoning trace, raw and scored (KnowledgePulse schema v1).
 
-Types are strict (``"0.9"`` is not a confidence). Unknown fields are kept at every level, so that agents can
-add their own.
+Types are strict: ``"0.9"`` is not a valid confidence. Unknown fields are kept at every level, so that agents
+can add their own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
 
 
 def trace_id_of(native_id: str) -> str:
-    """Return the id of the trace of a run: a version-5 UUID of the run's id in the system it comes from."""
+    """Return the trace id of a run, a version-5 UUID made from the run's id in its original system."""
     return f"{ID_PREFIX}{uuid5(_NAMESPACE, native_id)}"
 
 
 def is_uuid_id(trace_id: str) -> bool:
-    """Return whether a trace's id is a UUID, and so says nothing by itself."""
+    """Return whether a trace's id is a UUID, which reveals nothing by itself."""
     return _UUID_ID.fullmatch(trace_id) is not None
 
 
-# RFC 3339 date-time; offset and seconds are optional, as in ISO 8601.
+# An RFC 3339 date-time whose offset and seconds are optional, as in ISO 8601.
 _ISO_DATE_TIME = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII
 )
@@ -56,7 +56,7 @@ def parse_date_time(text: str) -> datetime:
 IsoDateTime = Annotated[
     str, AfterValidator(_check_date_time), Field(json_schema_extra={"format": "date-time"})
 ]
-"""A date-time, kept as the original text so that serialising a model changes nothing."""
+"""A date-time, kept as the original text so that serialising a model does not change it."""
 
 Visibility = Literal["private", "org", "network"]
 """Who may see a trace."""
@@ -81,8 +81,12 @@ class Metadata(_Model):
         min_length=1, description="selects the weight profile; unknown domains use `default`"
     )
     success: bool
-    visibility: Visibility = Field(description="passed through; affects the route only if the policy says so")
-    privacy_level: PrivacyLevel = Field(description="likewise; `private` never leaves the organization")
+    visibility: Visibility = Field(
+        description="passed through; affects the decision only if the policy has a guard for it"
+    )
+    privacy_level: PrivacyLevel = Field(
+        description="passed through like `visibility`; `private` traces never leave the organization"
+    )
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
     agent_id: str | None = None
     framework: str | None = None
@@ -173,13 +177,13 @@ class ReasoningTrace(_Model):
         """Build a raw trace, filling in its id, its creation time and the step ids.
 
         Args:
-            objective: the agent's task; not empty.
-            steps: at least one; each has a ``type`` and any other fields of :class:`Step`.
-            result_summary: the result in words.
-            confidence: confidence in the outcome, 0 to 1.
+            objective: the agent's task; must not be empty.
+            steps: at least one step, with a ``type`` and any other fields of :class:`Step`.
+            result_summary: a summary of the result.
+            confidence: confidence in the outcome, from 0 to 1.
             success: whether the task succeeded.
             task_domain: selects the weight profile.
-            **metadata: further fields of :class:`Metadata`; ``visibility`` defaults to ``network``,
+            **metadata: further fields of :class:`Metadata`; ``visibility`` defaults to ``network`` and
                 ``privacy_level`` to ``aggregated``.
 
         Raises:
@@ -210,7 +214,7 @@ class ReasoningTrace(_Model):
 
 
 class ScoredMetadata(Metadata):
-    """Metadata of a scored trace: ``quality_score`` is required."""
+    """Metadata of a scored trace, which must have a ``quality_score``."""
 
     quality_score: float = Field(ge=0, le=1, description="set by the worker")
 
