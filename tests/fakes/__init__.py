@@ -1,7 +1,7 @@
-"""Stand-ins for a broker in memory: a group, a reader, a publisher.
+"""In-memory fakes of a broker's clients: a group member, a reader and a publisher.
 
-The simulator has stand-ins of its own, and the two cannot be one set. Here a test decides what happens next:
-which partitions are assigned, which record is confirmed or refused, all on the real event loop. There a
-history decides, in virtual time, between hosts that can be cut off, suspended or killed between any two
-callbacks. Both pass the contract tests that the real clients pass (``tests/contract``).
+The simulator needs its own fakes. Here a test decides on the real event loop which partitions are assigned
+and which record is confirmed or rejected. In the simulator, a history decides in virtual time, among hosts
+that can be cut off, suspended or killed between any two callbacks. Both sets pass the same contract tests as
+the real clients (``tests/contract``).
 """

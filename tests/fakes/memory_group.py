@@ -1,4 +1,4 @@
-"""An in-memory group member: the topic is in memory, and a test assigns its partitions."""
+"""An in-memory group member, whose partitions a test assigns, and its topic."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class MemoryTopic:
     """A topic's records, and a group's positions.
 
     Attributes:
-        id: the topic id; changes when the topic is recreated.
-        records: the records of each partition, in offset order; offsets may have gaps.
+        id: the topic id, which changes when the topic is recreated.
+        records: the records of each partition in offset order; offsets may have gaps.
         open_from: the first offset of an open transaction, by partition.
         committed: the group's committed offsets, by partition.
-        metadata: what was committed with them.
+        metadata: the metadata that was committed with the offsets, by partition.
         begins: the first remaining offset, by partition.
     """
 
@@ -79,9 +79,9 @@ class MemoryGroupMember:
 
     Attributes:
         commits: every commit, in order.
-        gate: blocks a fetch until it is set.
-        error: if set, every fetch raises it: the group membership has ended.
-        look_up_error: raised once, by the next look-up of beginning offsets.
+        gate: an event that blocks fetches until it is set.
+        error: if set, the group membership has ended and every fetch raises this error.
+        look_up_error: an error that the next look-up of beginning offsets raises.
     """
 
     def __init__(self, topic: MemoryTopic) -> None:
@@ -222,7 +222,7 @@ class MemoryGroupMember:
         return self._topic.stable_end(partition.partition)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return the time of the broker's last response: far in the future, so it is never silent."""
+        """Return a time in the far future for the broker's last response, so that it is never silent."""
         return 2**62
 
     def _require_assigned(self, *partitions: TopicPartition) -> None:

@@ -22,9 +22,9 @@ class _Sent:
 class MemoryPublisher:
     """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher` in memory.
 
-    Every record is confirmed at once, except on topics on hold: there it waits, in order, until it is
-    confirmed, and only then is its result decided. As with a real broker, a sender that stops waiting
-    for the confirmation does not recall its record. After a record that was not confirmed, none is.
+    Records are confirmed at once, except on topics on hold, where they wait in order until a test confirms
+    them; only then is their result decided. As with a real broker, a sender that stops waiting for the
+    confirmation does not recall its record. After a failed record, no record is confirmed any more.
 
     Args:
         partitions: the partition count of every topic.
@@ -33,7 +33,7 @@ class MemoryPublisher:
         confirmed: every confirmed record, in order of confirmation, with its partition.
         refused_in_batch: topics that reject a record as too large unless it is sent alone.
         refused: topics that reject every record as too large.
-        refusing_timestamps: topics that reject every timestamp but the current time.
+        refusing_timestamps: topics that reject every timestamp except the current time.
         refusing_current_time: topics that reject the current time in a batch, as with a wrong clock.
         failing: topics that confirm nothing.
     """
@@ -65,7 +65,7 @@ class MemoryPublisher:
             await sent.ended.wait()
 
     def restart(self) -> None:
-        """Be a later process's client, which confirms everything."""
+        """Behave like the client of a later process, which confirms everything."""
         self._has_failed = False
         self.failing.clear()
 

@@ -1,4 +1,4 @@
-"""An in-memory topic reader, for tests."""
+"""An in-memory topic reader for tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemoryReader:
         return range(records[0].offset, records[-1].offset + 1) if records else range(0)
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Return the first offset with a record of that time or later; None if there is none."""
+        """Return the first offset with a record of that time or later, or None if there is none."""
         later = (one.offset for one in self.records[topic, partition] if one.timestamp >= timestamp_ms)
         return next(later, None)
 

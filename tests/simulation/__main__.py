@@ -1,4 +1,4 @@
-"""`make simulate`: play histories on all cores, with a live count; shrink and print those that fail."""
+"""`make simulate`: play histories on all cores with a live count; shrink and print failing histories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulation.shrink import shrink
 
 
 def _play(kinds, first, step, until, results):
-    """Play every ``step``th history until some time; put what came of each into the queue, at last None."""
+    """Play every ``step``th history until the time is up; queue each result, and finally None."""
     warnings.simplefilter("ignore")  # of a killed process's coroutines
     for seed, of in ((seed, of) for seed in count(first, step) for of in kinds):
         if time.monotonic() > until:

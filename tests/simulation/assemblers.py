@@ -1,4 +1,4 @@
-"""Assemblers: the spans of runs arrive in any order, some again, some late, beside what is no span."""
+"""Assemblers: spans arrive in any order, some repeatedly, some late, among records that are not spans."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ STEP_RECORDS = 2
 
 @dataclass(frozen=True)
 class AssemblerSetting:
-    """What stays the same throughout a history; times are in seconds."""
+    """The constants of a history; times are in seconds."""
 
     partitions: int
     pods: int
@@ -87,8 +87,8 @@ class Arrival:
     """A record of the spans topic.
 
     Attributes:
-        spans: run and number of each span; 0 is a run's root. None for what is no export.
-        age: seconds by which its timestamp is earlier than its arrival.
+        spans: the run and number of each span, with 0 for a run's root; None if the record is no export.
+        age: seconds between the record's timestamp and its arrival.
     """
 
     partition: int
@@ -125,7 +125,7 @@ def assembler_history(seed):
 
 
 def _arrivals(random, setting, span):
-    """Yield the records of some runs: a span after the other, some together, some again, some late."""
+    """Yield the records of some runs; spans come alone or together, and some are repeated or late."""
     for run in range(random.randint(1, 5)):
         begins, takes = random.random() * span, random.choice((0.5, 3.0, 10.0))
         first = random.choice((0, 0, 0, 0, 1))  # without its root, if it is 1
@@ -145,7 +145,7 @@ def _arrivals(random, setting, span):
 
 
 def replaced(random, setting):
-    """Return an event: a process is away in the midst of a transaction, for longer than its session."""
+    """Return an event that suspends a process during a transaction for longer than its session."""
     kind = random.choice(("suspend", "isolate", "cut"))
     pod, away = random.randrange(setting.pods), 6 + random.random() * 8
     moment, steps = random.choice(MOMENTS[3:]), random.randrange(6)
@@ -210,7 +210,7 @@ class AssemblerPod(Pod):
 
 @dataclass
 class AssemblerWorld(World):
-    """What all assemblers share."""
+    """The world that all assemblers share."""
 
     POD = AssemblerPod
 
@@ -251,7 +251,7 @@ class AssemblerPlayer(TransactionalPlayer):
     # --- oracles
 
     def check(self):
-        """Every span is in one published run or late, and a run's late ones arrived last."""
+        """Check that every span is late or in exactly one published run, and that late spans arrived last."""
         names = self.settings.topics
         late, found = defaultdict(list), Counter()
         for value in self._values(self._late):
@@ -278,7 +278,7 @@ class AssemblerPlayer(TransactionalPlayer):
             self.violated(f"pass-through: late spans of unknown runs {[*late]}")
 
     def _outputs(self, trace_id, spans, late, partition):
-        """Yield topic and value of what a run's spans become, of which some were late."""
+        """Yield topic and value of the outputs of a run's spans, some of which were late."""
         in_run = spans[: len(spans) - len(late)]
         if _ids(spans[len(in_run) :]) != _ids(late):
             self.violated(f"conservation: of run {trace_id[-2:]}, late are {_ids(late)}, of {_ids(spans)}")

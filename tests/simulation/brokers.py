@@ -1,4 +1,4 @@
-"""Brokers: the logs of partitions, each at its leader, and topics that are deleted and created again."""
+"""Brokers, which lead the logs of partitions, and topics that are deleted and recreated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FETCH_WAIT = 2.0
 
 
 class Stored(NamedTuple):
-    """A record in a log; ``is_data`` is false for what consumers never see: markers and aborted records."""
+    """A record in a log; ``is_data`` is false for markers and aborted records, which consumers never see."""
 
     offset: int
     timestamp_ms: int
@@ -39,11 +39,11 @@ class Stored(NamedTuple):
 
 
 class Log:
-    """One partition's records.
+    """The log of a partition.
 
     Attributes:
-        written: every record ever appended, whatever was deleted since.
-        open_from: the first offset of a stranger's open transaction, to which all records behind it belong.
+        written: every record ever appended, including deleted ones.
+        open_from: the first offset of a stranger's open transaction, which contains all later records.
         transactions: the offsets of open transactions, by transactional id.
     """
 
@@ -70,7 +70,7 @@ class Log:
         return first
 
     def append_in(self, transaction, records, now_ms):
-        """Append a batch of a transaction, unless the log has it already; return its first offset."""
+        """Append a batch of a transaction unless the log already has it; return its first offset."""
         producer = transaction.id, transaction.epoch
         if self._sequences.get(producer, 0) > records.sequence:
             return -1
@@ -80,14 +80,14 @@ class Log:
         return first
 
     def end_transaction(self, name, *, commits):
-        """Write the marker of a transaction: nobody sees the records of one that is aborted."""
+        """Write the marker of a transaction; consumers never see the records of an aborted transaction."""
         offsets = set(self.transactions.pop(name, ()))
         if not commits:
             self._hide(lambda offset: offset in offsets)
         self.skip(1)
 
     def skip(self, offsets):
-        """Leave offsets without records, as markers of transactions and compaction do."""
+        """Skip offsets, as transaction markers and compaction do."""
         self.end += offsets
         self._wake()
 
@@ -98,7 +98,7 @@ class Log:
         self._wake()
 
     def abort(self):
-        """Abort the open transaction: nobody sees its records."""
+        """Abort the open transaction, so that consumers never see its records."""
         if self.open_from is not None:
             first = self.open_from
             self._hide(lambda offset: offset >= first)
@@ -133,7 +133,7 @@ class Log:
         self.records = [one for one in self.records if one.offset >= self.begin]
 
     def compact(self, random):
-        """Keep the last record of each key up to some offset, all behind it, and not all tombstones."""
+        """Keep only the last record of each key before some offset, and delete some tombstones."""
         until = random.randint(self.begin, self.end)
         last = {one.key: one for one in self.records if one.offset < until}
         self.records = [
@@ -144,7 +144,7 @@ class Log:
         ]
 
     def call_on_change(self, reader):
-        """Call a reader once, when there is more to read."""
+        """Call a reader once as soon as there is more to read."""
         self._readers.append(reader)
 
     def _wake(self):
@@ -155,11 +155,11 @@ class Log:
 
 @dataclass
 class SimTopic:
-    """A topic; a new one of the same name has another id.
+    """A topic; a recreated topic has the same name but another id.
 
     Attributes:
-        max_bytes: the largest batch that it takes.
-        max_age_ms: the oldest timestamp that it takes, as an age; None takes all.
+        max_bytes: the largest accepted batch.
+        max_age_ms: the maximum age of accepted timestamps; None accepts all.
     """
 
     name: str
@@ -174,7 +174,7 @@ class SimTopic:
 
 
 class Answer(NamedTuple):
-    """A fetch's answer for one partition; None for its error."""
+    """The answer to a fetch for a partition; an error of None means success."""
 
     records: list[Stored]
     high: int
@@ -185,14 +185,14 @@ class Answer(NamedTuple):
 
 @dataclass
 class Cluster:
-    """Some brokers.
+    """A cluster of brokers.
 
     Attributes:
         epoch: the brokers' clock at the loop's time 0.
-        views: the topics as each broker knows them: one may serve a deleted topic a while longer.
-        leaders: the broker of each partition.
-        starved: brokers without enough replicas, of which some partitions refuse what is written.
-        transactions: their coordinator.
+        views: the topics that each broker knows; a broker may serve a deleted topic a while longer.
+        leaders: the leader of each partition.
+        starved: brokers without enough replicas; some of their partitions reject writes.
+        transactions: the coordinator of transactions.
         on_append: called with topic, partition, first offset, records and writer after each append.
     """
 
@@ -215,7 +215,7 @@ class Cluster:
         self.group.is_pending = self.transactions.has_pending
 
     def create(self, topic, lag=0.0):
-        """Create a topic, or create it again: brokers notice it one after another."""
+        """Create or recreate a topic; the brokers notice it one after another."""
         self.topics[topic.name] = topic
         for partition in range(len(topic.logs)):
             self.leaders.setdefault((topic.name, partition), (partition + len(topic.name)) % self.count)
@@ -225,15 +225,15 @@ class Cluster:
                 view[topic.name] = topic
 
     def _notice(self, view, topic):
-        if self.topics[topic.name] is topic:  # otherwise there is a newer one already
+        if self.topics[topic.name] is topic:  # otherwise there is already a newer topic
             view[topic.name] = topic
 
     def leader(self, topic, partition):
-        """Return a partition's leader, as a client that asks now learns it."""
+        """Return a partition's leader, as a client would learn it now."""
         return self.leaders.get((topic, partition), 0)
 
     def move_leaders(self, away_from):
-        """Elect other leaders than this broker."""
+        """Elect new leaders for the partitions that this broker leads."""
         for at, broker in self.leaders.items():
             if broker == away_from:
                 self.leaders[at] = (broker + 1) % self.count
@@ -248,9 +248,9 @@ class Cluster:
         return topic
 
     def produce(self, broker, batches, writer, producer=None):
-        """Append batches of several partitions; each succeeds or fails by itself.
+        """Append batches to several partitions; each batch succeeds or fails independently.
 
-        ``producer``: transactional id and epoch of a transaction's.
+        In a transaction, ``producer`` has the producer's transactional id and epoch.
         """
         return {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
 
@@ -280,7 +280,7 @@ class Cluster:
         return first
 
     def fetch(self, broker, positions, count, reply, wait=FETCH_WAIT):
-        """Answer with committed records from each position on, as soon as there are any."""
+        """Return the committed records from each position on as soon as there are any."""
         found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
         if wait <= 0 or any(
             one.records or one.error or one.next > positions[at] for at, one in found.items()

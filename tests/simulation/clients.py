@@ -1,8 +1,8 @@
-"""A client's connections to simulated brokers; readers, and a topic's identity.
+"""A client's connections to simulated brokers, readers, and a topic's identity.
 
-The client library is modelled, as far as its behaviour reaches the worker: one request in flight per broker,
-batches that are sent again whole, positions that are reset, callbacks of a rebalance. The contract tests hold
-the models against the real clients on a real broker.
+The client library is modelled as far as its behaviour affects the worker: it has one request in flight per
+broker, resends whole batches, resets positions and calls back at rebalances. The contract tests compare the
+models with the real clients on a real broker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Connection:
         )
 
     def ask(self, broker, question):
-        """Ask what a broker answers at once."""
+        """Send a broker a request that it answers at once."""
 
         def answer(reply):
             try:
@@ -46,20 +46,20 @@ class Connection:
         return self.call(broker, answer)
 
     def coordinate(self, operation, *arguments):
-        """Ask the group's coordinator."""
+        """Send a request to the group's coordinator."""
         broker = self.cluster.group.coordinator
         return self.call(broker, lambda reply: operation(broker, *arguments, reply), "group")
 
     def leader(self, at):
-        """Return the leader, as the client last learned it."""
+        """Return the leader that the client last learned of."""
         return self._known.setdefault(at, self.cluster.leader(*at))
 
     def refresh(self):
-        """Learn the leaders again before the next request."""
+        """Look up the leaders again before the next request."""
         self._known.clear()
 
     async def ask_leader(self, at, question):
-        """Ask a partition's leader, again after each error."""
+        """Send a request to a partition's leader, and repeat it after each error."""
         while True:
             broker = self.leader(at)
             try:

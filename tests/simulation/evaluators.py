@@ -1,4 +1,4 @@
-"""Evaluations: scored records, some of them published again, and the events that are sent of them."""
+"""Evaluations: scored records, some published twice, and the events that are sent for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SOURCES = (SETTINGS.topics.contribute, SETTINGS.topics.rejected)
 
 @dataclass(frozen=True)
 class EvaluatorSetting:
-    """What stays the same throughout a history; another pod only replaces the first."""
+    """The constants of a history; a second pod only replaces the first."""
 
     partitions: int
     pods: int
@@ -50,7 +50,7 @@ class EvaluatorSetting:
 
 @dataclass(frozen=True)
 class Scored:
-    """A scored record; one of the same number is a repeat."""
+    """A scored record; records with the same number are repeats."""
 
     topic: str
     partition: int
@@ -109,7 +109,7 @@ class EvaluatorPod(Pod):
 
 
 class EvaluatorWorld(World):
-    """What all pods share."""
+    """The world that all pods share."""
 
     POD = EvaluatorPod
 
@@ -139,13 +139,13 @@ class EvaluatorPlayer(TransactionalPlayer):
     # --- oracles
 
     def check(self):
-        """A score is sent once, or again by another process if it was published again."""
+        """Check that a score is sent once, or again only by another process if it was published again."""
         sent = Counter(
             int(one.key, 16) - 1
             for records in self.cluster.committed_records(SETTINGS.topics.evaluations).values()
             for one in records
         )
-        times = Counter(  # without those of a transaction that was aborted
+        times = Counter(  # without the records of aborted transactions
             int(dict(one.headers)["kp-source"].rpartition(b"/")[2])
             for topic in SOURCES
             for records in self.cluster.committed_records(topic).values()

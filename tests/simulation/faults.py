@@ -1,4 +1,4 @@
-"""What happens to workers and brokers: each kind of event, and how it is undone."""
+"""The kinds of events that happen to workers and brokers, and how each is undone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from simulation.brokers import SimTopic
 
 
 class Faults:
-    """Does what events say.
+    """Carries out events.
 
     Attributes:
-        hang_until: until when an embedder hangs that some event has stopped.
+        hang_until: the time until which a stopped embedder hangs.
 
     Args:
-        world: pods and brokers.
+        world: the pods and brokers.
         source: the topic that is read.
-        oracles, changelog: of workers.
+        oracles, changelog: the oracles and the changelog topic of workers.
     """
 
     def __init__(self, world, source, oracles=None, changelog=None):
@@ -35,11 +35,11 @@ class Faults:
         self._source = source
 
     def happen(self, event):
-        """Let an event happen; return what undoes it, or None."""
+        """Let an event happen; return a function that undoes it, or None."""
         return getattr(self, f"_{event.kind}")(event, self._world.pods[event.pod])
 
     def heal(self):
-        """End whatever goes on."""
+        """End all faults in progress."""
         network = self._network
         for each in (network.cut, network.deaf, network.down, network.slow, self._cluster.starved):
             each.clear()

@@ -1,4 +1,4 @@
-"""A consumer group at its coordinator: generations, sessions, commits (Kafka's classic protocol)."""
+"""A consumer group at its coordinator: generations, sessions and commits (Kafka's classic protocol)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Member:
 
 @dataclass(frozen=True)
 class Joined:
-    """A join's answer; the leader also learns what every member had."""
+    """The answer to a join; for the leader, it includes the previous partitions of every member."""
 
     member: str
     generation: int
@@ -47,14 +47,14 @@ class Group:
     """The group.
 
     Attributes:
-        coordinator: the broker that coordinates it.
-        loading_until: until then, a new coordinator answers that it is loading.
-        refusing: the error with which commits are refused, if any.
-        expired: the members that the group has given up.
+        coordinator: the broker that coordinates the group.
+        loading_until: the time until which a new coordinator answers that it is loading.
+        refusing: the error with which commits are rejected, if any.
+        expired: the members whose sessions have expired.
         first_delay: seconds that the first rebalance of an empty group waits for more members.
-        owners: the members of the last complete generation by partition; nobody where a member has gone.
-        on_commit: called before each commit with positions and the member's id.
-        is_pending: whether a transaction that is not over has positions in some of these places.
+        owners: the members of the last complete generation by partition, without members that have left.
+        on_commit: called before each commit with the positions and the member's id.
+        is_pending: returns whether an unfinished transaction has positions in any of these partitions.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -78,7 +78,7 @@ class Group:
     _deadline: asyncio.TimerHandle | None = None
 
     def move(self, coordinator, loading):
-        """Move to another coordinator, which loads the group: what was answered late is never answered."""
+        """Move to another coordinator, which loads the group; requests still waiting are never answered."""
         self.coordinator = coordinator
         self.loading_until = self.loop.time() + loading
         for member in self.members.values():
@@ -92,7 +92,7 @@ class Group:
         self.on_change(f"coordinator {coordinator}")
 
     def problem(self, broker):
-        """Return why a broker cannot answer as the coordinator."""
+        """Return the error with which a broker refuses to act as the coordinator, or None."""
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
         return GroupLoadInProgressError() if self.loop.time() < self.loading_until else None
@@ -183,7 +183,7 @@ class Group:
                         other.syncing = None
 
     def stranger(self, member, generation):
-        """Return why a member may not speak for a generation."""
+        """Return the error with which a member is rejected in a generation, or None."""
         if member not in self.members:
             return UnknownMemberIdError()
         return None if generation == self.generation else IllegalGenerationError()
@@ -202,7 +202,7 @@ class Group:
         reply(None)
 
     def commit(self, broker, member, generation, positions, reply):
-        """Commit; anyone without a generation may, once the group is empty."""
+        """Commit positions; once the group is empty, a client without a generation may commit, too."""
         problem = self.problem(broker)
         if problem is None and not (generation < 0 and self.state == "empty"):
             problem = self.stranger(member, generation)
@@ -224,7 +224,7 @@ class Group:
         reply(problem or {at: self.committed.get(at) for at in places})
 
     def forget(self, positions):
-        """Drop the positions in a deleted topic, unless others were committed since."""
+        """Drop the positions in a deleted topic unless newer ones were committed since."""
         for at, position in positions.items():
             if self.committed.get(at) == position:
                 del self.committed[at]
@@ -237,7 +237,7 @@ class Group:
     def _expire(self, member):
         if self.members.get(member.id) is not member:
             return
-        if member.joining is not None:  # it waits for the others
+        if member.joining is not None:  # the member is waiting for the others
             self._touch(member)
             return
         self.expired.add(member.id)

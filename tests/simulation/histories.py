@@ -1,4 +1,4 @@
-"""Histories: what is published, and what happens to workers and brokers; each is a function of its seed."""
+"""Histories: the published records and the events of workers and brokers, as functions of a seed."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ FOUND = (*FOUND_LARGE, 5000028, 10022238, 10060251, 10061966, 10061991, 10069971
 
 
 class Size(NamedTuple):
-    """What a history's numbers are drawn from.
+    """The ranges from which a history's numbers are drawn.
 
     Attributes:
-        records: the least and the most of a partition.
-        spans: virtual seconds in which they are published.
-        count: the most times that an event waits for its moment.
+        records: the minimum and maximum number of records in a partition.
+        spans: the virtual seconds in which the records are published.
+        count: the maximum number of times that an event waits for its moment.
     """
 
     partitions: tuple[int, ...]
@@ -75,7 +75,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same throughout a history."""
+    """The constants of a history."""
 
     partitions: int
     pods: int
@@ -93,13 +93,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happens.
+    """An event.
 
     Attributes:
-        at: virtual seconds; with a moment, the earliest.
-        moment: what it waits for in its pod, ``count`` times, and then for some more callbacks, ``steps``.
-        seconds: how long it lasts.
-        value: between 0 and 1, what else is random about it.
+        at: the event's time in virtual seconds; with a moment, the earliest time.
+        moment: the event waits until this moment has come ``count`` times in its pod, and then for another
+            ``steps`` callbacks.
+        seconds: the event's duration.
+        value: a number between 0 and 1 for any other random choice.
     """
 
     kind: str
@@ -120,7 +121,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Publication:
-    """A raw record: a trace of some confidence, or no trace at all."""
+    """A raw record: a trace with some confidence, or a record that is not a trace."""
 
     partition: int
     at: float
@@ -135,10 +136,10 @@ class Publication:
 
 @dataclass(frozen=True)
 class History:
-    """All that happens from a seed.
+    """All events and records of a seed.
 
     Attributes:
-        of: whose it is: "worker", "assembler" or "evaluator".
+        of: the kind of process: "worker", "assembler" or "evaluator".
     """
 
     seed: int
@@ -165,7 +166,7 @@ def history(seed):
 
 
 def of_size(seed, size):
-    """Return a seed's history if it is of this size."""
+    """Return a seed's history if it has this size, or None."""
     random = Random(f"history {seed}")
     setting = _setting(random, size)
     if setting.deadly:
@@ -180,7 +181,7 @@ def of_size(seed, size):
     if is_deadly or random.random() < 0.5:
         events += random.choice(size.scenarios if not is_deadly else (_suspects,))(random, setting)
     if is_deadly:
-        # Otherwise records that were only there when a process was killed may be taken for deadly.
+        # Otherwise, innocent records in progress when a process was killed may be taken for deadly.
         events = [one for one in events if one.kind != "kill"]
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
 
@@ -217,7 +218,7 @@ def _publication(random, setting, span):
 
 
 def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
-    """Return a random event; what it waits for comes at most so many times."""
+    """Return a random event, which waits for its moment at most this many times."""
     kind = random.choices(tuple(kinds), tuple(kinds.values()))[0]
     one = Event(
         kind,
@@ -240,7 +241,7 @@ def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
 
 
 def _replaced(random, setting):
-    """A worker is away for longer than a session, and comes back when its successor may have left again."""
+    """Suspend a worker for longer than a session, until its successor may have left again."""
     pod, at, away = random.randrange(setting.pods), 2 + random.random() * 6, 6 + random.random() * 8
     left = at + away * (0.6 + random.random() * 0.5)
     others = [other for other in range(setting.pods) if other != pod]
@@ -252,10 +253,10 @@ def _replaced(random, setting):
 
 
 def _flapping(random, setting):
-    """A worker is expelled, and gets its partitions back at once."""
+    """Expel a worker that gets its partitions back at once."""
     at, count, steps = random.random() * 5, random.randint(1, 8), random.randrange(6)
     seconds, longer = 5 + random.random() * 4, 1 + random.random() * 5
-    if random.random() < 0.5:  # the broker with an entry under way is away for longer than the coordinator
+    if random.random() < 0.5:  # the broker of an entry in flight is away longer than the coordinator
         return [
             Event("cut", at, pod, "entry taken", count, steps % 3, seconds + longer * value, value)
             for pod in range(setting.pods)
@@ -266,14 +267,14 @@ def _flapping(random, setting):
 
 
 def _recreated(random, setting):
-    """The raw topic is created again; a moment later a worker dies."""
+    """Recreate the raw topic, and kill a worker a moment later."""
     at = 2 + random.random() * 8
     kill = Event("kill", at, 0, random.choice(MOMENTS[:7]), random.randint(1, 6), random.randrange(9))
     return [Event("recreate", at, value=random.random()), kill]
 
 
 def _suspects(random, setting):
-    """While suspects of a deadly record wait for their turn, their partitions move."""
+    """Move the partitions of suspects that wait for their turn."""
     kind, steps, events = random.choice(("add", "isolate", "stop")), random.randrange(20), []
     for pod in range(setting.pods):
         count = random.randint(1, 2)
@@ -283,7 +284,7 @@ def _suspects(random, setting):
 
 
 def _answered_late(random, setting):
-    """A heartbeat's answer arrives when the session has ended, and another worker has the partitions."""
+    """Delay a heartbeat's answer until the session has ended and another worker has the partitions."""
     kind, away = random.choice(("suspend", "suspend", "cut")), 7 + random.random() * 4
     pod, count, steps = random.randrange(setting.pods), random.randint(1, 3), random.randint(1, 3)
     return [Event(kind, 0.0, pod, "heartbeat", count, steps, away)]

@@ -1,7 +1,8 @@
 """An event loop in virtual time, whose callbacks belong to processes that can be killed or suspended.
 
-Packages for virtual time (looptime and others) move a loop's clock. Here each callback has an owner, too: a
-killed process runs nothing more, a suspended one what was held back once it goes on. So the loop is our own.
+Packages for virtual time (looptime and others) only move a loop's clock. In this loop, each callback also has
+an owner. A killed process runs no more callbacks; a suspended process runs its pending callbacks when it
+resumes.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ OWNER: ContextVar[Process | None] = ContextVar("owner", default=None)
 
 
 class NothingLeftError(Exception):
-    """Nothing is scheduled any more, or too much: a history cannot end."""
+    """A history cannot end, because nothing is scheduled any more or because the callbacks never stop."""
 
 
 class Process:
-    """What a callback belongs to.
+    """The process that owns a callback.
 
     Attributes:
-        skew: seconds by which its wall clock is wrong.
+        skew: the error of the process's wall clock in seconds.
     """
 
     def __init__(self, name):
@@ -57,14 +58,14 @@ class Process:
         self._held = deque()
 
     def start(self, coroutine):
-        """Run a coroutine, and all tasks that it starts, as this process."""
+        """Run a coroutine and all tasks that it starts in this process."""
         context = copy_context()
         context.run(OWNER.set, self)
         return self._loop.create_task(coroutine, context=context)
 
 
 class _Handle:
-    """A callback; asyncio's own handles take a third of a history's time."""
+    """A callback; asyncio's own handles would take a third of a history's time."""
 
     __slots__ = ("args", "callback", "context", "is_cancelled", "time")
 
@@ -87,7 +88,7 @@ class _Handle:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Advances its clock to the next timer whenever nothing is ready; there is no input or output."""
+    """Advances its clock to the next timer whenever nothing is ready; it has no input or output."""
 
     def __init__(self, limit=3_000_000):
         super().__init__()
@@ -125,22 +126,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
             process.resume()
 
     def run_in_executor(self, executor, func, *args):
-        """Run a thread's work at once, inline."""
+        """Run a thread's work inline at once."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:  # the thread's error is its caller's
+        except Exception as error:  # the caller gets the thread's error
             done.set_exception(error)
         return done
 
     def _write_to_self(self):
-        """Wake no selector: there is none."""
+        """Do nothing, since there is no selector to wake."""
 
     def _process_events(self, events):
-        """Process no events: there are none."""
+        """Do nothing, since there are no input or output events."""
 
     def _run_once(self):
-        """Run all rounds until the loop is stopped; most have a single callback."""
+        """Run all rounds until the loop is stopped; most rounds have a single callback."""
         ready, scheduled = self._ready, self._scheduled
         while not self._stopping:
             if not ready:
@@ -169,7 +170,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class _Clock:
-    """Stands for the module ``time`` in the worker's modules."""
+    """Replaces the module ``time`` in the worker's modules."""
 
     def monotonic(self):
         return asyncio.get_running_loop().time()
@@ -189,24 +190,24 @@ class _Clock:
 
 @cache
 def _freeze():
-    """Leave out of later garbage collections what was imported: they would take as long as a history."""
+    """Exclude imported objects from later garbage collections, which would take as long as a history."""
     gc.collect()
     gc.freeze()
 
 
 @cache
 def _with_time(_modules):
-    """Return the worker's modules that import the module ``time``, of so many modules."""
+    """Return the worker's modules that import ``time``; the number of all modules is the cache's key."""
     worker = [one for name, one in sys.modules.items() if name.startswith("knowledgepulse_worker.")]
     return [one for one in worker if getattr(one, "time", None) is time]
 
 
 @contextmanager
 def simulated_process():
-    """Let the worker's modules read the running loop's clock, and keep journals of 64 rows.
+    """Let the worker's modules read the running loop's clock and keep journals with 64 rows.
 
-    To read the 16 384 empty rows of a real journal takes longer than most histories. No garbage is collected
-    meanwhile: what a forgotten task does as it is closed would depend on when.
+    Reading the 16,384 empty rows of a real journal takes longer than most histories. Garbage collection is
+    off meanwhile, since the effects of closing a forgotten task would depend on the time of the collection.
     """
     _freeze()
     clock = _Clock()
@@ -225,7 +226,7 @@ def simulated_process():
 
 
 def run(main, limit=3_000_000):
-    """Run a coroutine function in a virtual loop, then cancel whatever is left."""
+    """Run a coroutine function in a virtual loop, then cancel all remaining tasks."""
     loop = VirtualLoop(limit)
     asyncio.set_event_loop(None)
     try:

@@ -1,4 +1,4 @@
-"""A group member on simulated brokers, as aiokafka's consumer."""
+"""A group member on simulated brokers, modelled on aiokafka's consumer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE = 5
 
 @dataclass(eq=False)
 class _Assigned:
-    """A partition during one assignment, as the consumer keeps it."""
+    """The consumer's state of a partition during an assignment."""
 
     position: int | None = None
     is_paused: bool = False
@@ -52,8 +52,8 @@ class SimMember:
     """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does.
 
     Args:
-        topics: what it may subscribe to.
-        patience: as many times as it may wait for records, it does.
+        topics: the topics that it may subscribe to.
+        patience: the number of times that it waits for records if it may.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SimMember:
 
     @property
     def id(self):
-        """Its present name in the group; empty outside it."""
+        """The member's current id in the group; empty outside the group."""
         return self._member
 
     async def start(self):
@@ -123,14 +123,14 @@ class SimMember:
     # --- membership
 
     async def _coordinate(self):
-        """Join whenever a rebalance is due: revoke first, then join and sync, then assign."""
+        """Rebalance whenever it is due: revoke partitions, join, sync and assign."""
         while True:
             await self._rejoin.wait()
             self._moment("revoking")
             await self._listener.on_partitions_revoked(self.assignment())
             while not await self._join():
                 await asyncio.sleep(BACKOFF)
-            # The client may fetch before the listener hears of the assignment.
+            # The client may fetch before it tells the listener about the assignment.
             await asyncio.sleep(self._cluster.random.choice((0.0, 0.0, 0.05)))
             self._moment("assigned")
             await self._listener.on_partitions_assigned(self.assignment())
@@ -213,7 +213,7 @@ class SimMember:
     # --- positions and commits
 
     async def _find_positions(self, assigned):
-        """Start at the group's positions, or at the beginning."""
+        """Start at the group's positions, or at the beginning if there are none."""
         committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
         for tp, state in assigned.items():
             position = committed[tp.topic, tp.partition]
@@ -357,7 +357,7 @@ class SimMember:
         return fetched
 
     def _fetch(self):
-        """Fetch what is not there yet, with one request per broker."""
+        """Fetch records that have not arrived yet, with one request per broker."""
         wanted = {}
         for tp, state in sorted(self._assigned.items()):
             if state.position is not None and not state.following and not state.is_paused:
@@ -403,7 +403,7 @@ class SimMember:
 
 
 def assign(places, members):
-    """Assign places evenly, most of them to those who had them."""
+    """Assign partitions evenly, most of them to their previous owners."""
     share = -(-len(places) // len(members))
     given = {member: [] for member in sorted(members)}
     left = []

@@ -1,4 +1,4 @@
-"""Break the worker on purpose, one break of ``mutants.jsonl`` after another: which do the histories find?"""
+"""Apply the mutants of ``mutants.jsonl`` to the worker one by one, and show which the histories find."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main():
 
 
 def _play(mutant, limit):
-    """Play histories on a broken copy of the worker until one fails; return how many it took, and why."""
+    """Play histories on a mutant until one fails; return the number of histories and the reason."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "knowledgepulse_worker"
         shutil.copytree(WORKER, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -18,16 +18,16 @@ _NOBODY = Context()
 
 
 class Network:
-    """Carries requests and answers, in order on each line.
+    """Carries requests and answers, in order on each connection.
 
-    As with TCP, what is sent into a cut arrives once it is healed, unless the sender has given up by then; a
-    broker that dies breaks its connections.
+    As with TCP, data that is sent during a cut arrives after the cut, unless the sender has given up by then.
+    The death of a broker breaks its connections.
 
     Attributes:
         cut: pairs of a process's host and a broker that cannot reach each other.
-        down: brokers that are dead.
-        deaf: pairs whose requests arrive, but whose connection breaks before the answer.
-        slow: seconds added to the latency of a broker.
+        down: dead brokers.
+        deaf: pairs whose requests arrive but whose connection breaks before the answer.
+        slow: the seconds that are added to the latency of a broker.
     """
 
     def __init__(self, random, loop):
@@ -40,7 +40,7 @@ class Network:
         self._busy_until = {}
 
     def call(self, host, channel, broker, operation, timeout):
-        """Send a request: ``operation`` runs at the broker, and its reply resolves the future.
+        """Send a request; ``operation`` runs at the broker, and its reply resolves the future.
 
         The future raises KafkaConnectionError or RequestTimedOutError if no answer arrives.
         """

@@ -1,4 +1,4 @@
-"""What must hold during a history, and after it."""
+"""Check the invariants that must hold during a history and after it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Oracles:
     """Watch a history.
 
     Attributes:
-        policies: all that were ever in force, by digest.
+        policies: all policies that were ever in force, by digest.
     """
 
     def __init__(self, history, world, violated):
@@ -52,7 +52,7 @@ class Oracles:
     # --- as it happens
 
     def taken(self, pod, record):
-        """One owner: a client takes nothing for a partition that the group has given to another member."""
+        """Check *one owner*: a client takes no records of a partition that belongs to another member."""
         if record.topic == self._changelog or record.topic in self._outputs:
             self._check_owner(pod, record)
         if record.topic == self._changelog and pod.member is not None:
@@ -83,7 +83,7 @@ class Oracles:
                 self._violated(f"bounded: {lane._cache.size} vectors")
 
     def appended(self, topic, partition, records, writer):
-        """Check and index what was written."""
+        """Check and index the written records."""
         for record in records:
             if topic == self._changelog:
                 self._note_write(partition, record, writer)
@@ -93,11 +93,12 @@ class Oracles:
                 self._copied.add(dict(record.headers)["kp-source"])
 
     def _note_write(self, partition, record, writer):
-        """Note an entry or a tombstone; excuse the partition if a late one spoils what another process wrote.
+        """Note an entry or a tombstone; excuse the partition if a late one replaces another process's entry.
 
-        What a client had taken before its process was given up may still go out: beside another entry of the
-        same record, or over that of a dead letter; for a record that retention deleted before the next owner
-        read it; or, once the topic was created again, in place of an entry of the new one.
+        A client may still send the records that it had taken before its process was expelled. Such a late
+        entry may differ from another entry of the same record or replace the entry of a dead letter. It may
+        belong to a record that retention deleted before the next owner read it. After the topic was
+        recreated, it may replace an entry of the new topic.
         """
         entry = None if record.value is None else decode_entry(record.value)
         if entry is not None:
@@ -128,7 +129,7 @@ class Oracles:
             self._violated(f"order: an output of {partition}/{offset} was written before its entry")
 
     def committing(self, positions):
-        """Commits move forward, and never past a record without an output."""
+        """Check that commits move forward and never pass a record without an output."""
         if self._was_recreated:
             return
         for at, (offset, _) in positions.items():
@@ -148,11 +149,11 @@ class Oracles:
             self._violated(f"conservation: {partition}/{record.offset} committed without its redacted copy")
 
     def deleting(self, partition, before):
-        """Retention deletes records: those not read yet have no output."""
+        """Note that retention deletes records; unread ones need no output."""
         self._deleted |= {one.key for one in self._records(partition) if one.offset < before}
 
     def recreating(self):
-        """The raw topic is created again; what was not read of the old one is gone."""
+        """Note that the raw topic is recreated; unread records of the old topic need no output."""
         self._was_recreated = True
 
     # --- afterwards
@@ -166,7 +167,7 @@ class Oracles:
         return 0 if position is None else position.offset
 
     def unfinished(self):
-        """Name what no group has committed."""
+        """Name the partitions that are not committed to the end."""
         return ", ".join(self._unfinished())
 
     def _unfinished(self):
@@ -187,7 +188,7 @@ class Oracles:
         return all(self._published[one.key] for one in reversed(records))
 
     def check(self):
-        """Check what is left after the last worker."""
+        """Check the topics after the last worker has ended."""
         topic_id = self._cluster.topics[self._raw].id
         if not self._was_recreated:
             self._audit()
@@ -224,7 +225,7 @@ class Oracles:
             self._check_ring(partition, offsets, seen)
 
     def _audit(self):
-        """The worker's own audit finds nothing wrong."""
+        """Check that the worker's own audit finds no defects."""
         topics, partitions = self._world.settings.topics, self._setting.partitions
         with SourceIndex(topics, partitions, self._setting.window) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
@@ -250,7 +251,7 @@ class Oracles:
         return audit.finish()
 
     def _check_outputs(self, partition, record, outputs):
-        """Conservation and pass-through: one outcome, and the record unchanged but for its score."""
+        """Check conservation and pass-through: a single outcome, and a record changed only in its score."""
         where, first = f"{partition}/{record.offset}", outputs[0]
         if partition not in self._tainted:
             for one in outputs[1:]:
@@ -270,7 +271,7 @@ class Oracles:
             self._violated(f"pass-through: {where}: the trace differs")
 
     def _check_score(self, partition, record, entries, outputs, seen):
-        """Replay-exact: the score of one pass over the log with the vectors in the entries."""
+        """Check *replay-exact*: a single pass over the log with the entries' vectors gives the same score."""
         where, entry, setting = f"{partition}/{record.offset}", entries[0], self._setting
         for other in entries[1:]:
             if not _is_same(entry, other):
@@ -287,7 +288,7 @@ class Oracles:
                 self._violated(f"replay-exact: {where}: the output's score is not its entry's")
 
     def _check_ring(self, partition, offsets, seen):
-        """The changelog holds the ring, and nothing that fell out of it."""
+        """Check that the changelog holds the ring and no entry that has left it."""
         setting = self._setting
         window = range(offsets[-1] + 1 - setting.window, offsets[-1] + 1)
         older = [one.offset for one in seen if one.offset < window.start and one.vector is not None]
@@ -296,21 +297,21 @@ class Oracles:
         for one in self._cluster.topics[self._changelog].logs[partition].records:
             held[one.key] = one.value
         found = {int(key) for key, value in held.items() if value is not None}
-        # A tombstone that was refused with its batch is sent again at the next start.
+        # A tombstone that was rejected with its batch is sent again at the next start.
         may_hold_more = any(name == "changelog" for name, _ in setting.small)
         if not (found >= ring if may_hold_more else found == ring):
             self._violated(f"ledger: {partition} holds {sorted(found)}, not {sorted(ring)}")
 
 
 def _are_two(one, other):
-    """Return whether two writes are entries of one record that differ."""
+    """Return whether two writes are different entries of the same record."""
     if one is None or other is None or one.topic_id != other.topic_id:
         return False
     return not _is_same(one, other)
 
 
 def _digs_up(one, other):
-    """Return whether an entry replaces that of a dead letter by what had been scored."""
+    """Return whether an entry with a score replaces the entry of a dead letter."""
     return one is not None and other is not None and _is_buried(one) and not _is_buried(other)
 
 
@@ -319,7 +320,7 @@ def _is_buried(entry):
 
 
 def _is_same(one, other):
-    """Return whether two entries tell the same outcome, or one buries what the other scored."""
+    """Return whether two entries have the same outcome, or one is a dead letter and the other has a score."""
     if one.fingerprint != other.fingerprint:
         return False
     if _is_buried(one) or _is_buried(other):

@@ -1,4 +1,4 @@
-"""Play a history of workers, of assemblers or of evaluations."""
+"""Play a history of workers, assemblers or evaluations."""
 
 from __future__ import annotations
 

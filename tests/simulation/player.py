@@ -1,4 +1,4 @@
-"""The course of every history: publish, let things happen, heal everything, and see what is left."""
+"""The course of every history: publish records, cause events, heal all faults and check the result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LIVENESS = 240.0
 
 @dataclass
 class Outcome:
-    """What came of a history.
+    """The outcome of a history.
 
     Attributes:
-        violations: what must not have been; empty if all is well.
-        digest: a hash of all that happened, in order.
+        violations: the violated invariants; empty if all hold.
+        digest: a hash of everything that happened, in order.
     """
 
     history: History
@@ -40,10 +40,10 @@ class Player(ABC):
     """Plays a history.
 
     Attributes:
-        resources: freed when all has been played.
-        world: pods and brokers; set by who inherits, like the next ones.
-        oracles: know what is finished, and check what is left.
-        faults: what may happen.
+        resources: freed after the history.
+        world: the pods and brokers; subclasses set this attribute and the following ones.
+        oracles: know which records are finished, and check the result.
+        faults: the faults that may happen.
     """
 
     def __init__(self, history, keep_log=False):
@@ -76,7 +76,7 @@ class Player(ABC):
 
     @abstractmethod
     async def _finish(self):
-        """End all processes, once everything is finished."""
+        """End all processes when all records are finished."""
 
     # --- the course of a history
 
@@ -116,7 +116,7 @@ class Player(ABC):
         return not self._waiting or self.oracles.all_finished()
 
     async def _until(self, condition, limit):
-        """Wait for a condition of what is written, committed or running, and of the time."""
+        """Wait for a condition that depends on writes, commits, running processes or the time."""
         end = self._loop.time() + limit + self._faults_end
         while not (met := condition()) and self._loop.time() < end and not self.violations:
             self._changed.clear()

@@ -1,4 +1,4 @@
-"""Pods: hosts on which processes run, and are started again."""
+"""Pods: hosts on which processes run and are restarted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class World:
-    """What all pods share.
+    """The world that all pods share.
 
     Attributes:
-        watch: is told what happens in each pod.
+        watch: called with the events of each pod.
     """
 
     POD: ClassVar[type[Pod]]
@@ -36,16 +36,16 @@ class World:
     pods: list[Pod] = field(default_factory=list, init=False)
 
     def add_pod(self):
-        """Add a pod, which does not run yet."""
+        """Add a pod without starting it."""
         self.pods.append(self.POD(self, len(self.pods)))
         return self.pods[-1]
 
 
 class Pod(ABC):
-    """A host, and its supervisor.
+    """A host and its supervisor.
 
     Attributes:
-        deaths: why its processes have ended.
+        deaths: the reasons for which its processes have ended.
     """
 
     def __init__(self, world, number):
@@ -73,7 +73,7 @@ class Pod(ABC):
     # --- what happens to it
 
     def start(self):
-        """Start a process, and another one after each that fails."""
+        """Start a process, and start a new one whenever it fails."""
         self.is_wanted = True
         if not self.runs:
             self._launch()
@@ -91,12 +91,12 @@ class Pod(ABC):
         task.add_done_callback(lambda task: self._ended(process, task), context=Context())
 
     def kill(self, reason="killed"):
-        """Kill the process: it runs no further, and says nothing to anyone."""
+        """Kill the process, which then neither runs nor sends anything."""
         if self.runs:
             self._bury(self.process, reason)
 
     def stop(self):
-        """Ask the process to end, as an orchestrator does."""
+        """Stop the process gracefully, as an orchestrator does."""
         self.is_wanted = False
         if self._stop is not None and self.runs:
             self.resume()
@@ -133,7 +133,7 @@ class Pod(ABC):
 
 
 def _is_expected(error):
-    """Return whether the worker may end with an error: what it says of Kafka, not a mistake of its own."""
+    """Return whether the worker may end with this error, because it reports a problem of Kafka's."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_expected, error.exceptions))
     return isinstance(error, WorkerError | KafkaError)

@@ -1,4 +1,4 @@
-"""A publisher on simulated brokers, as aiokafka's producer."""
+"""A publisher on simulated brokers, modelled on aiokafka's producer."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SimPublisher:
         return _result_of(inner)
 
     def _send_no_more(self):
-        """Fail what was not sent yet; requests under way go on."""
+        """Fail the records that were not sent yet; requests in flight continue."""
         self._has_failed = True
         for at, queue in self._queues.items():
             while queue and not queue[-1].is_sent:

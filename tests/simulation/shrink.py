@@ -1,4 +1,4 @@
-"""Shrink a history that violates something to the events and records that it takes."""
+"""Shrink a history that violates an invariant to the events and records that it needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _oracle(outcome):
 
 
 def _smaller(history):
-    """Yield what is one step smaller: half of the records, without an event, without a record, simpler."""
+    """Yield histories that are one step smaller: half the records, an event or record less, or simpler."""
     publications, events = history.publications, history.events
     if len(publications) > 3:
         half = len(publications) // 2

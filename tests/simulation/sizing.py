@@ -1,7 +1,8 @@
-"""Many partitions and workers: what a rolling upgrade costs, and the loss of a zone.
+"""Measure a rolling upgrade and the loss of a zone with many partitions and workers.
 
-Real are the worker's parts and their requests; models are the latencies of :mod:`simulation.network`, a start
-that takes ``START`` seconds, and brokers of any speed. Vectors have 4 dimensions: ``VECTOR`` bytes are added.
+The worker's parts and their requests are real. The latencies of :mod:`simulation.network`, a start that takes
+``START`` seconds and arbitrarily fast brokers are models. Vectors have 4 dimensions, so ``VECTOR`` bytes are
+added.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _REQUESTS = ("join", "sync", "heartbeat", "commit", "fetch_offsets", "leave")
 
 
 class Trial(WorkerPlayer):
-    """A fleet that a script of events happens to."""
+    """A fleet and the script of events that happen to it."""
 
     def __init__(self, partitions, pods):
         setting = Setting(partitions, pods, 512, 1000, None, 64, False, True, False, (), False)
@@ -71,7 +72,7 @@ class Trial(WorkerPlayer):
             await asyncio.sleep(INTERVAL / partitions)
 
     async def measure(self, script):
-        """Let a script happen to a fleet that has settled; return when it began and ended."""
+        """Run a script on a fleet that has settled; return the times of its beginning and end."""
         for pod in self.world.pods:
             pod.start()
         publishing = asyncio.create_task(self._publish_all())
@@ -105,7 +106,7 @@ class Trial(WorkerPlayer):
 
 
 async def rolling(trial, workers=None):
-    """Replace workers one after another, each once its predecessor's successor is there."""
+    """Replace workers one after another, waiting until each replacement has started."""
     for pod in trial.world.pods[:workers]:
         pod.stop()
         while pod.runs:
@@ -116,7 +117,7 @@ async def rolling(trial, workers=None):
 
 
 async def lost_zone(trial):
-    """A third of the workers and one of two brokers are gone; the workers come back elsewhere."""
+    """Remove a third of the workers and one of two brokers; the workers restart elsewhere."""
     pods, cluster = trial.world.pods[::3], trial.cluster
     for pod in pods:
         pod.is_wanted = False

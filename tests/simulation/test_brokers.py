@@ -1,4 +1,4 @@
-"""Where real Kafka surprised, the simulated brokers do the same."""
+"""The simulated brokers reproduce the surprising behaviour of real Kafka."""
 
 import asyncio
 import math
@@ -31,7 +31,7 @@ class Listener(ConsumerRebalanceListener):
 
 @pytest.fixture
 def simulated():
-    """Run a coroutine function of a cluster in virtual time."""
+    """Run a coroutine function with a cluster in virtual time."""
 
     def run(main):
         async def course():
@@ -89,7 +89,7 @@ def test_an_open_transaction_holds_back_what_others_append_behind_it(simulated):
 
 
 def test_of_a_request_some_batches_may_be_written_and_others_not(simulated):
-    """Those that were not are sent again; those that were are not."""
+    """The producer resends only the batches that were not written."""
 
     async def main(cluster):
         topic = SimTopic.new("raw", 4)
@@ -112,7 +112,7 @@ def test_of_a_request_some_batches_may_be_written_and_others_not(simulated):
 
 
 def test_a_lost_answer_repeats_a_batch(simulated):
-    """The producer is not idempotent; consumers drop repeats by their source."""
+    """The producer is not idempotent, so consumers drop repeated records by their source."""
 
     async def main(cluster):
         topic = SimTopic.new("raw", 1)

@@ -1,4 +1,4 @@
-"""Histories of fixed seeds hold, and new ones; a seed gives the same history everywhere."""
+"""The invariants hold in histories of fixed and new seeds; a seed gives the same history everywhere."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_new_histories_hold():
 
 
 def digests(**environment):
-    """Return what a few histories give in another process."""
+    """Return the digests of a few histories that another process plays."""
     script = (
         "from simulation.play import HISTORIES, play\n"
         "print([play(new(seed)).digest for new in HISTORIES.values() for seed in range(1000, 1010)])"
@@ -52,7 +52,7 @@ def digests(**environment):
 
 
 def test_a_seed_gives_the_same_events_whatever_the_hashes_of_strings_and_the_instructions_of_the_cpu():
-    """The latter is the nearest to another machine: numpy then computes with its baseline only."""
+    """Restricting NumPy to its baseline instructions comes closest to another machine."""
     plain = " ".join(one for one in __cpu_dispatch__ if __cpu_features__[one])
 
     assert digests(PYTHONHASHSEED="1") == digests(PYTHONHASHSEED="3", NPY_DISABLE_CPU_FEATURES=plain)

@@ -1,4 +1,4 @@
-"""Histories of processes that commit what they publish and what they have read in one transaction."""
+"""Play histories of processes that publish records and commit positions in the same transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulation.player import LIVENESS, Player
 
 
 class TransactionalPlayer(Player):
-    """Plays a history whose records have ended once the group's positions are behind them."""
+    """Plays a history whose records are finished when the group's positions have passed them."""
 
     SOURCES: ClassVar[tuple[str, ...]]
     """The topics that are read."""
@@ -20,7 +20,7 @@ class TransactionalPlayer(Player):
 
     @abstractmethod
     def check(self):
-        """Check what is left."""
+        """Check the result."""
 
     async def _finish(self):
         await self._stop_all()
@@ -44,7 +44,7 @@ class TransactionalPlayer(Player):
                     yield f"{topic}/{partition}"
 
     def unfinished(self):
-        """Name the partitions with records that the group's position is not behind."""
+        """Name the partitions with records that the group's position has not passed."""
         return ", ".join(self._unfinished())
 
     def all_finished(self):

@@ -1,4 +1,4 @@
-"""A transactional producer on simulated brokers, as aiokafka's."""
+"""A transactional producer on simulated brokers, modelled on aiokafka's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simulation.transactions import GROUP
 
 
 class _Batch(list):
-    """Records of one partition; ``sequence`` is the number of those before."""
+    """A batch of a partition; ``sequence`` is the number of records sent before it."""
 
     def __init__(self, sequence):
         super().__init__()
@@ -31,9 +31,9 @@ class _Batch(list):
 
 
 class SimProducer:
-    """What the worker uses of ``AIOKafkaProducer`` with a transactional id; it retries without end.
+    """The methods of ``AIOKafkaProducer`` that the worker uses, with a transactional id; it retries forever.
 
-    Requests of a transaction go on in tasks of their own, whoever is cancelled.
+    A transaction's requests run in separate tasks, which continue even if the caller is cancelled.
     """
 
     def __init__(self, cluster, host, moment, *, transactional_id, transaction_timeout_ms, writer="", **_):
@@ -57,7 +57,7 @@ class SimProducer:
         self._epoch = await self._coordinate(transactions.begin, self._id, self._timeout)
 
     async def stop(self):
-        """Send what is left; an open transaction stays open."""
+        """Send the remaining records; an open transaction stays open."""
         for task in (self._sending, self._task):
             if task is not None:
                 await asyncio.wait([task])
@@ -149,7 +149,7 @@ class SimProducer:
             self._moment("output written")
 
     async def _produce(self, batches):
-        """Send batches to the leaders of their partitions; return those to send again."""
+        """Send batches to the leaders of their partitions; return the batches that must be sent again."""
         by_broker = {}
         for at, batch in sorted(batches.items()):
             by_broker.setdefault(self._connection.leader(at), {})[at] = batch
@@ -176,7 +176,7 @@ class SimProducer:
         return again
 
     async def _coordinate(self, operation, *arguments):
-        """Ask the coordinator of transactions, again until it answers."""
+        """Send a request to the coordinator of transactions, and repeat it until it is answered."""
         while True:
             try:
                 return await self._ask(self._cluster.transactions.coordinator, operation, *arguments)
@@ -189,7 +189,7 @@ class SimProducer:
         )
 
     async def _pause(self, error):
-        """Wait before an attempt is repeated; raise what is final."""
+        """Wait before the next attempt; raise the error if it is final."""
         if isinstance(error, InvalidProducerEpoch):
             self._error = ProducerFenced()
         elif not error.retriable and not isinstance(error, ConcurrentTransactions):

@@ -1,4 +1,4 @@
-"""The coordinator of transactions (KIP-98); brokers take a batch only of what it knows as open (KIP-890)."""
+"""The coordinator of transactions (KIP-98); brokers accept batches only for open transactions (KIP-890)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _PAUSE = 0.05
 
 @dataclass
 class Transaction:
-    """What the coordinator knows of a transactional id.
+    """The coordinator's state of a transactional id.
 
     Attributes:
-        epoch: of its only producer; earlier ones are fenced off.
+        epoch: the epoch of the current producer; earlier producers are fenced off.
         state: "empty", "open", "ending" until all markers are written, or "ended".
-        commits: whether the present or last transaction is committed.
-        places: where it has written, or may soon.
-        offsets: what it commits for the group.
+        commits: whether the current or last transaction is committed.
+        places: the partitions to which the transaction has written or may soon write.
+        offsets: the positions that the transaction commits for the group.
     """
 
     id: str
@@ -59,18 +59,18 @@ class Transactions:
 
     @property
     def coordinator(self):
-        """The broker that it is, or becomes as its predecessor is down."""
+        """The broker that is the coordinator; if it is down, the next one takes over."""
         if self._coordinator in self._cluster.network.down:
             self.move(0.5)
         return self._coordinator
 
     def move(self, loading):
-        """Move to the next broker, which loads what is known."""
+        """Move to the next broker, which loads the state."""
         self._coordinator = (self._coordinator + 1) % self._cluster.count
         self._loading_until = self._cluster.loop.time() + loading
 
     def check(self, name, epoch, place):
-        """Return the transaction that writes to a place, and why it may not."""
+        """Return the transaction that writes to a partition, and the error if it may not."""
         one = self._known[name]
         if epoch != one.epoch:
             return one, InvalidProducerEpoch()
@@ -90,13 +90,13 @@ class Transactions:
         return not any(one.state in {"open", "ending"} for one in self._known.values())
 
     def has_pending(self, places):
-        """Whether a transaction that is not over has offsets for some of these places."""
+        """Whether an unfinished transaction has positions in any of these partitions."""
         return any(place in one.offsets for one in self._known.values() for place in places)
 
     # --- requests
 
     def begin(self, broker, name, timeout, reply):
-        """Fence off an id's former producer, and end its transaction; reply with the new one's epoch."""
+        """Fence off an id's former producer and end its transaction; reply with the new producer's epoch."""
         problem = self._problem(broker)
         one = self._known.setdefault(name, Transaction(name, timeout))
         if problem is None and one.state == "open":
@@ -109,7 +109,7 @@ class Transactions:
         reply(problem or one.epoch)
 
     def add(self, broker, name, epoch, places, reply):
-        """Note where a transaction is about to write; the first place opens it."""
+        """Add partitions to a transaction, which the first of them opens."""
         problem = self._problem(broker, name, epoch)
         one = self._known[name]
         if problem is None and one.state == "ending":
@@ -122,7 +122,7 @@ class Transactions:
         reply(problem)
 
     def add_offsets(self, broker, name, epoch, offsets, metadata, reply):
-        """Note at the group's coordinator what a member's transaction commits; a former one's is refused."""
+        """Add a member's positions to its transaction; the group's coordinator rejects a former member."""
         group = self._cluster.group
         one, problem = self.check(name, epoch, GROUP)
         problem = group.problem(broker) or problem
@@ -133,7 +133,7 @@ class Transactions:
         reply(problem)
 
     def end(self, broker, name, epoch, commits, reply):
-        """Commit or abort a transaction: it is decided once this replies, and visible somewhat later."""
+        """Commit or abort a transaction, which is decided when this replies and becomes visible later."""
         problem = self._problem(broker, name, epoch)
         one = self._known[name]
         if problem is None and one.state == "open":
@@ -147,7 +147,7 @@ class Transactions:
     # --- ends
 
     def _abort(self, one):
-        """Abort what a dead or fenced process has left."""
+        """Abort the transaction that a dead or fenced process has left open."""
         if one.state == "open":
             one.epoch += 1
             self._end(one, commits=False)
@@ -163,7 +163,7 @@ class Transactions:
         self._cluster.loop.call_later(delay, self._mark, one, place, context=Context())
 
     def _mark(self, one, place):
-        """Write a marker, or try it again while a broker is away."""
+        """Write a marker, and try again while the broker is away."""
         cluster = self._cluster
         group = cluster.group
         broker = group.coordinator if place == GROUP else cluster.leaders[place]

@@ -1,4 +1,4 @@
-"""Workers: the topics and records of their histories, and a last, undisturbed worker."""
+"""Play histories of workers, and run an undisturbed worker at the end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WorkerPlayer(Player):
             self.world.add_pod()
 
     async def _finish(self):
-        """End all workers; a last one scores a few records more by what they left."""
+        """End all workers; a last worker then scores a few more records from the state that they left."""
         await self._stop_all()
         self._is_undisturbed = True
         last = self.world.add_pod()

@@ -1,4 +1,4 @@
-"""Pods of workers: the worker's own parts on simulated clients."""
+"""Pods of workers, which run the worker's own parts on simulated clients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ METRICS = Metrics(Policy(), 0.1, CollectorRegistry())
 
 
 class SimEmbedder:
-    """Unit vectors with exact products; like real ones, they differ from call to call if noise is wanted."""
+    """Returns unit vectors with exact products; with noise, they differ from call to call like real ones."""
 
     dimensions = 4
     identity = "simulated"
@@ -77,7 +77,7 @@ class InlineBatcher(Batcher):
         return result
 
     def _work_soon(self):
-        """Take batches as two threads would; the later one may be done first."""
+        """Take batches as two threads would; the second batch may be done first."""
         self._admit()
         while self._batches < 2 and self._admitted:
             self._batches += 1
@@ -104,7 +104,7 @@ class WorkerPod(Pod):
     """A worker's host.
 
     Attributes:
-        app: the present process's worker, if it runs.
+        app: the worker of the current process, if it runs.
     """
 
     def __init__(self, world, number):
@@ -138,7 +138,7 @@ class WorkerPod(Pod):
     # --- a process
 
     async def _work(self, process):
-        """Work until it is stopped or fails, as ``stream.worker`` does."""
+        """Work like ``stream.worker`` until the process is stopped or fails."""
         world, settings = self._world, self._world.settings
         cluster, kafka, stop = world.cluster, settings.kafka, self._stop
         failed = self._loop.create_future()
@@ -223,11 +223,11 @@ def _pass_on(task, fail):
 
 @dataclass
 class WorkerWorld(World):
-    """What all workers share.
+    """The world that all workers share.
 
     Attributes:
-        policy: in force in processes that start now.
-        is_noisy: whether a text gets another vector each time it is embedded.
+        policy: the policy of processes that start now.
+        is_noisy: whether a text gets a different vector each time it is embedded.
     """
 
     POD = WorkerPod

@@ -1,7 +1,7 @@
-"""What tests, chaos and bench share.
+"""Helpers that tests, chaos and bench share.
 
 They start workers whose settings are in files. The developer's own settings in the environment would override
-these, and send the workers to another cluster.
+these files and send the workers to another cluster.
 """
 
 import os

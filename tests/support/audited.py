@@ -1,4 +1,4 @@
-"""Outputs to tamper with, and what an audit counts."""
+"""Tampered outputs, and the defects that an audit counts."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What `pip install knowledgepulse-worker` without extras has."""
+"""An installation of `knowledgepulse-worker` without extras."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BaseInstall:
     """Runs `kp-worker` with the base dependencies alone.
 
     Args:
-        folder: an empty one; links to the installed packages are made there.
+        folder: an empty folder, which gets links to the installed packages.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class BaseInstall:
         return self.python("-m", "knowledgepulse_worker.cli.entry", *arguments, **environment)
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run Python; `-S` leaves out what else is installed."""
+        """Run Python with `-S`, which leaves out all other installed packages."""
         return subprocess.run(
             [sys.executable, "-S", *arguments],
             env=self._environment | environment,
@@ -47,7 +47,7 @@ class BaseInstall:
 
 
 def _base_distributions() -> list[metadata.Distribution]:
-    """Return what the base dependencies need, directly or not."""
+    """Return the distributions that the base dependencies require, directly or indirectly."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     to_do, done = [(Requirement(line), "") for line in project["dependencies"]], {}
     while to_do:

@@ -1,4 +1,4 @@
-"""Record batches built byte by byte (format v2), including ones that no client library would write."""
+"""Build record batches byte by byte (format v2), including batches that no client library would write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_hand(
     timestamp: int = NOW,
     attributes: int = 0,
 ) -> bytes:
-    """Return a batch of these records, or with these compressed bytes instead."""
+    """Return a batch with these records, or with these compressed bytes in their place."""
     if compressed is None:
         payload = b"".join(map(_record, records))
         compressed = ENCODERS[codec](payload) if codec else payload

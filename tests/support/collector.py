@@ -1,4 +1,4 @@
-"""Records as the OpenTelemetry Collector's Kafka exporter wrote them, and the spans that it was sent."""
+"""Records that the OpenTelemetry Collector's Kafka exporter wrote, and the spans that it had received."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Records = list[tuple[bytes, bytes]]
 
 
 def record(file: Path, records: Mapping[str, Records]) -> None:
-    """Write keys and values of records by encoding to a file, which can replace :data:`RECORDED`."""
+    """Write keys and values of the records of each encoding to a file that can replace :data:`RECORDED`."""
     kept = {
         encoding: [{"key": key.decode(), "value": base64.b64encode(value).decode()} for key, value in ones]
         for encoding, ones in records.items()
@@ -40,7 +40,7 @@ def recorded(encoding: str) -> Records:
 
 
 def sent() -> bytes:
-    """Return the request whose records are :data:`RECORDED`: two runs of two libraries of one service."""
+    """Return the request whose records are :data:`RECORDED`, with two runs of two libraries of a service."""
     service = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value="weather"))])
     scopes = [("opentelemetry.instrumentation.openai", b"\xa1" * 16), ("own", b"\xb2" * 16)]
     return TracesData(

@@ -1,4 +1,4 @@
-"""What a browser measures of a page."""
+"""Contrasts of a page, as a browser measures them."""
 
 CONTRASTS = """() => {
   const channels = colour => colour.match(/[\\d.]+/g).map(Number);

@@ -1,8 +1,8 @@
 """Recorded conversions: ``tests/data/conversions`` has a file for each format, with a case on each line.
 
-A case has a ``name`` that says what it shows, a ``document``, and what this gives. The documents were made
-with the vendors' own types, or are short forms of files that others published. To add one, write a line
-without ``expected``, and run ``python -m support.conversions``: it fills in what is missing, for you to read.
+A case has a descriptive ``name``, a ``document`` and the ``expected`` result. The documents were made with
+the vendors' own types or are short forms of published files. To add a case, write a line without
+``expected`` and run ``python -m support.conversions``, which fills in the result for you to check.
 """
 
 import json
@@ -21,7 +21,7 @@ def read_cases(file):
 
 
 def outcomes_of(case):
-    """Return what the conversion of a case's document gives now: a run or an error each."""
+    """Convert a case's document; return a run or an error for each conversion."""
     options = Options(**case.get("options", {}))
     document = case["document"]
     source = case.get("from", "auto")

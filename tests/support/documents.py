@@ -1,4 +1,4 @@
-"""The project's documents: their fenced blocks, tables, and what a reader who runs the blocks would see."""
+"""The project's documents: their fenced blocks and tables, and a reader who runs the blocks."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Block:
     """A fenced block.
 
     Attributes:
-        line: where its text begins, from 1.
+        line: the number of the text's first line, counted from 1.
         tag: the first word after the fence.
-        argument: the rest.
+        argument: the other words after the fence.
     """
 
     line: int
@@ -68,7 +68,7 @@ def blocks(document: str) -> list[Block]:
 
 
 def table(document: str, heading: str) -> list[str]:
-    """The rows of the first table under a heading, without its head."""
+    """Return the rows of the first table under a heading, without the header row."""
     section = re.split(r"^#+ ", read(document).split(f" {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[
         0
     ]
@@ -76,13 +76,13 @@ def table(document: str, heading: str) -> list[str]:
 
 
 class Reader:
-    """Somebody who runs a document's blocks in order, in one folder that looks like a checkout.
+    """A reader who runs a document's blocks in order, in a folder that looks like a checkout.
 
     Args:
-        folder: empty.
-        environment: over that of the tests.
-        renamed: text in the blocks, and what stands for it here: addresses, ports, topics of the test's own.
-        prefix: of names in what is printed; no document shows it.
+        folder: an empty folder.
+        environment: variables that override the tests' environment.
+        renamed: replacements for texts in the blocks, such as the test's own addresses, ports and topics.
+        prefix: a prefix of printed names that no document shows.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Reader:
                 (folder / entry.name).symlink_to(entry)
 
     def read(self, document: str) -> None:
-        """Run every block of a document; raises AssertionError where it does not do what it says."""
+        """Run every block of a document; raise AssertionError if an output differs from the document."""
         remaining = blocks(document)
         while remaining:
             block = remaining.pop(0)
@@ -110,7 +110,7 @@ class Reader:
                 raise AssertionError(f"{document}:{block.line}: {error}") from None
 
     def shell(self, text: str) -> None:
-        """Run shell commands; `kp-worker run` in the last line goes on in the background."""
+        """Run shell commands; `kp-worker run` in the last line continues in the background."""
         lines = self._named(text).rstrip().splitlines()
         if not lines[-1].startswith(_BACKGROUND):
             self._run(["bash", "-euo", "pipefail", "-c", "\n".join([_STAND_INS, *lines])])
@@ -127,7 +127,7 @@ class Reader:
             )
 
     def close(self) -> None:
-        """End what goes on in the background, as Ctrl-C does."""
+        """End the background processes in the same way as Ctrl-C."""
         for process in self._background:
             process.send_signal(signal.SIGINT)
         statuses = [process.wait(60) for process in self._background]
@@ -171,9 +171,10 @@ class Reader:
 
 
 def difference(expected: str, actual: str) -> str | None:
-    """What keeps an output from being what a document shows; None if nothing does.
+    """Return the difference between an output and a document's text, or None if they match.
 
-    Space counts as one blank, `...` stands for anything, and numbers with decimals may differ a little.
+    Any white space counts as a single blank, `...` stands for any text, and numbers with decimals may differ
+    a little.
     """
     pattern = " ".join(_patterns(expected)).replace(" .*? ", " (?:.* )??").removesuffix(" .*?")
     end = "(?: .*)?$" if expected.rsplit(maxsplit=1)[-1] == "..." else "$"

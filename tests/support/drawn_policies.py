@@ -1,4 +1,4 @@
-"""Any policies, for properties."""
+"""Generate random policies for property tests."""
 
 from hypothesis import strategies as st
 

@@ -1,6 +1,6 @@
-"""A small document of every format that :mod:`knowledgepulse_schemas.convert` reads, as plain JSON.
+"""A small document in every format that :mod:`knowledgepulse_schemas.convert` reads, as plain JSON.
 
-A name is that of the source, and of the variant if there are several.
+A document's name consists of the source's name and, if there are several variants, the variant's.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A model hub on loopback, which can cut connections, send wrong bytes and refuse."""
+"""A model hub on the loopback interface that can cut connections, send wrong bytes and refuse requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ COMMIT = "c" * 40
 
 
 class Hub:
-    """Serves one folder as every model.
+    """Serves the same folder for every model.
 
     Attributes:
-        url: its address.
-        harm: changes a file's bytes, by the file's name.
-        status: what it answers instead of files, if not 200.
-        cut: how many bytes of a file it sends before it closes the connection.
+        url: the hub's address.
+        harm: bytes that are sent in place of a file's, by the file's name.
+        status: the status of all answers; with any but 200, no file is sent.
+        cut: the number of bytes of a file after which the connection is closed.
         downloads: the files that were fetched.
     """
 

@@ -27,7 +27,7 @@ from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Setting
 
 DIMENSIONS = 8
 
-# Unit vectors with dot products that are exact in single precision, so that scores compare to the last bit.
+# The dot products of these unit vectors are exact in single precision, so that scores agree to the last bit.
 VECTORS = [
     *(
         tuple(sign if index == axis else 0.0 for index in range(4))
@@ -39,7 +39,7 @@ VECTORS = [
 
 
 def trace_of(number: int, objective: str, confidence: float) -> bytes:
-    """Return a trace of the domain `code` that its objective tells apart."""
+    """Return a trace of the domain `code` with this objective."""
     trace = ReasoningTrace.new(
         objective=objective,
         steps=[{"type": "thought"}, {"type": "observation"}],
@@ -54,7 +54,7 @@ def trace_of(number: int, objective: str, confidence: float) -> bytes:
 
 @pytest.fixture(scope="session")
 def document():
-    """A factory of valid traces as dicts, with members replaced or added."""
+    """Return a factory of valid traces as dicts, with members replaced or added."""
 
     def new(**members):
         return {
@@ -78,7 +78,7 @@ def document():
 
 @pytest.fixture(scope="session")
 def raw(document):
-    """A factory of records of the raw topic, each with a distinct trace unless a value is given."""
+    """Return a factory of raw records, each with a distinct trace unless a value is given."""
 
     def new(offset, value=b"a trace", *, partition=0, padding=0):
         if value == b"a trace":
@@ -102,7 +102,7 @@ def score(output):
 
 
 def unread(offset, reason="too_large"):
-    """A placeholder for a record of a batch that was not decoded."""
+    """Return the placeholder for a record in a batch that could not be decoded."""
     return RawRecord("raw-traces", 0, offset, 0, None, None, (), fault=Fault(reason, "the batch up to 1"))
 
 
@@ -228,7 +228,7 @@ class Harness:
                 await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Run until nothing more can happen, in the embedder's threads too unless they are held."""
+        """Run until nothing more can happen, in the embedder's threads too unless they are blocked."""
         for _ in range(100):
             await asyncio.sleep(0)
             await self.until(lambda: not (self.embedder.free.is_set() and self.batcher._results))
@@ -263,7 +263,7 @@ async def no_leaks():
 
 @pytest.fixture
 async def make_harness(no_leaks):
-    """A factory of harnesses, which are closed at the end of the test."""
+    """Return a factory of harnesses, which are closed at the end of the test."""
     harnesses = []
 
     def new(*, policy=None, embedding=True, admitted=64, redact=None, **limits):

@@ -22,7 +22,7 @@ PLANTED = [
 
 
 def sentence(planted):
-    """Return a text with something planted, as one might write it."""
+    """Return a natural sentence that contains the planted text."""
     named = {KEY: "key ", JWT: "Bearer ", "hunter2": "password=", "13371337": "password="}
     return f"{named[planted]}{planted}" if planted in named else f"at {planted} !"
 

@@ -1,4 +1,4 @@
-"""Processes, each with its children."""
+"""Processes and their children."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """Return a process and its children; none if it has ended."""
+    """Return a process and its children, or an empty list if it has ended."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         return [parent, *parent.children(recursive=True)]
@@ -19,7 +19,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal to those of the processes that are still there."""
+    """Send a signal to the processes that have not ended."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
@@ -36,11 +36,11 @@ def wake(pid: int) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and its children so far."""
+    """Return the CPU time that a process and its children have used, in seconds."""
     return sum(sum(process.cpu_times()[:2]) for process in tree(pid))
 
 
 def peak_rss(pid: int) -> int:
-    """The most memory that a process has ever had, in bytes (Linux)."""
+    """Return the peak memory of a process in bytes (Linux)."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))

@@ -1,4 +1,4 @@
-"""The program around a source, instead of Faust: a task for each partition takes its batches."""
+"""A program around a source that replaces Faust; a task for each partition takes its batches."""
 
 import asyncio
 from contextlib import suppress
@@ -10,8 +10,8 @@ class Program:
     """The host of a source.
 
     Attributes:
-        error: what ended the program.
-        may_resume: clear it to stay suspended after an assignment.
+        error: the error that ended the program.
+        may_resume: an event; while it is clear, the program stays suspended after an assignment.
     """
 
     def __init__(self, worker, commit_interval=0.05, on_crash=lambda _: None):

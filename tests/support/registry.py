@@ -1,7 +1,7 @@
-"""A registry of KnowledgePulse, small, for the tests.
+"""A small KnowledgePulse registry for tests.
 
-It answers as ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse does, which no package has:
-``make registry-check`` asks a real one the same.
+It answers like ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse, which no package
+contains. ``make registry-check`` sends the same requests to a real registry.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Registry:
 
     Attributes:
         units: the units by id.
-        posts: the idempotency key of each POST of a unit that was answered with 201, by id.
-        refusals: how many requests were over the limit.
-        script: answers to give instead of its own, each once, to the next POSTs of a unit.
+        posts: the idempotency keys of the POSTs of units that were answered with 201, by id.
+        refusals: the number of requests over the limit.
+        script: answers that replace the registry's own for the next POSTs of units; each is used once.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ async def register(url: str, agent: str, tier: str = "enterprise") -> str:
 
 
 def saying(status: int, body: object = "<html>Sign in</html>", **headers: str) -> Answer:
-    """Return an answer; a text is HTML, and nothing else is JSON."""
+    """Return an answer; a text is sent as HTML, everything else as JSON."""
 
     async def answer(_request):
         if isinstance(body, str):
@@ -171,5 +171,5 @@ async def hanging_up(request):
 
 
 async def never(_request):
-    """Say nothing."""
+    """Never answer."""
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""A real S3 server: S3Proxy on a folder, with jars that Maven downloads once."""
+"""A real S3 server: S3Proxy serves a folder; Maven downloads its jars once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _jars() -> Path:
 
 @contextmanager
 def s3_server(folder: Path, key: str, secret: str) -> Iterator[str]:
-    """Serve a folder, whose folders are buckets; yield the query of its URLs."""
+    """Serve a folder whose subfolders are buckets; yield the query of the URLs."""
     (port,) = free_ports(1)
     settings = {
         "s3proxy.authorization": "aws-v2-or-v4",
@@ -67,5 +67,5 @@ def _listens(port: int) -> bool:
 
 
 def log_of(folder: Path) -> str:
-    """Return what the server has said."""
+    """Return the server's log."""
     return folder.with_suffix(".log").read_text()

@@ -1,4 +1,4 @@
-"""A trace with every member of the schema, and what the schema accepts and refuses in its places."""
+"""A trace with every member of the schema, and values that the schema accepts and rejects for each."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def scored_record(
     policy: Policy | None = None,
     threshold: float | None = None,
 ) -> ScoredRecord:
-    """Return a trace as a lane reports it: 0.625 under the weights of `code`; all its ids are the text."""
+    """Return a trace with the score 0.625 as a lane reports it; all its ids are the given text."""
     policy = policy or Policy()
     profile = policy.profile(domain)
     least = profile.threshold if threshold is None else threshold

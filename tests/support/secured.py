@@ -1,4 +1,4 @@
-"""Apache Kafka secured with TLS, logins and ACLs; started here on Java."""
+"""Apache Kafka on Java, secured with TLS, logins and ACLs."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _MECHANISMS = {
     "PLAIN": f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
     "SCRAM-SHA-256": f"{_LOGIN}.scram.ScramLoginModule required;",
     "SCRAM-SHA-512": f"{_LOGIN}.scram.ScramLoginModule required;",
-    # Without further settings the broker takes tokens that nobody has signed.
+    # Without further settings, the broker accepts unsigned tokens.
     "OAUTHBEARER": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
 }
 
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """A broker with a listener for each protocol; ACLs apply to all of them, except for super users."""
+    """A broker with a listener for each protocol; ACLs apply to all listeners, except for super users."""
 
     ports: Mapping[str, int]
     authority: trustme.CA
@@ -67,7 +67,7 @@ class SecuredBroker:
 
     @asynccontextmanager
     async def rights(self) -> AsyncIterator[Rights]:
-        """Manage the worker user's rights: none at first, and revoked at the end."""
+        """Manage the rights of the worker's user, who has none at first; revoke them all at the end."""
         admin = AIOKafkaAdminClient(bootstrap_servers=f"{LOOPBACK}:{self.ports['PLAINTEXT']}")
         await admin.start()
         try:

@@ -1,4 +1,4 @@
-"""Traces as spans: what an instrumented agent would have sent to a Collector."""
+"""Traces as the spans that an instrumented agent would send to a Collector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = 1_767_225_600 * SECOND
 
 
 def spans_of(trace: bytes) -> list[Span]:
-    """Return a trace as GenAI spans: an agent's, which comes last, as it ends last, and one for each step."""
+    """Return a trace as GenAI spans, one for each step and the agent's, which ends last and comes last."""
     document = json.loads(trace)
     trace_id = sha256(document["id"].encode()).digest()[:16]
     asked = [message("user", {"type": "text", "content": document["task"]["objective"]})]
@@ -77,7 +77,7 @@ def _span_id(number: int) -> bytes:
 
 
 def export(spans: Sequence[Span], *, as_json: bool = False, service: str = "test-service") -> bytes:
-    """Return what the Collector's Kafka exporter writes for spans: ``otlp_proto`` or ``otlp_json``."""
+    """Encode spans like the Collector's Kafka exporter, as ``otlp_proto`` or ``otlp_json``."""
     name = KeyValue(key="service.name", value=AnyValue(string_value=service))
     data = TracesData(
         resource_spans=[

@@ -61,7 +61,7 @@ class Worker:
             return response.status, await response.text()
 
     async def metrics(self) -> str:
-        """Return the metrics page; empty while it is not served."""
+        """Return the metrics page, or an empty text while it is not served."""
         assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
         try:
             status, text = await self.get("/metrics")
@@ -109,7 +109,7 @@ class Worker:
 
 
 def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Return settings with a group, topics and a port of their own; later layers override earlier ones."""
+    """Return settings with their own group, topics and port; later layers override earlier ones."""
     name = f"{purpose}-{uuid4().hex[:8]}"
     values: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
@@ -124,7 +124,7 @@ def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Map
 
 @asynccontextmanager
 async def admin_of(bootstrap_servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administrator of a broker."""
+    """Yield an admin client of a broker."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
@@ -220,7 +220,7 @@ class Stream:
         command: str = "run",
         config_of: Callable[[Settings], str] = render,
     ) -> AsyncIterator[Worker]:
-        """Run a worker, or a command like it; it is killed at the end if the test has not stopped it."""
+        """Run a worker or a similar command; kill it at the end if the test has not stopped it."""
         self._workers += 1
         effective = settings or self.settings
         effective = effective.model_copy(
@@ -309,7 +309,7 @@ async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
 
 
 def headers_of(record: ConsumerRecord) -> dict[str, str]:
-    """Return a record's headers by name, as text; the last of duplicates."""
+    """Return a record's headers by name, as text; of duplicates, return the last."""
     return {name: (value or b"").decode(errors="backslashreplace") for name, value in record.headers}
 
 

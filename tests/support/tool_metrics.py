@@ -1,4 +1,4 @@
-"""The metrics of the tools that have some: one line for each."""
+"""The metrics of all tools that have metrics, one tool per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from knowledgepulse_worker.tools.evaluations.evaluation_metrics import Evaluatio
 
 
 def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:
-    """With a partition, so that its series are there."""
+    """Create the metrics with a partition, so that its series exist."""
     metrics = AssemblyMetrics(registry)
     metrics.open_runs(0, 0, 0)
     return metrics

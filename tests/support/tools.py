@@ -1,4 +1,4 @@
-"""Programs that tests run and that pip does not install."""
+"""Programs that tests run but that pip does not install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster's topics in memory: brokers that learn of them one by one, and an admin client for them."""
+"""A cluster's topics in memory, with brokers that learn of changes one by one and an admin client."""
 
 from typing import Any, NamedTuple
 
@@ -29,9 +29,9 @@ class Response(NamedTuple):
 
 
 class Brokers:
-    """A fake admin client of several brokers, asked in turn; only the first knows of recent changes.
+    """A fake admin client that asks several brokers in turn; only the first knows of recent changes.
 
-    A topic reaches each of the others once that broker was asked for its topics and did not know it.
+    Another broker learns of a topic only after it was asked for its topics and did not know it yet.
     """
 
     def __init__(self, count=3):
@@ -98,7 +98,7 @@ def admin(brokers, monkeypatch):
 
 @pytest.fixture
 def fit(brokers):
-    """Add topics as `kp-worker topics` would, with changed settings for one of them."""
+    """Add topics like `kp-worker topics`, with changed settings for one of them."""
 
     def add(changed="", **config):
         for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG, POLICIES):

@@ -1,4 +1,4 @@
-"""The 154 real traces that the reference scored; the demo's are such runs, made by `kp-worker convert`."""
+"""The 154 real traces that the reference scored; the demo has such runs, made by `kp-worker convert`."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ LABELS = _DATA / "reference_labels.jsonl"
 """The rewards of their runs."""
 
 SCORES = _DATA / "reference_scores.jsonl"
-"""What the KnowledgePulse SDK 0.1.1 gave them, on one pass in order from an empty cache."""
+"""The scores that the KnowledgePulse SDK 0.1.1 gave them in a single pass, starting with an empty cache."""
 
 TRACES = _DATA / "reference_traces.jsonl"
 
