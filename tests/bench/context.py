@@ -17,8 +17,8 @@ class Context:
     Attributes:
         short: whether to run the short form.
         folder: temporary folder for logs and files of processes.
-        servers: the broker's address; empty if no section needs one.
-        bfloat16: the CPU has instructions for it.
+        servers: the broker's address; empty if no section needs a broker.
+        bfloat16: whether the CPU has instructions for bfloat16.
         say: called with a message for each step.
     """
 

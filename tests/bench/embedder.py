@@ -1,4 +1,4 @@
-"""Section `embedder`: the forward pass alone, sentence-transformers' `encode`, and our embedder."""
+"""Section `embedder`: the forward pass alone, sentence-transformers' `encode` and the worker's embedder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class EmbeddingSide:
     """A process of :mod:`bench.embedding_side`, which is idle unless asked to embed.
 
     Attributes:
-        description: its own description, once it is prepared.
-        cpu: CPU seconds per text, of each measurement.
+        description: the process's own description, available once it is prepared.
+        cpu: CPU seconds per text in each measurement.
     """
 
     def __init__(self, process: Process, log: Path) -> None:
@@ -55,11 +55,11 @@ class EmbeddingSide:
         return side
 
     async def imported(self) -> None:
-        """Wait until it has imported its modules; several processes can do so at once."""
+        """Wait until the process has imported its modules; several processes can import at once."""
         assert await self._answer() is None
 
     async def prepare(self) -> None:
-        """Load the model, and select the fastest variant; the machine should be idle otherwise."""
+        """Load the model and select the fastest variant; the machine should be idle otherwise."""
         self.description = await self._ask("")
 
     async def rate(self, seconds: float) -> float:

@@ -2,8 +2,9 @@
 
 python -m bench.embedding_side forward bfloat16 full
 
-It speaks lines of JSON: null once it has imported what it needs; after a first line on its standard input,
-what it is; after each further one, a number of seconds, its texts a second.
+It prints lines of JSON. The first line is null and says that its modules are imported. After the first line
+on standard input it prints its description. Each further input line is a number of seconds, for which it
+prints its texts per second.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Rate = Callable[[float], float]
 
 
 def products(precision: Precision, _lengths: str) -> tuple[str, Rate]:
-    """The bare matrix products of a full window in PyTorch, a thread on each core."""
+    """The bare matrix products of a full window in PyTorch, with a thread on each core."""
     torch.set_num_threads(1)
     dtype = getattr(torch, precision)
     bert = read_bert(find_model(None, None, None).path)
@@ -62,7 +63,7 @@ def products(precision: Precision, _lengths: str) -> tuple[str, Rate]:
 
 
 def forward(precision: Precision, lengths: str) -> tuple[str, Rate]:
-    """The worker's forward pass over texts that are tokens already, a thread on each core."""
+    """The worker's forward pass over tokenized texts, with a thread on each core."""
     model = find_model(None, None, None)
     bert, window = read_bert(model.path), Window(MAX_TOKENS)
     tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), MAX_TOKENS)
@@ -97,7 +98,7 @@ def _in_threads(call: Callable[[list[int]], object], texts: list[list[int]]) -> 
 
 
 def ours(precision: Precision, lengths: str) -> tuple[str, Rate]:
-    """The worker's embedder and batcher, with a full queue."""
+    """The worker's embedder and batcher with a full queue."""
     settings = EmbeddingSettings(precision=precision, device="cpu")
     embedder = load_embedder(settings, CacheSettings(), parallel=len(cores()))
     assert embedder is not None

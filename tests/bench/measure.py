@@ -1,7 +1,7 @@
-"""Measurements, and comparison of sides in turns, so that other load affects all of them equally.
+"""Measure the sides of a comparison in turns, so that other load affects all of them equally.
 
-A figure is either the rounds of a comparison, reported as median and range, or the raw samples of a duration,
-reported as p50 and p99. A p99 requires :data:`ENOUGH` samples, and is never estimated from buckets.
+A figure consists of the rounds of a comparison, reported as median and range, or of the raw samples of a
+duration, reported as p50 and p99. A p99 requires :data:`ENOUGH` samples and is never estimated from buckets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Figure:
         what: the measured quantity.
         unit: unit of the values.
         values: one value per round, or all samples.
-        kind: which of the two the values are.
+        kind: whether the values are rounds or samples.
         reach: the project's target.
     """
 
@@ -83,7 +83,7 @@ class Budget:
     """The time limit of a section.
 
     Args:
-        seconds: the limit.
+        seconds: the limit in seconds.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""`kp-worker` for measurements: with every duration recorded.
+"""`kp-worker` for measurements, which records every duration.
 
 python -m bench.process run --config worker.toml
 
-What is handed to the metrics goes to a file too, so that quantiles need no buckets.
+All samples of the metrics are also written to a file, so that quantiles need no buckets.
 """
 
 from __future__ import annotations

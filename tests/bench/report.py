@@ -1,4 +1,4 @@
-"""Reports of the results: table and JSON."""
+"""Report the results as tables and as JSON."""
 
 from __future__ import annotations
 

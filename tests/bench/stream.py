@@ -1,7 +1,8 @@
 """Section `stream`: the worker without a model, compared with plain loops on other clients.
 
-A backlog is published once per round. Each side, a process with its own group, drains it in turn, while the
-others are suspended. Rates are computed from the outputs' log append times, which are set by the broker.
+A backlog is published once per round. The sides are processes with their own groups, which drain the backlog
+in turn while the others are suspended. Rates are computed from the outputs' log append times, which the
+broker sets.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Outputs:
         grown = [tp for tp in self._partitions if after[tp] > before[tp]]
         first = min([await self._appended(tp, before[tp]) for tp in grown])
         last = max([await self._appended(tp, after[tp] - 1) for tp in grown])
-        # The outputs of the first moment took no time of the interval.
+        # The outputs at the first timestamp took none of the interval's time.
         later = await self._consumer.offsets_for_times(dict.fromkeys(grown, first + 1))
         at_first = sum((found.offset if found else after[tp]) - before[tp] for tp, found in later.items())
         return (now - at_first) / (last - first) * 1000
@@ -146,7 +147,7 @@ async def run(context: Context, budget: Budget) -> Section:
 
 
 def _settings(context: Context, backend: str, raw: str) -> Settings:
-    """Return a worker's settings, with output topics of its own."""
+    """Return a worker's settings with its own output topics."""
     layers = {"embedding": {"backend": backend}, "topics": {"raw": raw}}
     return own_settings(context.servers, "bench", layers, SUSPENDABLE)
 
@@ -168,7 +169,7 @@ async def create_topics(
         stack: deletes the topics.
         servers: the broker.
         names: the topics to create.
-        others: topics to delete, too, which a side creates.
+        others: topics that a side creates, to be deleted, too.
     """
     admin = await stack.enter_async_context(admin_of(servers))
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(2**24)}
@@ -187,7 +188,7 @@ async def _worker(stack: AsyncExitStack, context: Context, settings: Settings, o
 
 
 async def start_loop(stack: AsyncExitStack, context: Context, command: Sequence[str]) -> tuple[Process, Path]:
-    """Start a loop, suspended, which is killed with the stack; return it and its log."""
+    """Start a suspended loop, which is killed with the stack; return the process and its log."""
     log = context.folder / f"{command[-1]}.log"
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(

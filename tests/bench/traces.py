@@ -26,19 +26,19 @@ def real_texts() -> list[str]:
 
 
 def mixed_texts() -> list[str]:
-    """Return beginnings of them, of about 16 to 256 tokens, as short runs have."""
+    """Return the beginnings of the real texts, with about 16 to 256 tokens, like the texts of short runs."""
     random = np.random.default_rng(0)
     return [" ".join(text.split()[: random.integers(8, 150)]) for _ in range(8) for text in real_texts()]
 
 
 def endless_texts(lengths: str = "full") -> Iterator[str]:
-    """Yield ``full`` or ``mixed`` texts repeatedly, each unique, as repeated texts would not be embedded."""
+    """Yield ``full`` or ``mixed`` texts forever, made unique because repeated texts would not be embedded."""
     texts = {"full": real_texts, "mixed": mixed_texts}[lengths]()
     return (f"{number} {text}" for number, text in enumerate(itertools.cycle(texts)))
 
 
 def endless_traces(traces: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the traces repeatedly, each with a unique objective."""
+    """Yield the traces forever, each time with a unique objective."""
     for number, trace in enumerate(itertools.cycle(traces)):
         yield _OBJECTIVE.sub(rb"\g<0>%d " % number, trace, count=1)
 
@@ -46,7 +46,7 @@ def endless_traces(traces: Sequence[bytes]) -> Iterator[bytes]:
 def of_size(trace: bytes, size: int) -> bytes:
     """Return a trace truncated or padded to approximately a size; it stays valid.
 
-    Steps leave from the end, and the first one's content is cut or repeated.
+    Steps are removed from the end, and the content of the first step is cut or repeated.
     """
     document: dict[str, Any] = json.loads(trace)
     steps = document["steps"]

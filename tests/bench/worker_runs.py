@@ -32,7 +32,7 @@ class _Runs:
     """One worker for each partition count, and their measurements.
 
     Attributes:
-        workers: the workers by partition count, suspended unless it is their turn.
+        workers: the workers by partition count; they are suspended unless it is their turn.
         precision: the precision of all embedders.
     """
 
@@ -126,7 +126,7 @@ class _Runs:
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Drain backlogs, then process arrivals at half that rate, with one worker for each partition count."""
+    """Drain backlogs, then process arrivals at half that rate, with a worker for each partition count."""
     section = Section("worker", "One worker, end to end on Kafka")
     counts = PARTITIONS_SHORT if context.short else PARTITIONS
     async with AsyncExitStack() as stack:

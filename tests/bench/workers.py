@@ -1,4 +1,4 @@
-"""Workers on their own topics, resumed to be measured and suspended otherwise."""
+"""Workers with their own topics, which run only while they are measured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ARRIVAL_LIMIT = 120.0
 _SAMPLES = np.dtype([("kind", "u1"), ("at", "<f8"), ("seconds", "<f8")])
 
 SUSPENDABLE: dict[str, dict[str, float]] = {
-    # Timeouts for suspended workers, which must not be declared dead; they do not affect speed. After three
+    # These timeouts keep suspended workers from being declared dead and do not affect speed. After three
     # quarters of its session timeout, a worker sends nothing until the group has responded.
     "kafka": {"session_timeout": 80},
     "limits": {"heartbeat": 600, "stall": 600},
@@ -67,12 +67,12 @@ class Publisher:
     async def open_loop(
         self, topic: str, partitions: int, schedule: Sequence[float], seed: int
     ) -> list[float]:
-        """Publish each trace at its scheduled time, which is its timestamp, independent of earlier ones.
+        """Publish each trace at its scheduled time, which is its timestamp, independent of earlier traces.
 
-        Each goes to a random partition, so that the arrivals at each are independent too.
+        Each trace goes to a random partition, so that the arrivals at a partition are independent, too.
 
         Returns:
-            the seconds that each was late.
+            the delay of each trace in seconds.
         """
         source = random.Random(seed)
         started = time.time() + 0.2
@@ -97,13 +97,13 @@ class Publisher:
 
 
 class MeasuredWorker:
-    """A worker with topics of its own, suspended unless it is its turn.
+    """A worker with its own topics, suspended unless it is its turn.
 
     Attributes:
         partitions: partition count of its topics.
         settings: its settings.
         precision: precision of its embedder, once it runs.
-        cpu: CPU seconds per trace, of each backlog that was drained.
+        cpu: CPU seconds per trace for each backlog that was drained.
     """
 
     _worker: Worker
@@ -167,10 +167,10 @@ class MeasuredWorker:
             assert time.monotonic() - last < ARRIVAL_LIMIT, f"{seen} of {count} outputs:\n{log}"
 
     async def drained(self, publisher: Publisher, count: int) -> float:
-        """Publish a backlog while the worker is suspended, then resume it until that is finished.
+        """Publish a backlog while the worker is suspended, then resume it until the backlog is finished.
 
         Returns:
-            outputs confirmed a second.
+            the confirmed outputs per second.
         """
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
         self.mark()

@@ -1,6 +1,7 @@
-"""Assembly: assemblers are killed while spans arrive in any order, some again, some late.
+"""Assembly: assemblers are killed while spans arrive in any order, some repeatedly and some late.
 
-This is no row, as nothing is scored: what is published must equal the direct conversion of the same spans.
+This is not a row, because nothing is scored. The published traces must equal the direct conversion of the
+same spans.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ SpansRecord = tuple[int, bytes | None, bytes]
 
 
 class Fleet:
-    """Traces as the spans of a fleet: shuffled, some repeated, some late, and some records are no spans.
+    """The spans of a fleet's traces: shuffled, some repeated or late, with some records that are not spans.
 
-    The spans of a group of traces arrive in any order; those of the next one a hundred seconds later, so that
-    all runs before are complete. One span of every tenth trace arrives two groups late.
+    The spans of a group of traces arrive in any order. The spans of the next group arrive a hundred seconds
+    later, so that all earlier runs are complete. In every tenth trace, a span arrives two groups late.
 
     Attributes:
         groups: the records of each group.
         expected: the traces by id, converted directly, without their late spans.
         late: the trace and span ids of the late spans.
-        garbage: the values that are no spans.
-        spans: how many spans there are, repeats included.
+        garbage: the values that are not spans.
+        spans: the number of spans, including repeats.
     """
 
     def __init__(self, traces: Sequence[bytes]) -> None:
@@ -99,7 +100,7 @@ class Fleet:
 
     @property
     def end(self) -> list[SpansRecord]:
-        """A later record for each partition, which completes all runs."""
+        """The later record in each partition that completes all runs."""
         return [(self._at, None, export([]))] * PARTITIONS
 
 
@@ -116,7 +117,7 @@ async def new_stream(bootstrap_servers: str, folder: Path) -> Stream:
 
 
 async def write(stream: Stream, records: Iterable[SpansRecord]) -> None:
-    """Write records to the spans topic as the Collector does; those without a key, one to each partition."""
+    """Write records to the spans topic like the Collector; write records without a key to every partition."""
     spans = stream.settings.assemble.spans
     async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
         deliveries = []
@@ -129,7 +130,7 @@ async def write(stream: Stream, records: Iterable[SpansRecord]) -> None:
 
 
 async def assemble(bootstrap_servers: str, folder: Path, short: bool, say: Callable[[str], None]) -> Outcome:
-    """Kill one of two assemblers, then both, and so on, each time amid what it publishes."""
+    """Kill one of two assemblers, then both, and so on, each time while it is publishing."""
     kills = KILLS_SHORT if short else KILLS
     fleet = Fleet(list(_renamed(real_traces(), 1 + kills // 4)))
     stream = await new_stream(bootstrap_servers, folder)
@@ -161,7 +162,7 @@ async def assemble(bootstrap_servers: str, folder: Path, short: bool, say: Calla
 
 
 def _renamed(traces: Iterable[bytes], copies: int) -> Iterator[bytes]:
-    """Yield copies of the traces with other ids."""
+    """Yield copies of the traces with different ids."""
     for copy, line in itertools.product(range(copies), traces):
         trace = json.loads(line)
         trace["id"] += f"-{copy}"

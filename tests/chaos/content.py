@@ -1,7 +1,7 @@
-"""What a producer wrote, as a digest: of a raw record, and as its output claims it.
+"""Digests of a producer's content, computed from the raw record and from its output.
 
-Written against the documents, not with the worker's code: an output has the record's timestamp, key, value
-and headers, and after them the worker's own headers.
+This module follows the documents and does not use the worker's code: an output has the record's timestamp,
+key, value and headers, followed by the worker's own headers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TIMESTAMP = "kp-timestamp"
 
 
 def produced(record: ConsumerRecord) -> set[bytes]:
-    """A raw record's: of all of it, and of all but its score, which the worker replaces."""
+    """Return a raw record's digests with and without its score, which the worker replaces."""
     key, headers = _sha256(record.key), _headers_sha256(record.headers)
     values = record.value or b"", _SCORE.sub(b"", record.value or b"")
     return {_digest(record, key, _sha256(value), headers) for value in values}
 
 
 def claimed(record: ConsumerRecord) -> bytes:
-    """An output's, without what the worker has added; of what was cut, the hash that it left."""
+    """Return an output's digest without the worker's additions; shortened parts count by their hashes."""
     record = with_own_time(record)
     names = [name for name, _ in record.headers]
     if tuple(names[-len(_SCORED) :]) == _SCORED:
@@ -56,7 +56,7 @@ def claimed(record: ConsumerRecord) -> bytes:
 
 
 def with_own_time(record: ConsumerRecord) -> ConsumerRecord:
-    """The output with its record's timestamp, where a header has it."""
+    """Return the output with the record's timestamp, if a header contains it."""
     if not record.headers or record.headers[-1][0] != _TIMESTAMP:
         return record
     return replace(record, timestamp=int(record.headers[-1][1]), headers=record.headers[:-1])

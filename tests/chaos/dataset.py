@@ -1,8 +1,9 @@
-"""Datasets: sessions are published, scored and exported, portion by portion, with kills and without.
+"""Datasets: sessions are published, scored and exported, portion by portion, with and without kills.
 
-This is no row, as two chains read one raw topic, each with a worker, outputs and a dataset of its own. Of one
-chain, the worker is killed while it scores each portion, and the export while it writes it. All Parquet and
-JSONL files must then be the same bytes in both. Manifest and card may differ in what counts repeated outputs.
+This is not a row, because two chains read the same raw topic, each with its own worker, outputs and dataset.
+In one of the chains, the worker is killed while it scores each portion, and the export is killed while it
+writes it. All Parquet and JSONL files must be identical in both chains. Manifest and card may differ in
+counts of repeated outputs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PARTITIONS = 2
 
 
 def sessions() -> Iterator[str]:
-    """Yield real runs as sessions of Claude Code; the tasks come again and again."""
+    """Yield real runs as sessions of Claude Code; the tasks are repeated."""
     for number, trace in enumerate(itertools.cycle(real_traces())):
         said = list[tuple[str, dict[str, Any]]]()
         for turn in turns_of(msgspec.json.decode(trace, type=Conversation)):
@@ -58,7 +59,7 @@ def sessions() -> Iterator[str]:
 
 
 class Chain:
-    """A worker that can be killed, and the dataset of what it contributes."""
+    """A worker that can be killed, and the dataset of the traces that it contributes."""
 
     def __init__(self, stream: Stream, stack: AsyncExitStack) -> None:
         self.stream = stream
@@ -95,7 +96,7 @@ class Chain:
                 await asyncio.sleep(0.05)
 
     async def kill_export(self) -> bool:
-        """Kill an export once it has created some files; return whether it had not ended by then."""
+        """Kill an export when it has created some files; return whether it was still running."""
         command = (sys.executable, "-m", "knowledgepulse_worker.cli.entry", *self._export)
         before, seen, few = self._paths(), set[Path](), random.randint(1, 8)
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
@@ -120,7 +121,7 @@ class Chain:
 
 
 async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callable[[str], None]) -> Outcome:
-    """Publish portion after portion, and kill the worker and the export of one of the two chains in each."""
+    """Publish portion after portion; during each, kill the worker and the export of one of the chains."""
     source, portions = sessions(), PORTIONS_SHORT if short else PORTIONS
     usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.0}}
     quick = {"kafka": {"session_timeout": 1.0}}

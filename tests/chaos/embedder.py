@@ -1,7 +1,7 @@
-"""A controllable embedder that adds fresh noise to every vector, and dies of deadly texts.
+"""A controllable embedder that adds fresh noise to every vector and crashes on deadly texts.
 
-With the noise, a record that is embedded twice gets different scores. Any defect that makes a worker rescore
-a record is therefore visible as a difference.
+Because of the noise, a record that is embedded twice gets different scores. Any defect that makes a worker
+rescore a record is therefore visible as a difference.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Orders:
 
 
 class NoisyEmbedder:
-    """Another embedder with fresh noise in its vectors, which are normalised."""
+    """Wraps an embedder, adding fresh noise to its vectors and normalising them."""
 
     def __init__(self, embedder: Embedder, orders: Path) -> None:
         self._embedder = embedder

@@ -1,6 +1,6 @@
 """Faults that are injected into workers and brokers under load, dose by dose.
 
-Depending on the fault, a dose is ignored, a number of seconds, or one of several kinds.
+Depending on the fault, a dose is ignored, is a number of seconds or selects a variant.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def _kill_one(trial: Trial) -> None:
 
 
 async def move(trial: Trial, doses: Sequence[Any]) -> None:
-    """Scale from one worker to four and back to one, which need not be the first."""
+    """Scale from one worker to four and back to one, not necessarily the first."""
     for _ in doses:
         async with trial.fault():
             await trial.fleet.start(3)
@@ -184,7 +184,7 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
 
 
 async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
-    """Suspend one of two workers until its successor has wrapped the ring twice; then resume it."""
+    """Suspend one of two workers until its successor has wrapped the ring twice, and then resume it."""
     for _ in doses:
         await trial.a_while()
         victim = random.choice(trial.fleet.workers)
@@ -216,9 +216,9 @@ async def mute(trial: Trial, doses: Sequence[Any]) -> None:
 
 
 async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
-    """Cut the only worker off from the group coordinator until it is expelled; its partitions come back.
+    """Cut the only worker off from the group coordinator until it is expelled; it gets its partitions back.
 
-    It scores what it has in hand meanwhile, and must not take for written what it could not send.
+    Meanwhile it scores the records in flight, and it must not consider unsent entries as written.
     """
     (worker,) = trial.fleet.workers
 
@@ -241,7 +241,7 @@ async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
 
 
 async def redact_slowly(trial: Trial, doses: Sequence[Any]) -> None:
-    """Let a worker join, and the one before it leave, while traces wait for a slow redaction."""
+    """Let a worker join and the previous worker leave while traces wait for a slow redaction."""
     for _ in doses:
         await trial.a_while()
         async with trial.fault():
@@ -284,7 +284,7 @@ async def embedder(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def disk(trial: Trial, doses: Sequence[str]) -> None:
-    """Fill the broker's disk, which stops it; or the worker's, which continues, and then kill its child."""
+    """Fill the broker's disk, which stops it, or the worker's, which continues until its child is killed."""
     (worker,) = trial.fleet.workers
     for dose in doses:
         async with trial.fault():
@@ -346,7 +346,7 @@ async def write_hostile(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
 
 
 async def write_deadly(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
-    """Write deadly records into one partition, and kill the only worker, which is dying of them already."""
+    """Write deadly records into one partition, and kill the only worker while it is crashing on them."""
     await _write(trial, doses, range(1))
 
 
@@ -380,9 +380,9 @@ async def _write(trial: Trial, doses: Sequence[hostile.Kind], partitions: Sequen
 async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
     """Wait for outputs of later records, and then give up the deleted records that were never read.
 
-    A running worker reads in order, so it must not lose the deleted records before its last output. Of a
-    killed worker, only committed records can be required: it publishes to several topics, so an output may be
-    in one topic before that of an earlier record is in another.
+    A running worker reads in order, so it must not lose the deleted records before its last output. A killed
+    worker need only have published the committed records: it publishes to several topics, so an output may
+    appear in one topic before an earlier record's output appears in another.
 
     Args:
         trial: the row's trial.

@@ -30,7 +30,7 @@ class Fleet:
         stack: kills the workers on exit.
         orders: file with the orders of their embedders.
         without: the mechanism to switch off in the workers.
-        release: folder with the workers' sources; by default, they are of this release.
+        release: folder with the sources of the workers' release; by default, they run this release.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Fleet:
         """Start workers.
 
         Args:
-            count: how many.
-            upgraded: of this release, whatever the fleet's.
+            count: the number of workers.
+            upgraded: whether they run this release even if the fleet runs another.
         """
         for _ in range(count):
             worker = self._worker(None if upgraded else self._release)
@@ -111,15 +111,15 @@ class Fleet:
         return [process.pid for process in tree(worker.process.pid)[1:]]
 
     def restarts(self) -> int:
-        """How often a worker's child had ended and was started again."""
+        """Return how often a worker's child was restarted."""
         return sum(worker.log().count("starting it again in") for worker in self._started)
 
     def peak_memory(self) -> int:
-        """The most memory that any of the running processes has had, in bytes."""
+        """Return the highest peak memory of the running processes in bytes."""
         return max(peak_rss(process.pid) for worker in self.workers for process in tree(worker.process.pid))
 
     async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
-        """Return the number of partitions that each worker owns; by default, of all workers."""
+        """Return the number of partitions that each of the workers owns; by default, ask all workers."""
         asked = self.workers if workers is None else workers
         return [int(value) for value in await self._values("kp_partitions", asked, state="owned")]
 
@@ -137,7 +137,7 @@ class Fleet:
         return "\n".join(f"--- worker {w.process.pid}\n{w.log()[-6_000:]}" for w in self.workers)
 
     def change_policy(self, policy: Policy) -> None:
-        """Write a policy into the settings of all workers, those of later starts among them."""
+        """Write a policy into the settings of all workers, including workers that start later."""
         self._settings = self._settings.model_copy(update={"policy": policy})
         for worker in self.workers:
             changed = worker.config.with_suffix(".new")
@@ -154,7 +154,7 @@ class Fleet:
 
 
 async def _page(worker: Worker) -> str:
-    """Return a worker's metrics page; empty if it is not served."""
+    """Return a worker's metrics page, or an empty text if it is not served."""
     with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
         async with asyncio.timeout(5):
             status, text = await worker.get("/metrics")
@@ -163,5 +163,5 @@ async def _page(worker: Worker) -> str:
 
 
 def _without_defaults(settings: Settings) -> str:
-    """Return only the settings that were made: another release may not know the others."""
+    """Return only the settings that differ from the defaults; another release may not know the others."""
     return tomli_w.dumps(settings.model_dump(mode="json", exclude_defaults=True, exclude_none=True))

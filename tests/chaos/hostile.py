@@ -1,6 +1,6 @@
-"""Records that a broker takes and no producer should write, by what they used to break.
+"""Records that a broker accepts but no producer should write, grouped by the defects that they used to cause.
 
-Each kind is a function from a maker of traces to record batches, byte by byte.
+Each kind is a function that builds record batches byte by byte, with traces from the given function.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MakeTrace = Callable[[], tuple[bytes, bytes]]
 
 
 class Batch(NamedTuple):
-    """A record batch, and how many records it holds."""
+    """A record batch and the number of its records."""
 
     data: bytes
     records: int
@@ -35,12 +35,12 @@ Kind = Callable[[MakeTrace], Sequence[Batch]]
 
 
 def codecs(make: MakeTrace) -> list[Batch]:
-    """Compress with each of Kafka's codecs."""
+    """Write batches compressed with each of Kafka's codecs."""
     return [_batch([_trace(make), _trace(make)], codec) for codec in ENCODERS]
 
 
 def ids(make: MakeTrace) -> list[Batch]:
-    """Write traces that are equal but for ids of hundreds of kilobytes, so nearest to each other."""
+    """Write traces that differ only in ids of hundreds of kilobytes, and so are nearest to each other."""
     same = make()
     names = ["a" * 600 * KiB, "b" * 600 * KiB, "c" * 900 * KiB]
     return [
@@ -50,7 +50,7 @@ def ids(make: MakeTrace) -> list[Batch]:
 
 
 def keys(make: MakeTrace) -> list[Batch]:
-    """Write keys and headers that are larger than any output takes, or just as large as raw takes."""
+    """Write keys and headers that exceed any output's limit, or that just fit the raw topic's limit."""
     key, value = make()
     zeros = b"\0" * 3 * MiB
     return [
@@ -62,31 +62,31 @@ def keys(make: MakeTrace) -> list[Batch]:
 
 
 def names(make: MakeTrace) -> list[Batch]:
-    """Write header names that are not UTF-8, among records that are whole."""
+    """Write header names that are not UTF-8, among valid records."""
     key, value = make()
     headers = [(b"fine", b"1"), ("\N{SNOWMAN}".encode("utf-16"), b"2"), (b"\xff", None)]
     return [_batch([_trace(make), (key, value, headers), _trace(make)], codec) for codec in (0, ZSTD)]
 
 
 def timestamps(make: MakeTrace) -> list[Batch]:
-    """Write times before 1970, in the year 9999, and at the end of the number's range."""
+    """Write timestamps before 1970, in the year 9999 and at the end of the integer's range."""
     times = (YEAR_9999_MS, 2**63 - 2, -2, -YEAR_MS, 0)
     return [_batch([_trace(make)], timestamp=at) for at in times]
 
 
 def old(make: MakeTrace) -> list[Batch]:
-    """Write traces of a year ago."""
+    """Write traces with timestamps a year ago."""
     return [_batch([_trace(make) for _ in range(20)], timestamp=_now() - YEAR_MS)]
 
 
 def poison(make: MakeTrace) -> list[Batch]:
-    """Write a trace that kills the process that embeds it, between two that do not."""
+    """Write a trace that kills the process that embeds it, between two harmless traces."""
     deadly = _changed(make, lambda trace: trace["task"].update(objective=DEADLY))
     return [_batch([_trace(make), deadly, _trace(make)])]
 
 
 def values(make: MakeTrace) -> list[Batch]:
-    """Write what is slow or large to validate: a megabyte of errors, of members, of steps, of nesting."""
+    """Write values whose validation is slow or large: a megabyte of errors, members, steps or nesting."""
     size = 1000 * KiB
     members = ",".join(f'"{n}":0' for n in range(size // 10))
     step = '{"step_id":0,"type":"thought"}'
@@ -103,13 +103,13 @@ def values(make: MakeTrace) -> list[Batch]:
 
 
 def bombs(make: MakeTrace) -> list[Batch]:
-    """Write half a gigabyte of blanks in some kilobytes, and as much as a batch may hold inflated."""
+    """Write half a gigabyte of blanks in some kilobytes, and a batch that inflates to the permitted size."""
     almost = [(b"k", b" " * MiB, [])] * 60
     return [_batch([_trace(make)]), Batch(_BOMB, 1), _batch(almost, ZSTD), _batch([_trace(make)])]
 
 
 def mixed(make: MakeTrace) -> list[Batch]:
-    """Write of every kind that takes no time."""
+    """Write records of every kind that takes no time."""
     return [batch for kind in (codecs, keys, names, timestamps, old) for batch in kind(make)]
 
 

@@ -19,7 +19,7 @@ Make = Callable[[int], tuple[bytes, bytes]]
 
 
 class Load:
-    """Publish records at random times, to the partitions in turn.
+    """Publish records at random times to the partitions in turn.
 
     Args:
         bootstrap_servers: the brokers' addresses for the tests.
@@ -131,7 +131,7 @@ def traces(lines: Sequence[bytes], malformed_every: int = 0) -> Make:
 
     Args:
         lines: the real traces.
-        malformed_every: every n-th record is malformed; 0 for none.
+        malformed_every: every n-th record is malformed; 0 means none.
     """
     ids = [json.loads(line)["id"].encode() for line in lines]
     rng = random.Random(1)
@@ -148,7 +148,7 @@ def traces(lines: Sequence[bytes], malformed_every: int = 0) -> Make:
 
 
 def _broken(value: bytes, rng: random.Random) -> bytes:
-    """Corrupt a trace in one of the ways of a defective producer."""
+    """Corrupt a trace like a defective producer, in a random way."""
     return rng.choice(
         [
             value[: len(value) // 2],

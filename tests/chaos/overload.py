@@ -1,6 +1,6 @@
-"""Overload: its effect on a worker's memory, and on the latency of other partitions.
+"""Overload: its effect on a worker's memory and on the latency of other partitions.
 
-These are not rows, as no fault is injected; the workers only get too much to do.
+These are not rows, because no fault is injected: the workers only get too much to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kp-worker` for the rows: noisy embedder, deadly texts, faults on demand, mechanisms switched off.
+"""`kp-worker` for the rows, with a noisy embedder, deadly texts, faults on demand and disabled mechanisms.
 
 python -m chaos.process run --config worker.toml
 """
@@ -53,7 +53,7 @@ def _without_ledger() -> None:
 
 
 def _without_watermark() -> None:
-    """Commit records when they are taken, confirmed or not."""
+    """Commit records when they are taken, whether confirmed or not."""
     Lanes.watermarks = lambda self: {  # type: ignore[method-assign]
         partition: lane.next_offset for partition, lane in self._assignment.lanes.items()
     }

@@ -13,7 +13,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 seconds
 
 
 class Proxy:
-    """Forward bytes; every fault lasts until :meth:`mend`.
+    """Forwards bytes; every fault lasts until :meth:`mend`.
 
     Args:
         listen: `host:port` that workers connect to.

@@ -1,4 +1,4 @@
-"""A redaction function that takes its time, as a model that finds names would."""
+"""A slow redaction function, like a model that finds names."""
 
 from __future__ import annotations
 

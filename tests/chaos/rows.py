@@ -1,4 +1,4 @@
-"""The rows: each a fault, its doses, and what differs from the usual trial."""
+"""The rows: a fault, its doses and the deviations from the usual trial."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Row:
         workers: number of workers before the first dose.
         nodes: number of nodes of the Kafka cluster.
         sections: settings that differ from the usual ones.
-        malformed_every: every n-th record is malformed; 0 for none.
-        transactional: publish in transactions, half of them aborted.
-        proxied: connect the workers to the broker through a proxy.
+        malformed_every: every n-th record is malformed; 0 means none.
+        transactional: whether to publish in transactions, half of which are aborted.
+        proxied: whether to connect the workers to the broker through a proxy.
         without: the mechanism to switch off; the row must then fail.
-        release: git revision of the workers; by default, they are of this release.
-        may_repeat: maximum number of repeats; None for any number.
+        release: git revision of the workers; by default, they run this release.
+        may_repeat: maximum number of repeats; None means any number.
         topics: topic settings that differ from those of `kp-worker topics`, by role.
-        restarts: maximum number of process restarts in each round; None for any number.
+        restarts: maximum number of process restarts in each round; None means any number.
         is_tested: whether `make test` runs the short form.
     """
 

@@ -1,4 +1,4 @@
-"""The short form of every row: nothing is lost and nothing differs, whatever the fault.
+"""The short form of every row shows that nothing is lost and nothing differs, whatever the fault.
 
 Rows with a mechanism switched off must fail, which shows that rows can fail.
 """
@@ -46,7 +46,7 @@ async def test_nothing_is_lost_and_nothing_differs_on_a_cluster(name, cluster, t
 
 @pytest.mark.integration
 async def test_a_worker_crosses_a_wide_gap_in_constant_memory(brokers, tmp_path):
-    """A range of offsets from an aborted transaction."""
+    """The gap consists of the offsets of an aborted transaction."""
     outcome = await gap(brokers.direct, tmp_path, True, print)
     assert outcome.wrong == []
 

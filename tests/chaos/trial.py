@@ -87,7 +87,7 @@ class Trial:
 
     @asynccontextmanager
     async def fault(self, victim: Worker | None = None) -> AsyncIterator[None]:
-        """Wait for records in flight, half the time blocked in embedding; afterwards, measure the recovery.
+        """Wait for records in flight, half the time blocked in embedding; then measure the recovery.
 
         Args:
             victim: the worker that must have records in flight; any worker by default.

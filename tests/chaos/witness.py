@@ -1,7 +1,7 @@
 """An independent reader of the raw topic and the output topics.
 
-It decodes batches as the worker does, since the plain client fails at a hostile one; the number of records it
-has read is checked against the producers' confirmations.
+It decodes batches like the worker, since the plain client fails at a hostile batch. The number of records
+that it has read is compared with the producers' confirmations.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from support.streams import source_of
 
 
 class Identity(NamedTuple):
-    """Identity of a raw record: a recreated topic has records with the same offsets, but with other keys.
+    """The identity of a raw record; a recreated topic has records with the same offsets but other keys.
 
-    Of a long key it is the first bytes, which a dead letter keeps even if its topic refuses the whole key.
+    A long key is represented by its first bytes, which a dead letter keeps even if its topic rejects the key.
     """
 
     key: bytes | None
@@ -34,7 +34,7 @@ class Identity(NamedTuple):
 
 
 class Witness:
-    """Read the committed records of the topics from their start.
+    """Reads the committed records of the topics from their start.
 
     Attributes:
         raw: all raw records.
@@ -45,7 +45,7 @@ class Witness:
         uncopied: source partitions and offsets of contributed traces without a redacted copy.
         given_up: number of raw records without an expected output.
         last_seen: time of the last record (``time.monotonic``).
-        longest_pause: most seconds that a partition had no output, since :meth:`watch_pauses`.
+        longest_pause: the longest time in seconds that a partition had no output, since :meth:`watch_pauses`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Witness:
 
     @property
     def resumed(self) -> float | None:
-        """Time when all partitions had an output since :meth:`expect`; None if some have not."""
+        """The time by which all partitions had an output after :meth:`expect`; None if some have none."""
         return max(self._arrivals.values()) if len(self._arrivals) == len(self._raw) else None
 
     def watch_pauses(self) -> None:
