@@ -69,7 +69,7 @@ def _recognises(document: Any) -> bool:
     line = first_line(document)
     if not isinstance(line, dict) or not isinstance(line.get("data"), dict):
         return False
-    return str(line.get("type")).startswith(_KINDS) and {"id", "timestamp"} <= set(line)
+    return str(line.get("type")).startswith(_KINDS) and {"id", "parentId", "timestamp"} <= set(line)
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
@@ -147,4 +147,4 @@ class _Reader:
             self.transcript.losses.add("arguments of another form at a call's start", data.arguments)
 
 
-SOURCE = of_session(NAME, "type data timestamp parentId", _recognises, _runs)
+SOURCE = of_session(NAME, "parentId", _recognises, _runs)

@@ -157,5 +157,5 @@ def test_a_worker_without_the_extra_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtraError, match=r"pip install 'knowledgepulse-worker\[otel\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -c constraints\.txt '\.\[otel\]'"):
         run._tracing(Settings())

@@ -73,7 +73,11 @@ BAD = {
     "a judge alone": (USAGE, (*LABEL, "--judge", "http://127.0.0.1:1/v1"), ONE_OF_TWO),
     "both": (USAGE, (*LABEL, "--by", "ann", "--model", "m"), ONE_OF_TWO),
     "no judge there": (INPUT, (*JUDGE, "--judge", "http://127.0.0.1:1/v1"), "/v1/chat/completions: Cannot"),
-    "no URL": (INPUT, (*JUDGE, "--judge", "model"), "model/chat/completions: "),
+    "no URL": (
+        INPUT,
+        (*JUDGE, "--judge", "model"),
+        "--judge: got model; should be the endpoint's base, such as https://host/v1",
+    ),
     "a score alone": (
         INPUT,
         (*LABEL[:2], "BARE", *LABEL[3:], "--by", "ann"),
