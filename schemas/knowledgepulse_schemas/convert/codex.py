@@ -21,7 +21,7 @@ from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, parse_json, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, project_of, run_of_lines
 from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "codex"
@@ -131,12 +131,7 @@ def _recognises(document: Any) -> bool:
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
-    session = _Session()
-    for value in lines_of(document, session.transcript.losses):
-        session.add(value)
-    run = session.finish()
-    if run.messages:
-        yield run
+    yield from run_of_lines(document, _Session())
 
 
 class _Session:

@@ -13,9 +13,8 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, text_or_none
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
 from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "copilot_cli"
@@ -84,10 +83,7 @@ class _Reader:
     def add(self, value: dict[str, Any]) -> None:
         """Add an event. What a subagent does is a loss, except for the answer that its caller gets."""
         losses = self.transcript.losses
-        try:
-            event = read(_Event, value)
-        except ConversionError:
-            losses.add_unknown("events of another form", value)
+        if (event := event_of(_Event, value, losses)) is None:
             return
         at = self.transcript.reached(event.timestamp)
         is_read = event.data.parent_call is None and self._add_event(event, event.data, at)

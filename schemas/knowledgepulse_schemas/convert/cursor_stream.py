@@ -13,10 +13,9 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
-from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
 from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "cursor_stream"
@@ -80,10 +79,7 @@ class _Stream:
     def add(self, value: dict[str, Any]) -> None:
         """Add an event."""
         transcript = self.transcript
-        try:
-            event = read(_Event, value)
-        except ConversionError:
-            transcript.losses.add_unknown("events of another form", value)
+        if (event := event_of(_Event, value, transcript.losses)) is None:
             return
         transcript.run.native_id = transcript.run.native_id or event.session_id
         at = transcript.reached(None if event.timestamp_ms is None else event.timestamp_ms / 1000)

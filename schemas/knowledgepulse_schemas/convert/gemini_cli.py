@@ -18,7 +18,7 @@ from knowledgepulse_schemas.convert import gemini, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
 from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_cli"
@@ -63,30 +63,21 @@ def _recognises(document: Any) -> bool:
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
-    session = _Session()
-    for line in lines_of(document, session.losses):
-        session.add(line)
-    run = session.finish()
-    if run.messages:
-        yield run
+    yield from run_of_lines(document, _Session())
 
 
 class _Session:
     def __init__(self) -> None:
-        self._transcript = Transcript(NAME)
+        self.transcript = Transcript(NAME)
         self._messages: dict[str, _Version] = {}
-
-    @property
-    def losses(self) -> Losses:
-        return self._transcript.losses
 
     def add(self, line: dict[str, Any]) -> None:
         """Add a line, or a whole session."""
         if isinstance(line.get("$rewindTo"), str):
             self._rewind(line["$rewindTo"])
-            count_others(line, {"$rewindTo"}, "$rewindTo", self.losses)
+            count_others(line, {"$rewindTo"}, "$rewindTo", self.transcript.losses)
         elif isinstance(line.get("$set"), dict):
-            count_others(line, {"$set"}, "$set", self.losses)
+            count_others(line, {"$set"}, "$set", self.transcript.losses)
             self._replace(line["$set"])
         elif isinstance(line.get("id"), str) and "type" in line:
             self._add_message(line)
@@ -96,18 +87,18 @@ class _Session:
     def finish(self) -> hub.Run:
         """Return the run."""
         for turns, losses in self._messages.values():
-            self.losses.merge(losses)
+            self.transcript.losses.merge(losses)
             for role, own, time in turns:
-                self._transcript.add(role, own, self._transcript.reached(time))
-        return self._transcript.finish()
+                self.transcript.add(role, own, self.transcript.reached(time))
+        return self.transcript.finish()
 
     def _add_session(self, session: dict[str, Any]) -> None:
-        run = self._transcript.run
+        run = self.transcript.run
         if isinstance(session.get("sessionId"), str):
             run.native_id = session["sessionId"]
         for value in session["messages"] if isinstance(session.get("messages"), list) else ():
             self._add_message(value)
-        count_others(session, {"sessionId", "messages"}, "", self.losses)
+        count_others(session, {"sessionId", "messages"}, "", self.transcript.losses)
 
     def _replace(self, session: dict[str, Any]) -> None:
         """Set members of the session; messages replace all that there are."""
@@ -129,8 +120,8 @@ class _Session:
     def _take_back(self, version: _Version) -> None:
         turns, losses = version
         contents = [asdict(part) for _, parts, _ in turns for part in parts]
-        self.losses.add("messages that were taken back", contents)
-        self.losses.merge(losses)
+        self.transcript.losses.add("messages that were taken back", contents)
+        self.transcript.losses.merge(losses)
 
     def _add_message(self, value: Any) -> None:
         losses = Losses()
@@ -138,11 +129,11 @@ class _Session:
             message = read(_Message, value)
             turns = list(_turns_of(message, losses))
         except ConversionError:
-            self.losses.add_unknown("messages of another form", value)
+            self.transcript.losses.add_unknown("messages of another form", value)
             return
         count_unread(message, "messages[]", losses)
         self._messages[message.id] = turns, losses  # a later version repeats the earlier one
-        self._transcript.named(message.model)
+        self.transcript.named(message.model)
 
 
 def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:

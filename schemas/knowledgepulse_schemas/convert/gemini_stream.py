@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, run_of_lines
 from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_stream"
@@ -73,10 +72,7 @@ class _Stream:
     def add(self, value: dict[str, Any]) -> None:
         """Add an event."""
         losses = self.transcript.losses
-        try:
-            event = read(_Event, value)
-        except ConversionError:
-            losses.add_unknown("events of another form", value)
+        if (event := event_of(_Event, value, losses)) is None:
             return
         at = self.transcript.reached(event.timestamp)
         count_unread(event, event.type, losses)

@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import parse_time
+from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read
+
+_Event = TypeVar("_Event", bound=SourceModel)
 
 
 def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
@@ -141,6 +144,15 @@ def run_of_lines(document: Any, reader: Reader) -> Iterator[hub.Run]:
     run = reader.finish()
     if run.messages:
         yield run
+
+
+def event_of(model: type[_Event], line: dict[str, Any], losses: Losses) -> _Event | None:
+    """Read a line as an event; count the line as lost content and return None if it has another form."""
+    try:
+        return read(model, line)
+    except ConversionError:
+        losses.add_unknown("events of another form", line)
+        return None
 
 
 def _id(part: hub.Part) -> str | None:

@@ -15,13 +15,13 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from knowledgepulse_worker.urls import HIDDEN
+
 LONGEST_WAIT = 3600.0
 """Maximum wait in seconds, whatever the server requests."""
 
 _SHOWN = 200
 """Maximum number of an answer's characters in a message."""
-
-_HIDDEN = "***"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Answer:
 def shortened(text: str, secrets: Collection[str]) -> str:
     """Return the beginning of a server's text for a message, with secrets removed."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
+        text = text.replace(secret, HIDDEN)
     return text[:_SHOWN]
 
 
