@@ -105,30 +105,36 @@ class Diagnosis:
     """Turns observations into verdicts and logs every change of state once.
 
     Args:
+        clock: returns seconds for durations, which a change of the wall clock must not affect.
         wall_clock: returns the seconds since the epoch.
 
     Attributes:
         verdict: the latest verdict.
     """
 
+    clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     verdict: Verdict = field(init=False)
+    _began: float = field(init=False)
     _lag_seen: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._began = self.clock()
         self.verdict = Verdict(State.STARTING, "the process has just started", self.wall_clock())
 
     def observe(self, seen: Observation) -> Verdict:
         """Return the verdict on an observation."""
-        now = self.wall_clock()
+        now = self.clock()
         self._note_lag(now, seen)
         state, reason = next(self._findings(now, seen))
         former = self.verdict
-        since = former.since if former.state is state else now
-        self.verdict = Verdict(state, reason, since)
-        if former.state is not state:
+        if former.state is state:
+            self.verdict = Verdict(state, reason, former.since)
+        else:
+            self.verdict = Verdict(state, reason, self.wall_clock())
             level = logging.INFO if state in (State.HEALTHY, State.STARTING) else logging.WARNING
-            logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - former.since)
+            logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - self._began)
+            self._began = now
         return self.verdict
 
     def _findings(self, now: float, seen: Observation) -> Iterator[tuple[State, str]]:

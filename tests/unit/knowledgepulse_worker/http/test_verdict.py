@@ -35,7 +35,7 @@ def clock():
 
 @pytest.fixture
 def diagnosis(clock):
-    return Diagnosis(clock)
+    return Diagnosis(clock, clock)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,20 @@ def test_a_state_has_begun_when_it_did_whatever_its_reason_becomes(diagnosis, cl
         "Healthy (was starting for 0 s)",
         "Waiting for Kafka: no answer from partition leaders for 6 s (was healthy for 1 s)",
         "Healthy (was waiting_for_kafka for 3 s)",
+    ]
+
+
+def test_durations_do_not_follow_a_wall_clock_that_is_set_back(clock, caplog):
+    """The log would name a negative duration, and a backlog would have to last an hour to count."""
+    caplog.set_level("INFO")
+    wall = iter([5_000.0, 1_400.0, 1_410.0, 1_420.0])
+    diagnosis = Diagnosis(clock, lambda: next(wall))
+    watch(diagnosis, clock, [0, *[10_000] * 12])
+
+    assert diagnosis.verdict.state is State.BEHIND
+    assert [record.getMessage() for record in caplog.records] == [
+        "Healthy (was starting for 1 s)",
+        "Behind: 10,000 records, growing (was healthy for 10 s)",
     ]
 
 
