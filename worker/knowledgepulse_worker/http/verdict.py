@@ -27,7 +27,6 @@ class State(StrEnum):
     STARTING = "starting"
     STOPPING = "stopping"
     WAITING_FOR_KAFKA = "waiting_for_kafka"
-    PUBLISHING_SUSPENDED = "publishing_suspended"
     RECOVERING = "recovering"
     POISON = "poison"
     BEHIND = "behind"
@@ -37,7 +36,6 @@ class State(StrEnum):
 RUNBOOK = {
     State.STARTING: "KpPartitionsUnowned",
     State.WAITING_FOR_KAFKA: "KpNoCommit",
-    State.PUBLISHING_SUSPENDED: "KpNoCommit",
     State.RECOVERING: "KpRecoveryLong",
     State.POISON: "KpPoison",
     State.BEHIND: "KpLagGrowing",
@@ -83,7 +81,6 @@ class Observation:
         recovering: the number of owned partitions whose ledger is still being read.
         coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
-        is_suspended: whether publishing is suspended because the group membership is in doubt.
         isolated: the owned partitions with a suspect record that is processed alone.
         lag: the total lag in offsets.
         rate: outputs per second in the last minute.
@@ -94,7 +91,6 @@ class Observation:
     recovering: int = 0
     coordinator_silence: float = 0.0
     leader_silence: float = 0.0
-    is_suspended: bool = False
     isolated: tuple[int, ...] = ()
     lag: int = 0
     rate: float = 0.0
@@ -143,8 +139,6 @@ class Diagnosis:
             yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
         if seen.pending:
             yield State.STARTING, "; ".join(seen.pending)
-        if seen.is_suspended:
-            yield State.PUBLISHING_SUSPENDED, "no answer from the group's coordinator"
         if seen.coordinator_silence > SILENCE:
             silence = seen.coordinator_silence
             yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"

@@ -18,6 +18,7 @@ from knowledgepulse_worker.errors import DeliveryError, TooLargeError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
 from knowledgepulse_worker.kafka.wire.producer import abandon
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
 _LINGER_MS = 5
@@ -32,10 +33,12 @@ class IdempotentPublisher:
 
     Args:
         kafka: the connection.
+        max_message_bytes: the size of the largest record that the topics accept.
     """
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, max_message_bytes: int = 1_048_576) -> None:
         self._kafka = kafka
+        self._max_message_bytes = max_message_bytes
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -45,7 +48,10 @@ class IdempotentPublisher:
             SecurityError: the brokers refuse the login or the certificate.
         """
         self._producer = AIOKafkaProducer(
-            **client_arguments(self._kafka), enable_idempotence=True, linger_ms=_LINGER_MS
+            **client_arguments(self._kafka),
+            enable_idempotence=True,
+            linger_ms=_LINGER_MS,
+            max_request_size=self._max_message_bytes,
         )
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
@@ -64,6 +70,10 @@ class IdempotentPublisher:
         await self._close()
 
     async def send(self, topic: str, value: bytes, key: bytes | None) -> asyncio.Future[RecordMetadata]:
+        """Send a record with a key and a value; see :meth:`send_record`."""
+        return await self.send_record(OutputRecord(topic, None, NO_TIMESTAMP, key, value, ()))
+
+    async def send_record(self, record: OutputRecord) -> asyncio.Future[RecordMetadata]:
         """Send a record and return a future of its confirmation; wait while the buffer is full.
 
         Raises:
@@ -71,11 +81,18 @@ class IdempotentPublisher:
         """
         while True:
             try:
-                delivery: asyncio.Future[RecordMetadata] = await self._producer.send(topic, value, key=key)
+                delivery: asyncio.Future[RecordMetadata] = await self._producer.send(
+                    record.topic,
+                    record.value,
+                    key=record.key,
+                    partition=record.partition,
+                    timestamp_ms=None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
+                    headers=list(record.headers),
+                )
             except KafkaTimeoutError:  # the buffer stayed full, and the record is not in it
                 continue
             except KafkaError as error:
-                raise delivery_error(topic, error) from error
+                raise delivery_error(record.topic, error) from error
             return delivery
 
     async def _close(self) -> None:

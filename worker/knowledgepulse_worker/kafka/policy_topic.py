@@ -5,21 +5,19 @@ Its records are keyed by the policy's digest, which outputs carry in the header 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
-from knowledgepulse_worker.kafka.output_publisher import connected_publisher
+from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.policy import DomainPolicy, Policy
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
-
-POLICY_BYTES = 65_536
-"""More than the size of any policy, since the number of domains is bounded."""
 
 _LAST_RECORDS = 8
 """The number of records that the search for the last policy reads first."""
@@ -52,16 +50,14 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
         last = await last_policy(reader, topic)
     if last is not None and last.policy.digest == policy.digest:
         return
-    record = OutputRecord(
-        topic=topic,
-        partition=0,
-        timestamp_ms=NO_TIMESTAMP,
-        key=policy.digest.encode(),
-        value=_complete(policy).model_dump_json(exclude_none=True).encode(),
-        headers=(),
-    )
-    async with connected_publisher(settings.kafka, POLICY_BYTES) as publisher:
-        await publisher.send_alone(record)
+    value = _complete(policy).model_dump_json(exclude_none=True).encode()
+    async with IdempotentPublisher(settings.kafka) as publisher:
+        delivery = await publisher.send(topic, value, policy.digest.encode())
+        try:
+            async with asyncio.timeout(settings.kafka.request_timeout):
+                await delivery
+        except (KafkaError, TimeoutError) as error:
+            raise delivery_error(topic, error) from error
 
 
 async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Collection
 from types import TracebackType
 from typing import Self
@@ -11,7 +10,6 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topic_reader import held_offsets, raw_record
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
@@ -53,8 +51,7 @@ class SharedReader:
         self._kafka = kafka
         self._topic = topic
         self._on_revoked = on_revoked
-        # Transactional ids fence off former owners, so that no lease is needed.
-        self._consumer = new_member(kafka, batch_bytes, Lease(math.inf), rebalance_timeout)
+        self._consumer = new_member(kafka, batch_bytes, rebalance_timeout)
 
     async def __aenter__(self) -> Self:
         await connect(self._consumer, self._kafka)
@@ -75,7 +72,8 @@ class SharedReader:
 
     async def committed(self, partition: int) -> int | None:
         """Return the group's committed offset in a partition; None if there is none."""
-        position = await self._consumer.committed(self._place(partition))
+        place = self._place(partition)
+        position = (await self._consumer.committed([place])).get(place)
         return None if position is None else position.offset
 
     async def bounds(self, partition: int) -> range:

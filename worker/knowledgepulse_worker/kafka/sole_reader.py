@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
@@ -10,7 +9,6 @@ from typing import Self
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_worker.ending import within
-from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect, unreachable
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
@@ -50,11 +48,7 @@ class SoleReader:
         self._topics = topics
         self.group = GroupMetadata(group)
         self._consumer = new_member(
-            # Only workers that share partitions need a lease.
-            kafka.model_copy(update={"group": group}),
-            batch_bytes,
-            Lease(math.inf),
-            _REBALANCE_TIMEOUT,
+            kafka.model_copy(update={"group": group}), batch_bytes, _REBALANCE_TIMEOUT
         )
 
     async def __aenter__(self) -> Self:

@@ -34,6 +34,10 @@ class Reader(Protocol):
         """Return the offsets that a partition holds now; some of them may have no record."""
         ...
 
+    async def end(self, topic: str, partition: int) -> int:
+        """Return the offset after the last record, including the records of open transactions."""
+        ...
+
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the offset of the first record with that timestamp or a later one; None if there is none."""
         ...
@@ -134,6 +138,23 @@ class TopicReader:
         """Return the offsets that a partition holds now; some of them may have no record."""
         return await held_offsets(self._consumer, TopicPartition(topic, partition))
 
+    async def end(self, topic: str, partition: int) -> int:
+        """Return the offset after the last record, including the records of open transactions.
+
+        Raises:
+            TopicError: the broker does not answer for ``kafka.request_timeout``.
+        """
+        tp = TopicPartition(topic, partition)
+        self._consumer.assign([tp])
+        self._consumer.seek(tp, (await self._consumer.end_offsets([tp]))[tp])  # a fetch from there is empty
+        try:
+            async with asyncio.timeout(self._kafka.request_timeout):
+                while (end := self._consumer.highwater(tp)) is None:
+                    await self._consumer.getmany(tp, timeout_ms=_POLL_MS)
+        except TimeoutError:
+            raise self._silent(tp) from None
+        return int(end)
+
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the offset of the first record with that timestamp or a later one; None if there is none."""
         tp = TopicPartition(topic, partition)
@@ -168,8 +189,9 @@ class TopicReader:
                     if records:
                         return records
         except TimeoutError:
-            raise TopicError(
-                f"{tp.topic}/{tp.partition}: no records for {self._kafka.request_timeout:g} s "
-                "(kafka.request_timeout)"
-            ) from None
+            raise self._silent(tp) from None
         return []
+
+    def _silent(self, tp: TopicPartition) -> TopicError:
+        limit = self._kafka.request_timeout
+        return TopicError(f"{tp.topic}/{tp.partition}: no records for {limit:g} s (kafka.request_timeout)")

@@ -7,10 +7,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
-from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.shared_lock import SharedLock
 from knowledgepulse_worker.records.journal import Treatment
+from knowledgepulse_worker.records.publisher import Publish
 from knowledgepulse_worker.records.record import RawRecord
 
 logger = logging.getLogger(__name__)
@@ -31,13 +33,11 @@ class _Assignment:
 
     Attributes:
         lanes: the lanes by partition, created with the partitions' first records.
-        committed: the group's committed offsets by partition.
         lock: held exclusively while a suspect is processed.
         is_over: whether records are ignored, since they will be redelivered to the partition's next owner.
     """
 
     lanes: dict[int, Lane] = field(default_factory=dict)
-    committed: dict[int, int] = field(default_factory=dict)
     lock: SharedLock = field(default_factory=SharedLock)
     is_over: bool = False
 
@@ -48,7 +48,7 @@ class _Assignment:
 
 
 class Lanes:
-    """Routes records to their lanes and reports the offsets to commit.
+    """Routes records to their lanes and commits what the lanes complete.
 
     Args:
         services: dependencies shared by all lanes.
@@ -112,14 +112,14 @@ class Lanes:
                 lane.next_offset,
                 record.offset,
             )
-            await lane.drain(self._services.settings.limits.drain)
+            await lane.wait_idle()
             if assignment.is_over:
                 return
+            lane.close()
             lane = None
         if lane is None:
             lane = assignment.lanes[record.partition] = Lane(
                 record,
-                assignment.committed.get(record.partition, 0),
                 self._changelog_of(record.partition),
                 self._services,
                 self._on_failure,
@@ -132,50 +132,35 @@ class Lanes:
                 min(YIELD_FACTOR * seconds, self._services.settings.limits.stall / YIELD_SHARE)
             )
 
-    def watermarks(self) -> dict[int, int]:
-        """Return every lane's watermark by partition."""
-        return {partition: lane.watermark for partition, lane in self._assignment.lanes.items()}
+    def positions(self) -> dict[int, int]:
+        """Return every lane's position: the offset below which every record is committed."""
+        return {partition: lane.position for partition, lane in self._assignment.lanes.items()}
 
-    def topic_id(self, partition: int) -> bytes:
-        """Return the id of the topic that a partition's lane reads."""
-        return self._assignment.lanes[partition].topic_id
+    async def commit(self, publish: Publish) -> Mapping[int, int]:
+        """Commit the complete records of all lanes; return the new positions by partition.
 
-    def committed(self, offsets: Mapping[int, int]) -> None:
-        """Record the group's committed offsets by partition."""
-        for partition, offset in offsets.items():
-            self._assignment.committed[partition] = offset
+        Raises:
+            DeliveryError: the transaction failed, and the process must end.
+        """
+        services, lanes = self._services, list(self._assignment.lanes.values())
+        positions = await commit(lanes, publish, services.replacements, services.metrics)
+        for partition, offset in positions.items():
             self._journal.forget(partition, below=offset)
-            lane = self._assignment.lanes.get(partition)
-            if lane is not None:
-                lane.committed(offset)
+        return positions
 
     def open(self) -> None:
         """Start taking the records of a new assignment."""
         self._assignment = _Assignment()
 
-    async def drain(self) -> None:
-        """Stop taking records and drain all lanes concurrently.
-
-        Raises:
-            ExceptionGroup: the DeliveryErrors of the lanes whose records were not confirmed in time.
-        """
-        self._assignment.is_over = True
-        limit = self._services.settings.limits.drain
-        async with asyncio.TaskGroup() as group:
-            for lane in self._assignment.lanes.values():
-                group.create_task(lane.drain(limit))
-
-    async def abandon(self) -> None:
-        """Stop taking records and close all lanes at once, since other members own their partitions."""
+    def stop_scoring(self) -> None:
+        """Stop taking and scoring records; the records that are complete can still be committed."""
         self._assignment.is_over = True
         for lane in self._assignment.lanes.values():
-            await lane.close()
-        self.clear()
+            lane.stop_scoring()
 
-    def clear(self) -> None:
-        """Drop the lanes once they are closed, or drained and committed.
-
-        Committing their watermarks after the next assignment would move the group back to before another
-        worker's position.
-        """
+    def close(self) -> None:
+        """Stop at once and drop the lanes; what is not committed will be redelivered."""
+        self._assignment.is_over = True
+        for lane in self._assignment.lanes.values():
+            lane.close()
         self._assignment = _Assignment(is_over=True)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.lane.retention import RetentionCheck
-from knowledgepulse_worker.lane.stages import Confirmed, Decoded, Scored
+from knowledgepulse_worker.lane.stages import Decoded, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.entry import Entry
-from knowledgepulse_worker.records.summary import TraceSummary
+from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Reports records once the broker has confirmed their outputs.
+    """Reports records once their transaction is committed.
 
     Args:
         metrics: counts and times every record.
@@ -39,13 +37,15 @@ class Reporter:
         self._retention_check = retention_check
         self._tracing = tracing
 
-    def finished(self, confirmed: Confirmed) -> None:
-        """Report one record."""
-        self._count(confirmed.scored, confirmed.entry)
+    def committed(self, scored: Scored) -> None:
+        """Report one record, unless it was skipped."""
+        if scored.output is None:
+            return
+        self._count(scored, scored.entry)
         if self._retention_check is not None:
-            self._retention_check.check(confirmed.output)
+            self._retention_check.check(scored.output)
         if self._tracing is not None:
-            self._export_span(self._tracing, confirmed)
+            self._export_span(self._tracing, scored, scored.output)
 
     def _count(self, scored: Scored, entry: Entry) -> None:
         timestamp = scored.record.timestamp_ms
@@ -74,13 +74,8 @@ class Reporter:
                 trace_id=entry.trace_id,
                 objective=objective,
             )
-        elif score is not None:
-            trace: ReasoningTrace | TraceSummary = (
-                taken.trace
-                if isinstance(taken, Decoded)
-                else decode_members(record.value or b"", TraceSummary)
-            )
-            metadata = trace.metadata
+        elif score is not None and isinstance(taken, Decoded):
+            trace, metadata = taken.trace, taken.trace.metadata
             decided = ScoredRecord(
                 source=record.source,
                 id=entry.trace_id or "",
@@ -94,9 +89,9 @@ class Reporter:
             )
             self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
 
-    def _export_span(self, tracing: Tracing, confirmed: Confirmed) -> None:
-        scored, entry = confirmed.scored, confirmed.entry
-        record, score, embedded = scored.record, entry.decoded_score, scored.embedded
+    def _export_span(self, tracing: Tracing, scored: Scored, output: OutputRecord) -> None:
+        entry, record, embedded = scored.entry, scored.record, scored.embedded
+        score = entry.decoded_score
         tracing.finished(
             topic=record.topic,
             partition=record.partition,
@@ -105,13 +100,12 @@ class Reporter:
             value=record.value,
             taken=scored.taken.taken_at,
             embedded=None if embedded is None else (embedded.started, embedded.finished),
-            sent=confirmed.sent_at,
-            output=confirmed.output.topic,
+            sent=scored.scored_at,
+            output=output.topic,
             verdict={
                 "outcome": entry.outcome,
                 "score": None if score is None else score.quality_score,
                 "domain": None if score is None else score.domain,
                 "reason": None if entry.failure is None else entry.failure.reason,
-                "redelivered": scored.entry_value is None,
             },
         )

@@ -64,7 +64,6 @@ class LaneScorer:
         return Entry(
             record.offset,
             record.timestamp_ms,
-            record.fingerprint,
             trace_id=bounded_id(trace.id),
             decision=score.decision,
             score=encode_score(score),
@@ -91,9 +90,7 @@ class LaneScorer:
 
 def failed_entry(record: RawRecord, failure: Failure) -> Entry:
     """Return the entry of a record that could not be scored."""
-    return Entry(
-        record.offset, record.timestamp_ms, record.fingerprint, failure=failure, topic_id=record.topic_id
-    )
+    return Entry(record.offset, record.timestamp_ms, failure=failure, topic_id=record.topic_id)
 
 
 def bounded_failure(reason: Reason, error: Exception) -> Failure:

@@ -1,14 +1,10 @@
-"""The states of a record in its lane; a step takes one of these types and produces the next.
-
-::
-
-    RawRecord ─ take ─▶ Taken ─ score ─▶ Scored ─ remember ─▶ Remembered
-              ─ publish ─▶ Published ─ confirm ─▶ Confirmed ─ finish ─▶
-"""
+"""The states of a record in its lane: taken, then scored, then committed."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,15 +12,6 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Redelivered:
-    """A record with a ledger entry, which is neither embedded nor scored again."""
-
-    record: RawRecord
-    taken_at: float
-    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,63 +32,51 @@ class Decoded:
     trace: ReasoningTrace
     embedding: asyncio.Future[Embedded] | None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the trace can be scored."""
+        return self.embedding is None or (self.embedding.done() and not self.embedding.cancelled())
 
-Taken: TypeAlias = Redelivered | Undecodable | Decoded
+
+Taken: TypeAlias = Undecodable | Decoded
 """A record admitted to the lane; ``taken_at`` is in seconds of ``time.monotonic``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scored:
-    """A record with its outcome.
+    """A record with its outcome, which the next transaction commits.
 
     Attributes:
         entry: the outcome.
-        entry_value: the entry's bytes for the changelog; None if it is already there.
-        evicted: source offsets of the entries that this one evicted from the ring.
+        scored_at: when it was scored (``time.monotonic``).
+        output: the record for the output topic; None for a record that is skipped.
+        embedded: the trace's vector and its timings.
+        ledger: the record for the changelog; None without a vector.
+        copying: makes the redacted copy; None if there is none to make.
+        copy: the redacted copy, once it is made.
     """
 
     taken: Taken
     entry: Entry
-    entry_value: bytes | None = None
+    scored_at: float = field(default_factory=time.monotonic)
+    output: OutputRecord | None = None
     embedded: Embedded | None = None
-    evicted: list[int] = field(default_factory=list)
+    ledger: OutputRecord | None = None
+    copying: asyncio.Task[OutputRecord] | None = None
+    copy: OutputRecord | None = None
 
     @property
     def record(self) -> RawRecord:
         """The raw record."""
         return self.taken.record
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every record to publish is there."""
+        return self.copying is None or self.copy is not None
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """A record whose entry was sent to the changelog; ``delivery`` is None if it was already there."""
-
-    scored: Scored
-    delivery: asyncio.Future[int] | None
-    sent_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A record whose output was sent."""
-
-    scored: Scored
-    output: OutputRecord
-    delivery: asyncio.Future[int]
-    sent_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """A record whose output the broker has confirmed.
-
-    Attributes:
-        entry: its final outcome; differs from ``scored.entry`` if the first output was rejected.
-        output: the record that the broker confirmed.
-        sent_at: when the first output was sent (``time.monotonic``).
-    """
-
-    scored: Scored
-    entry: Entry
-    output: OutputRecord
-    sent_at: float
+    def records(self) -> Iterator[OutputRecord]:
+        """Yield the records to publish."""
+        for record in (self.ledger, self.output, self.copy):
+            if record is not None:
+                yield record

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import product
+from typing import Literal, get_args
 
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
@@ -33,8 +34,10 @@ from knowledgepulse_worker.settings import FleetSettings
 
 DECISIONS = ("contribute", "rejected")
 OUTCOMES = (*DECISIONS, "dead_letter")
-STAGES = ("decode", "queue", "embed", "score", "remember", "publish", "redact")
+STAGES = ("decode", "queue", "embed", "score", "redact", "commit")
 REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
+AbortReason = Literal["refused", "rebalance"]
+ABORT_REASONS: tuple[AbortReason, ...] = get_args(AbortReason)
 RELOAD_RESULTS = ("ok", "failed")
 RESET_REASONS = ("model", "rewind", "recreated")
 
@@ -95,12 +98,10 @@ class Metrics:
             buckets=[step / 10 for step in range(1, 11)],
         )
         self._expired = make.counter("kp_expired_outputs", "Outputs older than their topic's retention")
-        self._redelivered = make.counter(
-            "kp_redelivered", "Redelivered records, republished from their ledger entries"
+        self._aborted = make.counter(
+            "kp_aborted_transactions", "Transactions of outputs that were aborted, by reason", ["reason"]
         )
-        self._retries = make.counter(
-            "kp_publish_retries", "Outputs sent again individually after the broker refused a batch"
-        )
+        start_at_zero(self._aborted, ABORT_REASONS)
         self._poison_skipped = make.counter(
             "kp_poison_skipped", "Records skipped without an output because every attempt crashed the worker"
         )
@@ -341,17 +342,13 @@ class Metrics:
         self._in_flight.inc(records)
         self._in_flight_bytes.inc(size)
 
-    def redelivered(self) -> None:
-        """Count a redelivered record."""
-        self._redelivered.inc()
-
     def skipped_poison(self) -> None:
         """Count a skipped poison record."""
         self._poison_skipped.inc()
 
-    def retried(self) -> None:
-        """Count an output that is sent again."""
-        self._retries.inc()
+    def aborted(self, reason: AbortReason) -> None:
+        """Count a transaction that was aborted."""
+        self._aborted.labels(reason).inc()
 
     def cache_size(self, partition: int, size: int) -> None:
         """Set the number of vectors in a partition's cache."""

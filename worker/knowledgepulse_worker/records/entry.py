@@ -11,8 +11,12 @@ from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision, Score
 
-ENTRY_VERSION = 2
-"""The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""
+ENTRY_VERSION = 3
+"""The format version of new entries.
+
+Entries of version 2 and earlier have their offset as key, and there are some without a vector. Version 1 had
+neither ``version`` nor ``topic_id``.
+"""
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True):
@@ -31,7 +35,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         offset: the record's offset in its partition of the raw topic.
         timestamp_ms: the record's timestamp.
-        fingerprint: tells the record apart from another at the same offset of a recreated topic.
+        fingerprint: a hash of the record in entries before version 3; empty since then.
         trace_id: None if the record could not be decoded.
         decision: None for a dead letter.
         score: the ``kp-score`` header's JSON; None for an unscored record.
@@ -40,14 +44,14 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         vector: little-endian float32; None without an embedder or for an unscored record.
         model: the embedder's identity; only vectors of the same identity are compared.
         precision: the embedder's precision; recorded, not compared.
-        window: the size of the redelivery window, in offsets, when the entry was written.
+        window: unused since version 3.
         version: the entry's format version.
         topic_id: the id of the record's topic (KIP-516); empty if unknown.
     """
 
     offset: int
     timestamp_ms: int
-    fingerprint: bytes
+    fingerprint: bytes = b""
     trace_id: str | None = None
     decision: Decision | None = None
     score: bytes | None = None

@@ -1,7 +1,7 @@
 """A journal of the records that a worker process is working on, in memory that outlives the process.
 
 The parent creates the memory and passes it to each child in turn. The child notes a record's location before
-it decodes, embeds, scores or sends it, and deletes the note afterwards. When the child dies, however
+it decodes, embeds and scores it, and deletes the note afterwards. When the child dies, however
 suddenly, the parent reads which records were in progress, and marks them as suspects for the next child.
 """
 
@@ -23,6 +23,7 @@ ROWS = 16_384
 
 _ROW = struct.Struct("<iiqq")  # mark (0: a free row), deaths, partition, offset
 _TABLE_BYTES = ROWS * _ROW.size
+_IN_PROGRESS = 1
 
 
 class Treatment(IntEnum):
@@ -49,14 +50,6 @@ class Suspect:
 
     deaths: int = 0
     treatment: Treatment = Treatment.WATCHED
-
-
-class Phase(IntEnum):
-    """The work in progress on a record."""
-
-    COMPUTING = 1
-    SENDING = 2
-    """The record is being handed to the client, which may wait for the broker."""
 
 
 class Journal:
@@ -91,10 +84,10 @@ class Journal:
         """Return the treatment of a record; None if it is not a suspect."""
         return self._treatments.get(location)
 
-    def begin(self, location: Location, phase: Phase = Phase.COMPUTING) -> None:
+    def begin(self, location: Location) -> None:
         """Mark a record as in progress."""
         if not self._closed:
-            self._in_progress.put(location, phase)
+            self._in_progress.put(location, _IN_PROGRESS)
 
     def end(self, location: Location) -> None:
         """Mark a record as no longer in progress."""
@@ -114,17 +107,16 @@ class Journal:
             del self._treatments[location]
             self._suspects.discard(location)
 
-    def close(self, blamed: frozenset[Phase] = frozenset()) -> None:
+    def close(self, *, blames_records: bool = False) -> None:
         """Stop taking notes, since the process is about to exit by itself.
 
         Args:
-            blamed: the phases whose records caused the exit; all other notes are deleted.
+            blames_records: whether a record in progress may be the cause; otherwise the notes are deleted.
         """
         if not self._closed:
             self._closed = True
-            for location, mark, _ in list(self._in_progress):
-                if mark not in blamed:
-                    self._in_progress.discard(location)
+            if not blames_records:
+                self._in_progress.clear()
 
     # --- the parent's side
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """A record's headers in order, with duplicates and null values (KIP-82)."""
 
 NO_TIMESTAMP = -1
-"""The timestamp of a record that has none."""
+"""The timestamp of a record that has none; an output then gets the time of publishing."""
 
-UNREAD_FINGERPRINT = bytes(8)
-"""The fingerprint of a record whose key and value could not be read."""
+UNTIMED = -2
+"""The timestamp of an output that is published without any, because its topic rejects the current time."""
 
 
 class Location(NamedTuple):
@@ -67,11 +66,6 @@ class RawRecord:
         """The size of key and value in bytes."""
         return len(self.key or b"") + len(self.value or b"")
 
-    @property
-    def fingerprint(self) -> bytes:
-        """See :func:`fingerprint`."""
-        return UNREAD_FINGERPRINT if self.fault else fingerprint(self.key, self.value)
-
 
 def is_utf8(name: str) -> bool:
     """Return whether a header name is valid UTF-8; the client can publish no other."""
@@ -82,18 +76,14 @@ def is_utf8(name: str) -> bool:
     return True
 
 
-def fingerprint(key: bytes | None, value: bytes | None) -> bytes:
-    """Return 8 bytes that tell apart records at the same offset, as in a recreated topic."""
-    return blake2b(value or b"", digest_size=8, key=(key or b"")[:64]).digest()
-
-
 @dataclass(frozen=True, slots=True)
 class OutputRecord:
     """A record to publish.
 
     Attributes:
         partition: the partition; None if the key decides.
-        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` stands for the time of publishing.
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` stands for the time of publishing,
+            and :data:`UNTIMED` for none.
     """
 
     topic: str

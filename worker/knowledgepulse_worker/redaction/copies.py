@@ -1,4 +1,4 @@
-"""Publish a redacted copy of every contributed trace to a separate topic."""
+"""Make a redacted copy of every contributed trace, for a separate topic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import InvalidRecordError, RedactionError, TooLargeError
+from knowledgepulse_worker.errors import InvalidRecordError, RedactionError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry
@@ -20,12 +20,9 @@ logger = logging.getLogger(__name__)
 Redact = Callable[[bytes], Awaitable[bytes]]
 """Redacts the JSON of a scored trace; raises :class:`~knowledgepulse_worker.errors.RedactionError`."""
 
-Send = Callable[[OutputRecord], Awaitable[object]]
-"""Sends a record and waits until the broker has confirmed it; raises DeliveryError."""
-
 
 class Redaction:
-    """Publishes redacted copies; a copy that cannot be made is replaced by a record with only the reason.
+    """Makes redacted copies; a copy that cannot be made is replaced by a record with only the reason.
 
     Args:
         redact: redacts a trace.
@@ -40,30 +37,32 @@ class Redaction:
         self._outputs = outputs
         self._metrics = metrics
 
-    async def publish(self, record: RawRecord, entry: Entry, output: OutputRecord, send: Send) -> None:
-        """Publish the copy of a contributed trace.
+    async def copy(self, record: RawRecord, entry: Entry, output: OutputRecord) -> OutputRecord:
+        """Return the copy of a contributed trace.
 
         Args:
             record: the raw record.
-            entry: its ledger entry.
-            output: the record that was contributed.
-            send: sends the copy.
-
-        Raises:
-            DeliveryError: the broker did not confirm the copy.
+            entry: its outcome.
+            output: the record that is contributed.
         """
         started = time.monotonic()
         try:
             value, trace = await self._redacted(output.value or b"")
-            copy = self._outputs.build_redacted(record, entry, self._topic, bounded_id(trace.id), value)
-            await send(copy)
-        except (RedactionError, TooLargeError) as error:
-            reason = error.reason if isinstance(error, RedactionError) else "too_large"
-            logger.error("%s: not redacted: %s", record.source, error)  # noqa: TRY400 - a traceback tells nothing
-            await send(self._outputs.build_unredacted(record, entry, self._topic, reason))
-            self._metrics.redacted(reason, time.monotonic() - started)
-        else:
-            self._metrics.redacted("ok", time.monotonic() - started)
+        except RedactionError as error:
+            return self._without(record, entry, error, time.monotonic() - started)
+        self._metrics.redacted("ok", time.monotonic() - started)
+        return self._outputs.build_redacted(record, entry, self._topic, bounded_id(trace.id), value)
+
+    def too_large(self, record: RawRecord, entry: Entry) -> OutputRecord:
+        """Return the record that replaces a copy that is too large for the topic."""
+        return self._without(record, entry, RedactionError("too_large", "the topic refuses the copy"), 0.0)
+
+    def _without(
+        self, record: RawRecord, entry: Entry, error: RedactionError, seconds: float
+    ) -> OutputRecord:
+        logger.error("%s: not redacted: %s", record.source, error)
+        self._metrics.redacted(error.reason, seconds)
+        return self._outputs.build_unredacted(record, entry, self._topic, error.reason)
 
     async def _redacted(self, value: bytes) -> tuple[bytes, ReasoningTrace]:
         redacted = await self._redact(value)

@@ -106,6 +106,10 @@ class KafkaSettings(SecretSection):
         description="seconds for the broker to confirm a record; then the process ends",
     )
 
+    commit_interval: float = Field(
+        0.2, gt=0, le=5, description="seconds between two transactions, which publish what was scored"
+    )
+
     @model_validator(mode="after")
     def _certificate_is_complete(self) -> KafkaSettings:
         if self.ssl_keyfile and not self.ssl_certfile:
@@ -258,16 +262,10 @@ class LimitSettings(_Section):
         "record by record and without content",
     )
     in_flight_records: int = Field(
-        64, ge=1, le=4096, description="records between fetch and confirmation, per partition"
+        1024, ge=1, le=65_536, description="records between fetch and commit, per partition"
     )
     in_flight_bytes: int = Field(
         16_777_216, ge=1024, description="likewise in bytes; a single record may exceed it"
-    )
-    uncommitted_records: int = Field(
-        512,
-        ge=1,
-        le=65_536,
-        description="offsets that a partition may be ahead of its commit; then it pauses",
     )
     heartbeat: float = Field(
         30.0, ge=2, description="seconds that the event loop may block; then the process is killed"

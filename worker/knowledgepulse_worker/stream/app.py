@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.kafka.topic_limits import TopicLimits
 from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.journal import Journal
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.publisher import Publisher
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.stream.client import Client, TopicIdentity
+from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
 from knowledgepulse_worker.stream.ledgers import Ledgers
 from knowledgepulse_worker.stream.monitor import StreamMonitor
 from knowledgepulse_worker.stream.progress import Progress
@@ -45,6 +46,7 @@ class WorkerApp:
         raw: the raw topic.
         group: creates the consumer group member; called once there is an event loop.
         topic_ids: identifies the raw topic.
+        transact: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader, which connects on entry.
         on_failure: called on a lane's fatal error; the process must then end.
 
@@ -60,6 +62,7 @@ class WorkerApp:
         *,
         group: Callable[[], Client],
         topic_ids: TopicIdentity,
+        transact: Transact,
         reader: Callable[[], AbstractAsyncContextManager[Reader]],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -67,7 +70,7 @@ class WorkerApp:
         self.metrics = services.metrics
         self.readiness = Readiness()
         self.raw = raw
-        self.ledgers = Ledgers(services.changelog_topic, reader, services.publisher)
+        self.ledgers = Ledgers(services.changelog_topic, reader)
         self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
         self.monitor = StreamMonitor(
             raw,
@@ -79,6 +82,7 @@ class WorkerApp:
         self.owned: set[int] = set()
         self._group = group
         self._topic_ids = topic_ids
+        self._transact = transact
         self._journal = services.journal
         self._assigned_at = 0.0
 
@@ -90,8 +94,10 @@ class WorkerApp:
             topic=self.raw.name,
             topic_ids=self._topic_ids,
             lanes=self.lanes,
+            transact=self._transact,
             ledgers=self.ledgers,
             metrics=self.metrics,
+            drain=self.settings.limits.drain,
             on_assigned=self._on_assigned,
             on_recovered=self._on_recovered,
         )
@@ -147,7 +153,6 @@ def services_of(
     topics: Mapping[str, Topic],
     *,
     batcher: Batcher | None,
-    publisher: Publisher,
     metrics: Metrics,
     policy: PolicyInForce,
     tracing: Tracing | None = None,
@@ -160,7 +165,6 @@ def services_of(
         settings: the effective settings.
         topics: the existing topics, by name.
         batcher: embeds the texts; None without an embedder.
-        publisher: sends entries and outputs; already started.
         metrics: observes everything.
         policy: the policy in force.
         tracing: exports a span for each record; None to export none.
@@ -169,16 +173,16 @@ def services_of(
     """
     outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
     copies = settings.topics.redacted
+    redaction = Redaction(redact, copies, outputs, metrics) if redact and copies else None
     return Services(
         settings=settings,
         policy=policy,
         batcher=batcher,
-        outputs=outputs,
-        publisher=publisher,
+        replacements=Replacements(outputs, TopicLimits(topics).problem_of, redaction),
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
         retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
-        redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
+        redaction=redaction,
         tracing=tracing,
         journal=journal or Journal(),
     )

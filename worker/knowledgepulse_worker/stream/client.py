@@ -1,4 +1,4 @@
-"""The protocols through which the source uses Kafka: a group member and the identity of a topic."""
+"""The protocols through which the source uses Kafka: a member, transactions and the identity of a topic."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_worker.records.publisher import Position
+from knowledgepulse_worker.records.record import OutputRecord
 
 
 class Client(Protocol):
     """A group member, with the methods of ``kafka.wire.GroupMember`` that the source uses."""
+
+    group: GroupMetadata
+    answered_at: float
 
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
@@ -31,11 +37,24 @@ class Client(Protocol):
     async def beginning_offsets(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]: ...
-    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None: ...  # noqa: D102
-    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...  # noqa: D102
+    async def committed(  # noqa: D102
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def highwater(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def last_stable_offset(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
+
+
+class Transact(Protocol):
+    """Publishes for a group in a transaction, as ``kafka.TransactionalPublisher.transact`` does."""
+
+    async def __call__(  # noqa: D102 - see :class:`~knowledgepulse_worker.records.publisher.Publish`
+        self,
+        group: GroupMetadata,
+        records: Sequence[OutputRecord],
+        positions: Mapping[int, Position],
+        alone: Collection[OutputRecord] = (),
+    ) -> list[int]: ...
 
 
 class TopicIdentity(Protocol):

@@ -5,34 +5,34 @@ from __future__ import annotations
 import asyncio
 
 from knowledgepulse_worker.http.verdict import Observation
-from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.kafka.wire.group_member import HEARTBEATS
 from knowledgepulse_worker.observe.recent import SECONDS
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.source import Source
 from knowledgepulse_worker.stream.watchdog import INTERVAL
 
 
-async def diagnose(app: WorkerApp, source: Source, lease: Lease) -> None:
+async def diagnose(app: WorkerApp, source: Source) -> None:
     """Keep the verdict and its metric current; observing sends no requests, so nothing can delay it."""
     while True:
-        verdict = app.diagnosis.observe(observe(app, source, lease))
+        verdict = app.diagnosis.observe(observe(app, source))
         app.metrics.set_state(verdict.state)
         await asyncio.sleep(INTERVAL)
 
 
-def observe(app: WorkerApp, source: Source, lease: Lease) -> Observation:
+def observe(app: WorkerApp, source: Source) -> Observation:
     """Return an observation of the worker's current state."""
     progress = source.progress
     # During a rebalance the coordinator answers once all other members have joined.
     is_answerable = progress.is_member and not source.is_rebalancing
-    interval = heartbeat_interval(app.settings.kafka.session_timeout)
+    interval = app.settings.kafka.session_timeout / HEARTBEATS
+    age = progress.coordinator_age
     return Observation(
         pending=tuple(app.readiness.reasons),
         partitions=len(app.owned),
         recovering=len(app.ledgers.remaining),
-        coordinator_silence=max(0.0, lease.age - interval) if is_answerable else 0.0,
+        coordinator_silence=max(0.0, age - interval) if is_answerable else 0.0,
         leader_silence=progress.silence(),
-        is_suspended=is_answerable and not lease.is_held,
         isolated=app.isolated,
         lag=sum(progress.lag().values()),
         rate=sum(second.total() for second in app.metrics.recent.per_second()) / SECONDS,

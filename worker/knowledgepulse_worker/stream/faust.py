@@ -30,9 +30,6 @@ from knowledgepulse_worker.stream.pages import Page, pages
 from knowledgepulse_worker.stream.partition import Batch
 from knowledgepulse_worker.stream.source import Source
 
-COMMIT_INTERVAL = 1.0
-"""Seconds between two commits."""
-
 
 class BatchSchema(faust.Schema[Any, Any]):
     """Passes a batch through Faust unchanged."""
@@ -105,7 +102,7 @@ def _faust_settings(worker: WorkerApp, socket: str) -> dict[str, Any]:
         "broker": [
             URL(f"kafka://{server.strip()}") for server in servers
         ],  # for Faust's display only: the source connects
-        "broker_commit_interval": COMMIT_INTERVAL,
+        "broker_commit_interval": worker.settings.kafka.commit_interval,
         "stream_wait_empty": False,
         "store": "memory://",
         "topic_disable_leader": True,

@@ -9,8 +9,7 @@ from contextlib import AbstractAsyncContextManager
 
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.topic_reader import Reader
-from knowledgepulse_worker.lane.ring import Changelog
-from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.lane.ledger import Changelog
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
@@ -22,7 +21,6 @@ class Ledgers:
     Args:
         topic: the changelog topic.
         connect: returns a reader that connects on entry.
-        publisher: sends the entries.
 
     Attributes:
         remaining: the number of changelog offsets still to be read, by partition in recovery.
@@ -32,12 +30,10 @@ class Ledgers:
         self,
         topic: str,
         connect: Callable[[], AbstractAsyncContextManager[Reader]],
-        publisher: Publisher,
     ) -> None:
         self.remaining: dict[int, int] = {}
         self._topic = topic
         self._connect = connect
-        self._publisher = publisher
         self._changelogs: dict[int, Changelog] = {}
 
     def changelog(self, partition: int) -> Changelog:
@@ -54,8 +50,8 @@ class Ledgers:
     async def recover(self, partitions: Collection[int], recovered: Callable[[int], Awaitable[None]]) -> None:
         """Read the changelogs of partitions, up to :data:`PARALLEL_READERS` at a time.
 
-        The client may still be sending entries of abandoned lanes, so they are awaited first. If such an
-        entry arrived among the next lane's entries, its score could depend on a vector that they replaced.
+        A changelog is read up to its end, however long the transactions at its end stay open. The group's
+        position was fetched before, and it can only be that of a transaction whose entries end before.
 
         Args:
             partitions: the partition numbers.
@@ -65,7 +61,6 @@ class Ledgers:
             WorkerError: a changelog cannot be read or holds an invalid entry.
         """
         self.remaining = {}
-        await self._publisher.flush()
         waiting = deque(sorted(partitions))
         async with asyncio.TaskGroup() as group:
             for _ in range(min(PARALLEL_READERS, len(waiting))):
@@ -82,13 +77,15 @@ class Ledgers:
     async def _read(self, reader: Reader, partition: int) -> None:
         """Read the records written since the last read, or all records at the first."""
         changelog = self.changelog(partition)
-        bounds = await reader.bounds(self._topic, partition)
-        if changelog.position is not None and changelog.position >= bounds.stop:
+        held = range(
+            (await reader.bounds(self._topic, partition)).start, await reader.end(self._topic, partition)
+        )
+        if changelog.position is not None and changelog.position >= held.stop:
             # The topic was created again, or an unclean leader election lost its end.
             del self._changelogs[partition]
             changelog = self.changelog(partition)
-        start = bounds.start if changelog.position is None else changelog.position + 1
-        unread = range(max(start, bounds.start), bounds.stop)
+        start = held.start if changelog.position is None else changelog.position + 1
+        unread = range(max(start, held.start), held.stop)
         self.remaining[partition] = len(unread)
         async for record in reader.read(self._topic, partition, unread):
             try:

@@ -56,7 +56,7 @@ class Progress:
 
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait or the broker is silent."""
-        marks, progress = self._lanes.watermarks(), dict[int, Hashable]()
+        marks, progress = self._lanes.positions(), dict[int, Hashable]()
         for number, partition in self._owned().items():
             if not partition.is_recovered:
                 continue
@@ -76,12 +76,17 @@ class Progress:
         """Whether the client is a member of the group, as far as it knows."""
         return self._client.is_member
 
+    @property
+    def coordinator_age(self) -> float:
+        """Seconds since the group's coordinator last answered."""
+        return time.monotonic() - self._client.answered_at
+
     def silence(self) -> float:
         """Return the longest time in seconds that a fetch has waited for a partition leader's answer.
 
         Nothing is fetched from a partition whose lane still holds unfinished records.
         """
-        marks = self._lanes.watermarks()
+        marks = self._lanes.positions()
         asked = [
             self._client.last_poll_timestamp(partition.at)
             for number, partition in self._owned().items()
@@ -93,7 +98,7 @@ class Progress:
 
     def lag(self) -> dict[int, int]:
         """Return each partition's lag in offsets, including offsets held back by open transactions."""
-        marks, lags = self._lanes.watermarks(), dict[int, int]()
+        marks, lags = self._lanes.positions(), dict[int, int]()
         for number, partition in self._owned().items():
             end = self._client.highwater(partition.at) if partition.is_recovered else None
             if end is not None:

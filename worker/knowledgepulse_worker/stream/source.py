@@ -1,4 +1,4 @@
-"""The source fetches the raw topic's records for the lanes and commits the lanes' watermarks.
+"""The source fetches the raw topic's records for the lanes and commits what the lanes complete.
 
 It controls the flow of every partition, recovers the ledgers when partitions are assigned, and hands batches
 to its :class:`Host`, the program that runs it.
@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
+from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.stream.client import Client, TopicIdentity
+from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
 from knowledgepulse_worker.stream.gaps import Gaps
 from knowledgepulse_worker.stream.ledgers import Ledgers
 from knowledgepulse_worker.stream.partition import Batch, Partition
@@ -32,12 +35,10 @@ logger = logging.getLogger(__name__)
 _LOOK_UP_INTERVAL = 5.0
 # Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200
-# Seconds for the last commit before partitions are revoked, and for stopping a client.
-_COMMIT_LIMIT = 2.0
+# Seconds for stopping a client.
+_STOP_LIMIT = 2.0
 # Seconds for such a look-up, so that a leader that is down does not delay the others' partitions.
 _LOOK_UP_LIMIT = 1.0
-# The prefix of the topic's id in a position's metadata.
-_TOPIC = "kp-topic "
 
 
 class Host(Protocol):
@@ -99,16 +100,18 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
 
 
 class Source:
-    """Fetches records for the lanes that have room and commits their watermarks.
+    """Fetches records for the lanes that have room and commits what they complete.
 
     Args:
         host: the program that runs the source.
         client: the group member.
         topic: the raw topic's name.
         topic_ids: identifies the raw topic.
-        lanes: take the records and report the offsets to commit.
+        lanes: take the records and complete them.
+        transact: publishes as a member of the group, in a transaction.
         ledgers: recovered before a partition is consumed.
         metrics: observes commits and offsets that were deleted unread.
+        drain: seconds for the last transaction before partitions are revoked.
         on_assigned: called with the owned partitions after each rebalance.
         on_recovered: called once all owned ledgers are recovered, even if none is owned.
 
@@ -126,8 +129,10 @@ class Source:
         topic: str,
         topic_ids: TopicIdentity,
         lanes: Lanes,
+        transact: Transact,
         ledgers: Ledgers,
         metrics: Metrics,
+        drain: float,
         on_assigned: Callable[[set[int]], None],
         on_recovered: Callable[[], None],
     ) -> None:
@@ -136,8 +141,10 @@ class Source:
         self._topic = topic
         self._topic_ids = topic_ids
         self._lanes = lanes
+        self._transact = transact
         self._ledgers = ledgers
         self._metrics = metrics
+        self._drain = drain
         self._on_assigned = on_assigned
         self._on_recovered = on_recovered
         self._partitions: dict[int, Partition] = {}
@@ -145,7 +152,6 @@ class Source:
         self._committing = asyncio.Lock()
         self._topic_id = b""
         self._looked_up = time.monotonic()
-        self._may_still_send = False
         self._is_stopping = False
         self.is_rebalancing = False
         self.gaps = Gaps(client, metrics)
@@ -171,8 +177,6 @@ class Source:
         self.is_rebalancing = True
         await self._host.rebalance_started()
         await self._finish()
-        if self._may_still_send:
-            await asyncio.Future()  # the program ends; joining again would hand over the partitions
         await self._host.partitions_revoked(revoked)
 
     async def assign(self, assigned: Iterable[TopicPartition]) -> None:
@@ -195,44 +199,30 @@ class Source:
         return self._client.assignment()
 
     async def stop(self) -> None:
-        """Finish and commit, then leave the group.
-
-        A member whose client may still send records leaves by the session timeout instead. Otherwise, its
-        successor would read the ledgers before the last entries arrive, and score their records again.
-        """
+        """Commit what is complete, then leave the group."""
         self._is_stopping = True
         await self._finish()
-        stops = [self._topic_ids.stop]
-        if not self._may_still_send:
-            stops.append(self._client.stop)
-        for stop in stops:
+        for stop in (self._topic_ids.stop, self._client.stop):
             with suppress(TimeoutError):
-                async with asyncio.timeout(_COMMIT_LIMIT):
+                async with asyncio.timeout(_STOP_LIMIT):
                     await stop()
 
     async def _finish(self) -> None:
-        try:
-            await self._drain_and_commit()
-        finally:
-            self._partitions = {}
-
-    async def _drain_and_commit(self) -> None:
+        """Commit what is complete, and drop the rest, which the next owner scores again."""
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
-        if not self._client.is_member:
-            await self._lanes.abandon()
-            return
+        self._lanes.stop_scoring()
         try:
-            await self._lanes.drain()
-        except ExceptionGroup as error:
-            self._may_still_send = True
-            await self._host.crash(error)
-        # With the coordinator down the commit fails, and the uncommitted records are redelivered.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_COMMIT_LIMIT):
+            async with asyncio.timeout(self._drain):
                 await self.commit()
-        self._lanes.clear()
+        except TimeoutError:
+            await self._host.crash(
+                DeliveryError(f"the last transaction was not committed in {self._drain:g} s (limits.drain)")
+            )
+        finally:
+            self._lanes.close()
+            self._partitions = {}
 
     # --- recovery
 
@@ -240,15 +230,21 @@ class Source:
         numbers = list(self._partitions)
         if numbers:
             self._topic_id = await self._topic_ids.current(numbers)
+            await self._fetch_positions()
         await self._ledgers.recover(numbers, self._recovered)
         self._on_recovered()
+
+    async def _fetch_positions(self) -> None:
+        """Fetch the group's positions, before the ledgers, which then include all entries up to there."""
+        positions = await self._client.committed([one.at for one in self._partitions.values()])
+        for partition in self._partitions.values():
+            partition.committed = position = positions.get(partition.at)
+            partition.expected = None if position is None else position.offset
 
     async def _recovered(self, number: int) -> None:
         """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
-        partition.committed = position = await self._client.committed(partition.at)
-        partition.expected = None if position is None else position.offset
-        self._lanes.committed({number: partition.expected or 0})
+        position = partition.committed
         if self._topic_id and self._was_recreated(number, position):
             logger.warning(
                 "partition %d: %s was recreated; reading it from its beginning", number, self._topic
@@ -268,8 +264,8 @@ class Source:
         """
         if position is None:
             return False
-        if position.metadata.startswith(_TOPIC):
-            return bool(position.metadata != _TOPIC + self._topic_id.hex())
+        if position.metadata.startswith(TOPIC_ID):
+            return bool(position.metadata != TOPIC_ID + self._topic_id.hex())
         newest = self._ledgers.changelog(number).newest_before(position.offset)
         return newest is not None and newest.topic_id not in (b"", self._topic_id)
 
@@ -387,44 +383,20 @@ class Source:
     # --- commits
 
     async def commit(self) -> bool:
-        """Commit every watermark that has moved, after any commit in progress; only as a group member."""
+        """Commit what the lanes have completed, after any commit in progress; only as a group member."""
         async with self._committing:
             return await self._commit()
 
     async def _commit(self) -> bool:
-        marks = self._positions()
-        moved = {
-            partition.at: marks[number]
-            for number, partition in self._partitions.items()
-            if number in marks and marks[number] != partition.committed
-        }
-        # The broker of an empty group accepts a former member's commit, which would move the group back.
-        if not moved or not self._client.is_member:
+        if not self._client.is_member:
             return False
+        publish = partial(self._transact, self._client.group)
         try:
-            await self._client.commit(moved)
-        except (CommitFailedError, IllegalStateError):  # the partitions have new owners
-            return False
-        except KafkaError as error:
+            positions = await self._lanes.commit(publish)
+        except DeliveryError as error:
             await self._host.crash(error)
             return False
-        self._note_committed({at.partition: position for at, position in moved.items()})
-        return True
-
-    def _positions(self) -> dict[int, OffsetAndMetadata]:
-        """Return every lane's watermark, with the topic's id as metadata."""
-        positions = {}
-        for number, mark in self._lanes.watermarks().items():
-            topic_id = self._lanes.topic_id(number)
-            positions[number] = OffsetAndMetadata(mark, _TOPIC + topic_id.hex() if topic_id else "")
-        return positions
-
-    def _note_committed(self, positions: Mapping[int, OffsetAndMetadata]) -> None:
-        present, now = self._positions(), time.time()
-        for number, position in positions.items():
+        now = time.time()
+        for number in positions:
             self._metrics.committed(number, now)
-            if number in self._partitions:
-                self._partitions[number].committed = position
-            # A lane that has moved on to a recreated topic has no position yet.
-            if number in present and present[number].metadata == position.metadata:
-                self._lanes.committed({number: position.offset})
+        return bool(positions)

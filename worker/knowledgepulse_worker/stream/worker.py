@@ -21,26 +21,24 @@ from knowledgepulse_worker.ending import run_in_time, within
 from knowledgepulse_worker.errors import (
     DeliveryError,
     EmbeddingError,
-    StalledError,
     StartError,
     TopicError,
     WorkerError,
 )
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
-from knowledgepulse_worker.kafka.output_publisher import BATCH_BYTES, OutputPublisher
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
 from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, differences
+from knowledgepulse_worker.kafka.topics import Topic, differences
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import beat
 from knowledgepulse_worker.process.signals import until_stopped
-from knowledgepulse_worker.records.journal import Journal, Phase
+from knowledgepulse_worker.records.journal import Journal
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
@@ -143,7 +141,7 @@ async def _work(
 
     def fail(error: BaseException) -> None:
         if not failed.done():
-            journal.close(_blamed(error))
+            journal.close(blames_records=not isinstance(error, DeliveryError | TopicError))
             failed.set_exception(error)
 
     metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
@@ -153,13 +151,10 @@ async def _work(
         batcher = _make_batcher(embedder, metrics)
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
-        lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
         largest = max(topic.max_message_bytes for topic in topics.values())
-        changelog = topics[changelog_topic_name(settings.kafka.group)]
-        batch = min(BATCH_BYTES, changelog.max_message_bytes)
-        publisher = OutputPublisher(settings.kafka, largest, lease, batch)
-        await publisher.start()
-        stack.push_async_callback(within, STOP_LIMIT, publisher.stop)
+        publisher = await stack.enter_async_context(
+            TransactionalPublisher(settings.kafka, f"{settings.kafka.group}-{socket}", largest)
+        )
         redact = None
         if settings.redaction.function is not None:
             process = RedactionProcess(settings.redaction.function, settings.redaction.timeout)
@@ -170,7 +165,6 @@ async def _work(
             settings,
             topics,
             batcher=batcher,
-            publisher=publisher,
             metrics=metrics,
             policy=in_force,
             tracing=tracing,
@@ -180,8 +174,9 @@ async def _work(
         app = WorkerApp(
             services,
             topics[settings.topics.raw],
-            group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.rebalance),
+            group=partial(GroupMember, kafka, limits.batch_bytes, limits.rebalance),
             topic_ids=TopicIds(kafka, settings.topics.raw),
+            transact=partial(publisher.transact, settings.topics.raw),
             reader=partial(TopicReader, kafka, limits.batch_bytes),
             on_failure=fail,
         )
@@ -189,7 +184,7 @@ async def _work(
         heart = _start_background(beat(heartbeat, app.report), fail)
         background = [
             _start_background(app.monitor.watch(program.source), fail),
-            _start_background(diagnose(app, program.source, lease), fail),
+            _start_background(diagnose(app, program.source), fail),
         ]
         if config is not None:
             reload = PolicyReload(config, settings, in_force, metrics, partial(keep_policy, settings))
@@ -199,15 +194,6 @@ async def _work(
         gc.collect()
         gc.freeze()  # full collections need not visit the objects of all imports
         await _serve(program, settings, stop, failed, heart, background)
-
-
-def _blamed(error: BaseException) -> frozenset[Phase]:
-    """Return the phases whose records may have caused an error; records do not cause outages."""
-    if isinstance(error, DeliveryError | TopicError):
-        return frozenset()
-    if isinstance(error, StalledError):
-        return frozenset({Phase.COMPUTING})  # a hung embedder; records being sent wait for the broker
-    return frozenset(Phase)
 
 
 def _start_background(

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import IllegalGenerationError, NoError, RebalanceInProgressError
-from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.errors import NoError, RebalanceInProgressError
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.connection import client_arguments
-from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, fetch_stable_offsets
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
 from knowledgepulse_worker.settings import KafkaSettings
+
+HEARTBEATS = 4
+"""Heartbeats in a session timeout."""
 
 FETCH_BYTES = 131_072
 """Bytes fetched per partition and request; a larger record is fetched alone (KIP-74).
@@ -33,23 +34,30 @@ _NEVER_MS = 2**31 - 1
 _IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 
 
+class TransactionalAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # aiokafka is untyped
+    """The sticky assignor, under a name that workers before 0.3.0 do not know.
+
+    They publish without transactions, so the group refuses to have them beside this release's members.
+    """
+
+    name = "sticky-transactional"
+
+
 class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped
-    """Reads committed records and renews the lease while the group's coordinator knows this member.
+    """Reads committed records as a member of a group.
 
     Args:
         kafka: the connection and the group.
         batch_bytes: the largest batch to decode, inflated.
-        lease: renewed by the coordinator's responses.
         rebalance_timeout: seconds that a rebalance allows its members to finish.
 
     Attributes:
+        answered_at: when the group's coordinator last answered this member (``time.monotonic``).
         group: the group with this member and the generation of its assignment. During a rebalance, the
             client's own generation is ahead, and records of the former assignment still arrive.
     """
 
-    def __init__(
-        self, kafka: KafkaSettings, batch_bytes: int, lease: Lease, rebalance_timeout: float
-    ) -> None:
+    def __init__(self, kafka: KafkaSettings, batch_bytes: int, rebalance_timeout: float) -> None:
         super().__init__(
             **client_arguments(kafka),
             group_id=kafka.group,
@@ -59,15 +67,14 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=_FETCH_MAX_WAIT_MS,
             session_timeout_ms=int(kafka.session_timeout * 1000),
-            heartbeat_interval_ms=int(heartbeat_interval(kafka.session_timeout) * 1000),
+            heartbeat_interval_ms=int(kafka.session_timeout * 1000 / HEARTBEATS),
             rebalance_timeout_ms=int(rebalance_timeout * 1000),
             max_poll_interval_ms=_NEVER_MS,
             max_poll_records=MAX_POLL_RECORDS,
-            partition_assignment_strategy=(StickyPartitionAssignor,),
+            partition_assignment_strategy=(TransactionalAssignor,),
         )
-        self._lease = lease
         self._batch_bytes = batch_bytes
-        self._commits_as = -1
+        self.answered_at = time.monotonic()
         self.group = GroupMetadata(kafka.group)
 
     async def start(self) -> None:
@@ -89,24 +96,15 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         """Whether this worker is a group member, as far as the client knows."""
         return self.generation >= 0
 
-    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return the group's committed position with its metadata, which the client's own method omits."""
-        found = await self._coordinator.fetch_committed_offsets([partition])
-        return cast("OffsetAndMetadata | None", found.get(partition))
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed positions; partitions without one are left out.
 
-    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit positions as a member of the current generation.
-
-        The client repeats an unanswered commit, even as a member of a later generation. A worker that was
-        suspended meanwhile would then move the group back to before its successor's position.
-
-        Raises:
-            CommitFailedError: the partitions may have other owners.
-            IllegalStateError: a partition is not assigned.
-            KafkaError: the coordinator refused the commit.
+        A position that an open transaction may still replace is awaited.
         """
-        self._commits_as = self.generation
-        await super().commit(positions)
+        found = await self._coordinator.fetch_committed_offsets(list(partitions))
+        return cast("Mapping[TopicPartition, OffsetAndMetadata]", found)
 
     def check_membership(self) -> None:
         """Check that the client is still in its group, as every fetch does.
@@ -119,12 +117,9 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
     def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         async def send_and_observe(request: Any) -> Any:
-            if isinstance(request, OffsetCommitRequest) and self.generation != self._commits_as:
-                raise IllegalGenerationError("the group has rebalanced since")
-            sent_at = time.monotonic()
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
-                self._lease.renew(sent_at)
+                self.answered_at = time.monotonic()
             if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
                 self.group = GroupMetadata(self.group.group, self._coordinator.member_id, self.generation)
             return response

@@ -1,16 +1,60 @@
-"""Extensions of aiokafka's producer: group offsets in transactions, and ways to stop without brokers."""
+"""Extensions of aiokafka's producer: batches and group offsets in transactions, and ways to stop it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import CoordinationType
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, OffsetsHandler, refuse_offsets
+from knowledgepulse_worker.records.publisher import RefusedError
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch that was handed to the client.
+
+    Attributes:
+        records: its records, in order.
+        delivery: the client's future of its first offset.
+    """
+
+    records: list[OutputRecord]
+    delivery: asyncio.Future[RecordMetadata]
+
+    async def written(self) -> int:
+        """Wait until the batch is written; return its first offset.
+
+        Raises:
+            RefusedError: the broker refused the batch.
+            KafkaError: it was not written for another reason.
+        """
+        try:
+            return int((await self.delivery).offset)
+        except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+            raise RefusedError(self.records, TooLargeError(self._text(error))) from error
+        except InvalidTimestampError as error:
+            raise RefusedError(self.records, TimestampError(self._text(error))) from error
+
+    def _text(self, error: KafkaError) -> str:
+        # This text is logged, so it names the topic but never the content.
+        return f"{self.records[0].topic}: {type(error).__name__}"
 
 
 class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka is untyped
@@ -24,7 +68,45 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         self._group = GroupMetadata("")
         self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - aiokafka's names no member
 
-    async def send_group_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+    async def send_batches(
+        self, place: TopicPartition, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
+    ) -> list[SentBatch]:
+        """Send records to a partition in as few batches as possible.
+
+        Args:
+            place: the topic and the partition.
+            records: the records, in order.
+            alone: the records that are sent in batches of their own.
+
+        Raises:
+            RefusedError: the client cannot send a record.
+            KafkaError: the producer can send nothing more.
+        """
+        sent = []
+        for builder, some in self._batched(records, alone):
+            builder.close()  # otherwise the client would add later records
+            sent.append(
+                SentBatch(some, await self.send_batch(builder, place.topic, partition=place.partition))
+            )
+        return sent
+
+    def _batched(
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
+    ) -> list[tuple[BatchBuilder, list[OutputRecord]]]:
+        batches: list[tuple[BatchBuilder, list[OutputRecord]]] = []
+        was_alone = True
+        for record in records:
+            is_alone = any(one is record for one in alone)
+            if was_alone or is_alone or not _append(batches[-1][0], record):
+                batches.append((self.create_batch(), []))
+                _append(batches[-1][0], record)
+            batches[-1][1].append(record)
+            was_alone = is_alone
+        return batches
+
+    async def send_group_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
+    ) -> None:
         """Commit a group's offsets in the open transaction.
 
         Raises:
@@ -50,17 +132,23 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             waiting.exception()
 
 
+def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
+    """Append a record to a batch; return False if the batch is full."""
+    timestamp = record.timestamp_ms
+    if timestamp == NO_TIMESTAMP:
+        timestamp = time.time_ns() // 1_000_000
+    elif timestamp == UNTIMED:
+        timestamp = NO_TIMESTAMP
+    try:
+        metadata = builder.append(
+            timestamp=timestamp, key=record.key, value=record.value, headers=list(record.headers)
+        )
+    except Exception as error:
+        raise RefusedError([record], DeliveryError(f"{record.topic}: {type(error).__name__}")) from error
+    return metadata is not None
+
+
 async def abandon(producer: AIOKafkaProducer) -> None:
     """Stop a producer that would retry for as long as the brokers are away, and drop its unsent records."""
     await producer._sender.close()  # noqa: SLF001 - there is no other way to stop its retries
     await producer.client.close()
-
-
-def send_no_more(producer: AIOKafkaProducer, error: KafkaError) -> None:
-    """Fail a producer's unsent records and all later ones; requests in flight still complete."""
-    accumulator = producer._message_accumulator  # noqa: SLF001 - it would go on with the next batch
-    producer._sender.sender_task.cancel()  # noqa: SLF001
-    accumulator._exception = error  # noqa: SLF001
-    accumulator.reenqueue = lambda batch: batch.failure(error)  # called for batches to be sent again
-    while accumulator._batches:  # noqa: SLF001
-        accumulator._pop_batch(next(iter(accumulator._batches))).failure(error)  # noqa: SLF001

@@ -10,7 +10,7 @@ from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunErr
 from knowledgepulse_schemas.convert.spans import OTLP, has_agent
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.kafka.output_publisher import record_bytes
+from knowledgepulse_worker.kafka.topic_limits import record_bytes
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.key import key_of
@@ -119,7 +119,7 @@ class RunOutputs:
         self, record: RawRecord, reason: Reason, error: Exception, message: str | None = None
     ) -> Refused:
         failure = Failure(reason, type(error).__name__, (message or str(error))[:_MAX_MESSAGE])
-        entry = Entry(record.offset, record.timestamp_ms, record.fingerprint, failure=failure)
+        entry = Entry(record.offset, record.timestamp_ms, failure=failure)
         letter = self._letters.build(record, entry)
         if not self._fits(letter):
             letter = self._letters.build_cut(record, entry)

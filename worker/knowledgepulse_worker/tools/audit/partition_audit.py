@@ -18,7 +18,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Score, TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
@@ -101,7 +101,6 @@ class PartitionAudit:
         self._rewinds = index.rewinds(partition)
         self._rewinds_ahead = deque(self._rewinds)
         self._builder = builder
-        self._has_whole_ledger = index.is_whole(partition)
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = Vectors(settings, index.first_scored(partition), embedder, tolerance)
         self._memory = Memory(settings.cache, self._vectors.oldest_model)
@@ -176,14 +175,14 @@ class PartitionAudit:
             else:
                 case.outputs.append(output)
                 case.wrong += [f"{part} does not match the record" for part in wrong]
-        entries = [entry for entry in known.entries if entry.fingerprint == record.fingerprint]
+        entries = [entry for entry in known.entries if _is_of(entry, record)]
         if entries and not self._in_rewind(record.offset):
             case.wrong += [
                 "it does not match its ledger entry"
                 for output in case.outputs
                 if not any(_agree(entry, output.says) for entry in entries)
             ]
-        if case.outputs and not _is_remembered(record, known.entries) and self._must_have_entry(case):
+        if case.outputs and not entries and self._must_have_entry(case):
             self._report.without_entry.append(record.offset)
         entry = _scored_entry(entries, case.outputs)
         # A finished record without outputs and entries was scored if it is a trace.
@@ -194,11 +193,9 @@ class PartitionAudit:
         return case
 
     def _must_have_entry(self, case: _Case) -> bool:
-        """Return whether an entry cannot have been evicted from the ring and compacted away."""
-        if self._has_whole_ledger:
-            return True
-        in_ring = self._entries_from <= case.offset < self._bounds.committed
-        return in_ring and _was_scored(case.outputs)
+        """Return whether an entry cannot have left the ledger."""
+        in_ledger = self._entries_from <= case.offset < self._bounds.committed
+        return in_ledger and _was_scored(case.outputs)
 
     def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
         """Return whether an output is of a record with the same offset in an earlier topic."""
@@ -288,12 +285,11 @@ class PartitionAudit:
             case.wrong += self._memory.check(cached, score, tolerance)
 
 
-def _is_remembered(record: RawRecord, entries: Sequence[Entry]) -> bool:
-    """Return whether any of the entries at a record's offset is its own."""
-    fingerprints = {entry.fingerprint for entry in entries}
-    if record.fault is not None:  # it may have been read, with a larger limits.batch_bytes
-        return bool(fingerprints)
-    return bool(fingerprints & {record.fingerprint, UNREAD_FINGERPRINT})
+def _is_of(entry: Entry, record: RawRecord) -> bool:
+    """Return whether an entry is that of a record, and not of another one at the same offset."""
+    if entry.topic_id and record.topic_id:
+        return entry.topic_id == record.topic_id
+    return entry.timestamp_ms == record.timestamp_ms
 
 
 def _was_scored(outputs: Sequence[Output]) -> bool:

@@ -22,6 +22,9 @@ from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import TopicSettings
 
+_WINDOW = 512
+"""The number of offsets by which outputs of releases before 0.3.0 could repeat after a crash."""
+
 _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
@@ -78,18 +81,16 @@ class SourceIndex:
 
     A context manager, which deletes the file on exit.
 
-    ``partitions``: of the raw topic; ``window``: the number of offsets that may be redelivered.
+    ``partitions``: of the raw topic.
     """
 
-    def __init__(self, topics: TopicSettings, partitions: int, window: int) -> None:
+    def __init__(self, topics: TopicSettings, partitions: int) -> None:
         self.foreign = 0  # number of outputs without a source in the raw topic
         self._topics = topics
         self._partitions = partitions
-        self._window = window
         self._first: dict[tuple[str, int | None, int], int] = {}
         self._newest: dict[tuple[str, int | None, int], int] = {}
         self._rewound_to: dict[int, set[int]] = {}
-        self._whole: set[int] = set()
         # An empty name creates a private file that is deleted when it is closed.
         self._db = sqlite3.connect("", check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = OFF")
@@ -107,26 +108,18 @@ class SourceIndex:
         """Add records of a partition of an output topic, in order."""
         self._insert(map(self._row, records))
 
-    def add_entries(self, partition: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Add keys and values of a partition of the changelog, in order.
+    def add_entries(self, partition: int, values: Iterable[bytes | None]) -> None:
+        """Add the values of a partition of the changelog, in order.
 
         Raises:
-            LedgerError: a key is not a source offset, so something else writes to the topic.
+            LedgerError: a value is not an entry, so something else writes to the topic.
         """
         # Ignore tombstones: the ledger no longer needs the entry, but it is still evidence here.
         self._insert(
-            (partition, _source_offset(key, partition), False, value)
-            for key, value in records
+            (partition, _entry(value, partition).offset, False, value)
+            for value in values
             if value is not None
         )
-
-    def add_whole(self, partition: int) -> None:
-        """Note that a partition of the changelog has every record that was ever written to it."""
-        self._whole.add(partition)
-
-    def is_whole(self, partition: int) -> bool:
-        """Return whether a partition of the changelog was never compacted."""
-        return partition in self._whole
 
     def complete(self) -> None:
         """Build the look-up index; call after everything was added."""
@@ -148,17 +141,15 @@ class SourceIndex:
                 if is_output:
                     known.outputs.append(msgspec.msgpack.decode(value, type=Output))
                 else:
-                    known.entries.append(_entry(value, partition, offset))
+                    known.entries.append(_entry(value, partition))
             yield known
 
     def entries_from(self, partition: int, max_elements: int) -> float:
         """Return the offset from which on every scored record must still have an entry.
 
-        Compaction takes entries away once they have left the ring, which holds more than the ``max_elements``
-        last scored records. A changelog that was never compacted must have the entries of all records.
+        Compaction takes entries away once they have left the ledger, which holds the ``max_elements`` last
+        scored records.
         """
-        if partition in self._whole:
-            return 0
         scored = dict.fromkeys(entry.offset for entry in self._scored(partition, "source DESC"))
         return min(islice(scored, max_elements), default=inf)
 
@@ -172,7 +163,7 @@ class SourceIndex:
             f"SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY {order}",  # noqa: S608 - ours
             (partition,),
         )
-        entries = (_entry(value, partition, offset) for offset, value in rows)
+        entries = (_entry(value, partition) for _, value in rows)
         return (entry for entry in entries if entry.score is not None)
 
     def rewinds(self, partition: int) -> list[range]:
@@ -193,11 +184,7 @@ class SourceIndex:
         for is_repeated, group in groupby(rows, key=lambda row: row[1] > 1):
             sources = [int(source) for source, _ in group]
             stretch = range(sources[0], sources[-1] + 1)
-            if (
-                is_repeated
-                and len(stretch) > self._window
-                and any(source in stretch for source in rewound_to)
-            ):
+            if is_repeated and len(stretch) > _WINDOW and any(source in stretch for source in rewound_to):
                 rewinds.append(stretch)
         return rewinds
 
@@ -250,24 +237,17 @@ class SourceIndex:
         stream = record.topic, record.partition, partition
         self._first.setdefault(stream, source)
         newest = self._newest.get(stream, source)
-        if source <= newest - self._window:
+        if source <= newest - _WINDOW:
             self._rewound_to.setdefault(partition, set()).add(source)
             newest = source
         self._newest[stream] = max(newest, source)
 
 
-def _source_offset(key: bytes | None, partition: int) -> int:
-    try:
-        return int(key or b"")
-    except ValueError:
-        raise LedgerError(f"partition {partition} of the changelog has a key that is not an offset") from None
-
-
-def _entry(value: bytes, partition: int, offset: int) -> Entry:
+def _entry(value: bytes, partition: int) -> Entry:
     try:
         return decode_entry(value)
     except msgspec.MsgspecError as error:
-        raise LedgerError(f"invalid changelog entry for {partition}/{offset}: {error}") from None
+        raise LedgerError(f"invalid changelog entry in partition {partition}: {error}") from None
 
 
 def digest(value: bytes | None) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -135,15 +134,10 @@ class _Run:
     embedder: Callable[[], Embedder | None]
 
     async def audit(self, committed: list[int], changelog: str) -> Report:
-        topics, window = self.settings.topics, self.settings.limits.uncommitted_records
-        with SourceIndex(topics, self.topics[topics.raw].partitions, window) as index:
-            written: Counter[int] = Counter()
+        topics = self.settings.topics
+        with SourceIndex(topics, self.topics[topics.raw].partitions) as index:
             async for partition, records in self.log.read(changelog):
-                index.add_entries(partition, [(record.key, record.value) for record in records])
-                written[partition] += len(records)
-            for partition, end in enumerate(self.log.ends(changelog)):
-                if written[partition] == end:
-                    index.add_whole(partition)
+                index.add_entries(partition, [record.value for record in records])
             for name in outputs(self.settings):
                 async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))

@@ -18,9 +18,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from knowledgepulse_worker.kafka.output_publisher import record_bytes
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_limits import record_bytes
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
 from knowledgepulse_worker.kafka.topics import COMPACTED, Topic, replays_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher

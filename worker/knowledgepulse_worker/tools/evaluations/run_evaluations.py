@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
@@ -20,7 +19,6 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
 from knowledgepulse_worker.records.scored import read_record
-from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -36,9 +34,7 @@ class Evaluations:
     """Turns scored records into events."""
 
     service: str  # `service.name` of the worker
-    window: int  # how many of an output topic's last records of a raw partition are compared for repeats
     metrics: EvaluationMetrics
-    _seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = field(default_factory=dict)
 
     def event(self, record: Record) -> tuple[bytes, bytes] | None:
         """Return key and value of a record's event; None if it has none, which is counted."""
@@ -46,27 +42,12 @@ class Evaluations:
         if scored is None:
             self.metrics.results["foreign"].inc()
             return None
-        if not self._is_new(record.topic, scored):
-            self.metrics.results["repeat"].inc()
-            return None
         span = span_of(record.value)
         if span is None:
             self.metrics.results["without_span"].inc()
             return None
         self.metrics.results["sent"].inc()
         return span.trace_id.encode(), otlp_logs(scored, span, self.service, time.time_ns())
-
-    def _is_new(self, topic: str, scored: ScoredRecord) -> bool:
-        partition, _, offset = scored.source.rpartition("/")
-        seen = self._seen.setdefault((topic, partition), OrderedDict())
-        # The offset alone is not unique: offsets start over when a raw topic is recreated.
-        identity = offset, bounded_id(scored.id)
-        if identity in seen:
-            return False
-        seen[identity] = None
-        if len(seen) > self.window:
-            seen.popitem(last=False)
-        return True
 
 
 def evaluations_group(group: str) -> str:
@@ -102,7 +83,7 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         await admin.create_if_missing(settings.topics.evaluations, topics[names[0]].partitions, {})
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
-    evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)
+    evaluations = Evaluations(settings.kafka.group, metrics)
     async with (
         TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
         SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,

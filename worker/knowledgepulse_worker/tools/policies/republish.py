@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.output_publisher import connected_publisher
+from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher
 from knowledgepulse_worker.kafka.preflight.rights import topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.records.publisher import Publisher
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.scored import HEADERS
@@ -53,7 +53,7 @@ async def republish(
     targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
         open_scored_topics(settings) as scored,
-        connected_publisher(settings.kafka, max(one.max_message_bytes for one in topics)) as publisher,
+        IdempotentPublisher(settings.kafka, max(one.max_message_bytes for one in topics)) as publisher,
     ):
         rescored = await send_rescored(scored, period, policy, targets, publisher)
     if not rescored.traces:
@@ -62,11 +62,11 @@ async def republish(
 
 
 async def send_rescored(
-    topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: Publisher
+    topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: IdempotentPublisher
 ) -> Rescored:
     """Rescore and publish the records of topics; return once all of them are confirmed."""
     rescored = Rescored(policy)
-    deliveries: list[asyncio.Future[int]] = []
+    deliveries: list[asyncio.Future[Any]] = []
     partitions = {topic.name: topic.partitions for topic in topics.topics}
     async for record, scored in topics.read(period):
         score = rescored.add(scored)
@@ -80,7 +80,7 @@ async def send_rescored(
             value=with_quality_score(record.value, score.quality_score),
             headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
         )
-        deliveries.append(await publisher.send(output))
+        deliveries.append(await publisher.send_record(output))
         if len(deliveries) >= _UNCONFIRMED:
             await asyncio.gather(*deliveries)
             deliveries.clear()

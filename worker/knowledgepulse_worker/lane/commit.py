@@ -1,0 +1,91 @@
+"""Commit the complete records of all lanes in one transaction (KIP-98, KIP-447).
+
+A broker that refuses a batch does not say which of its records is at fault, and the transaction is aborted.
+Its outcomes are still here, so they are sent again, the refused records in batches of their own. A record
+that is refused alone is replaced. The scores of later records do not change, since the vector of the
+replaced record stays in the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from knowledgepulse_worker.lane.lane import Lane
+from knowledgepulse_worker.lane.replacements import Replacements
+from knowledgepulse_worker.lane.stages import Scored
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Publish, RefusedError
+from knowledgepulse_worker.records.record import OutputRecord
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A lane's share of a transaction."""
+
+    lane: Lane
+    complete: list[Scored]
+    tombstones: list[OutputRecord]
+
+    def records(self) -> list[OutputRecord]:
+        return [*self.tombstones, *(record for scored in self.complete for record in scored.records())]
+
+
+async def commit(
+    lanes: Sequence[Lane], publish: Publish, replacements: Replacements, metrics: Metrics
+) -> Mapping[int, int]:
+    """Commit the complete records of lanes.
+
+    Args:
+        lanes: the lanes.
+        publish: publishes in a transaction.
+        replacements: replaces the records that the broker refuses.
+        metrics: counts and times the transactions.
+
+    Returns:
+        the committed position by partition; empty if there was nothing to commit, or if other members may
+        own the partitions.
+
+    Raises:
+        DeliveryError: the transaction failed, and the process must end.
+    """
+    shares = [_Share(lane, complete, lane.tombstones()) for lane in lanes if (complete := lane.complete())]
+    if not shares:
+        return {}
+    positions = {one.lane.partition: one.lane.position_after(one.complete[-1]) for one in shares}
+    started, alone = time.monotonic(), list[OutputRecord]()
+    while True:
+        records = [share.records() for share in shares]
+        try:
+            offsets = await publish([one for some in records for one in some], positions, alone)
+        except LostPartitionsError as error:
+            logger.warning("the transaction was aborted: %s", error)
+            metrics.aborted("rebalance")
+            return {}
+        except RefusedError as refused:
+            metrics.aborted("refused")
+            if len(refused.records) > 1:
+                alone = [*alone, *refused.records]
+            else:
+                _replace(shares, refused, replacements)
+        else:
+            break
+    metrics.stage("commit", time.monotonic() - started)
+    for share, some in zip(shares, records, strict=True):
+        share.lane.committed(len(share.complete), zip(offsets, some, strict=False))
+        offsets = offsets[len(some) :]
+    return {partition: position.offset for partition, position in positions.items()}
+
+
+def _replace(shares: Sequence[_Share], refused: RefusedError, replacements: Replacements) -> None:
+    [record] = refused.records
+    for share in shares:
+        for scored in share.complete:
+            if any(one is record for one in scored.records()):
+                replacements.replace(scored, record, refused.cause)
+                return
+    raise refused

@@ -1,0 +1,178 @@
+"""A partition's ledger: the vectors that its next records are compared with.
+
+The ledger is stored in the changelog topic, one partition for each of the raw topic. It has at most
+``cache.max_elements`` entries, and a new entry takes the key of the oldest. An entry is written in the
+transaction that publishes its record and commits the record's offset, so the ledger always agrees with the
+committed offset: a successor scores the next record as an undisturbed worker would.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.records.entry import (
+    ENTRY_VERSION,
+    Entry,
+    decode_entry,
+    encode_entry,
+    problem_of,
+)
+
+CutReason = Literal["recreated", "rewind", "model"]
+"""Why ledger entries became invalid."""
+
+
+class Changelog:
+    """The committed state of a changelog partition, as bytes.
+
+    Args:
+        partition: the partition number, for error messages.
+
+    Attributes:
+        entries: the entries by key.
+        position: the offset of the last record that was read or written; None before the first.
+    """
+
+    def __init__(self, partition: int) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        self.position: int | None = None
+        self._partition = partition
+
+    def apply(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record that was read from the topic; a null value deletes the entry.
+
+        Raises:
+            LedgerError: the record is not an entry that this version reads.
+        """
+        if key is None:
+            raise self._unreadable(offset, "record has no key")
+        if value is not None and (problem := _problem_of(value)):
+            raise self._unreadable(offset, problem)
+        self.committed(offset, key, value)
+
+    def committed(self, offset: int, key: bytes, value: bytes | None) -> None:
+        """Apply a record that a transaction of this worker has committed."""
+        if value is None:
+            self.entries.pop(key, None)
+        else:
+            self.entries[key] = value
+        self.position = offset
+
+    def newest_before(self, offset: int) -> Entry | None:
+        """Return the entry with the highest source offset below this one, if any."""
+        entries = (decode_entry(value) for value in self.entries.values())
+        earlier = (entry for entry in entries if entry.offset < offset)
+        return max(earlier, key=lambda entry: entry.offset, default=None)
+
+    def _unreadable(self, offset: int, problem: str) -> LedgerError:
+        return LedgerError(f"changelog partition {self._partition}, offset {offset}: {problem}")
+
+
+def _problem_of(value: bytes) -> str | None:
+    """Return why a value is not a readable entry; None if it is."""
+    try:
+        entry = decode_entry(value)
+    except msgspec.MsgspecError:
+        return "value is not a ledger entry"
+    if entry.version > ENTRY_VERSION:
+        return (
+            f"entry has format version {entry.version}, written by a newer worker; this one reads up to "
+            f"version {ENTRY_VERSION}"
+        )
+    return problem_of(entry)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerContent:
+    """The entries that are valid for a lane.
+
+    Attributes:
+        entries: the valid entries by key, in the order of their offsets.
+        obsolete: the keys of all other entries, which the lane deletes.
+        reason: why entries were invalid; None if they all were valid.
+    """
+
+    entries: dict[bytes, Entry]
+    obsolete: list[bytes]
+    reason: CutReason | None
+
+
+def valid_content(
+    values: Mapping[bytes, bytes],
+    *,
+    next_offset: int,
+    topic_id: bytes,
+    model: str,
+    dimensions: int,
+    max_elements: int,
+) -> LedgerContent:
+    """Return the entries that a lane's records are compared with.
+
+    Args:
+        values: the changelog's entries by key.
+        next_offset: the offset of the lane's first record.
+        topic_id: the raw topic's id; entries of another topic are invalid. Empty if unknown.
+        model: the embedder's identity; vectors of another identity are invalid.
+        dimensions: the length of its vectors.
+        max_elements: the number of entries; if there are more, the oldest are dropped.
+    """
+    decoded = ((key, decode_entry(value)) for key, value in values.items())
+    entries = dict(sorted(decoded, key=lambda item: item[1].offset))
+    reason: CutReason | None = None
+
+    def cut(why: CutReason, invalid: set[bytes]) -> None:
+        nonlocal reason
+        if invalid:
+            reason = why
+        for key in invalid:
+            del entries[key]
+
+    if any(_is_of_other_topic(entry, topic_id) for entry in entries.values()):
+        cut("recreated", {key for key, entry in entries.items() if entry.topic_id != topic_id})
+    cut("rewind", {key for key, entry in entries.items() if entry.offset >= next_offset})
+    for key in [key for key, entry in entries.items() if entry.vector is None]:  # of an earlier release
+        del entries[key]
+    cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
+    for key in list(entries)[: max(0, len(entries) - max_elements)]:
+        del entries[key]
+    return LedgerContent(entries, [key for key in values if key not in entries], reason)
+
+
+def _is_of_other_topic(entry: Entry, topic_id: bytes) -> bool:
+    return bool(topic_id) and entry.topic_id not in (b"", topic_id)
+
+
+def _fits(entry: Entry, model: str, dimensions: int) -> bool:
+    return entry.model == model and len(entry.vector or b"") == 4 * dimensions
+
+
+@dataclass
+class Ledger:
+    """Assigns the keys of a lane's entries: a new entry takes the key of the oldest.
+
+    Args:
+        max_elements: the number of entries.
+        keys: the keys of the present entries, oldest first.
+    """
+
+    max_elements: int
+    keys: deque[bytes] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        used = set(self.keys)
+        self._unused = (key for number in count() if (key := b"%d" % number) not in used)
+
+    def put(self, entry: Entry) -> tuple[bytes, bytes]:
+        """Add an entry; return its key and its bytes for the changelog."""
+        is_full = len(self.keys) >= self.max_elements
+        key = self.keys.popleft() if is_full else next(self._unused)
+        self.keys.append(key)
+        return key, encode_entry(replace(entry, version=ENTRY_VERSION))
