@@ -23,13 +23,13 @@ from aiokafka.admin import RecordsToDelete
 from chaos import hostile
 from chaos.embedder import Order
 from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
-from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
+from chaos.trial import LIMIT, PARTITIONS, RING, Trial
 from chaos.witness import Identity
 from knowledgepulse_worker.http.probes import LIVE, READY
 from support import batches
 from support.streams import Worker, admin_of
 
-_ONCE_MORE = 2 * (RING + WINDOW)
+_ONCE_MORE = 2 * RING
 """Number of records after which a partition's ring has wrapped twice."""
 
 PROBE_GAP = 3.0
@@ -40,14 +40,6 @@ async def kill(trial: Trial, doses: Sequence[Any]) -> None:
     """Kill one of two workers, and start a replacement."""
     for _ in doses:
         await _kill_one(trial)
-
-
-async def kill_until_repeated(trial: Trial, doses: Sequence[Any]) -> None:
-    """Kill workers until a record has a repeated output, as only repeats can differ."""
-    for _ in doses:
-        await _kill_one(trial)
-        if trial.witness.repeats:
-            return
 
 
 async def _kill_one(trial: Trial) -> None:

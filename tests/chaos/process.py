@@ -16,14 +16,15 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.group import HeartbeatRequest
 
+import knowledgepulse_worker.lane.lane
 import knowledgepulse_worker.process.heartbeat
 import knowledgepulse_worker.stream.reload
 import knowledgepulse_worker.stream.worker
 from chaos.embedder import NoisyEmbedder
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.lane.lanes import Lanes
-from knowledgepulse_worker.lane.ring import Ledger
+from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
+from knowledgepulse_worker.lane.ledger import LedgerContent
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 from support.child import start_child_in
 
@@ -47,19 +48,21 @@ FAIL_CLIENT = signal.SIGRTMIN + 2
 
 
 def _without_ledger() -> None:
-    """Score redelivered records as if they were new."""
-    Ledger.find = lambda self, record: None  # type: ignore[method-assign]
-    Ledger.__contains__ = lambda self, offset: False  # type: ignore[method-assign]
+    """Score the first record of a lane as if there were none before it."""
+    content = LedgerContent({}, [], None)
+    knowledgepulse_worker.lane.lane.valid_content = lambda *_, **__: content  # type: ignore[assignment]
 
 
-def _without_watermark() -> None:
-    """Commit records when they are taken, whether confirmed or not."""
-    Lanes.watermarks = lambda self: {  # type: ignore[method-assign]
-        partition: lane.next_offset for partition, lane in self._assignment.lanes.items()
-    }
+def _without_position() -> None:
+    """Commit transactions without the group's positions."""
+
+    async def commit_nothing(*_: object) -> None:
+        pass
+
+    TransactionalProducer.send_group_offsets = commit_nothing  # type: ignore[method-assign, assignment]
 
 
-MECHANISMS = {"ledger": _without_ledger, "watermark": _without_watermark}
+MECHANISMS = {"ledger": _without_ledger, "position": _without_position}
 
 
 def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:

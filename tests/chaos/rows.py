@@ -14,7 +14,6 @@ from chaos.faults import (
     disk,
     embedder,
     kill,
-    kill_until_repeated,
     move,
     mute,
     mute_alone,
@@ -49,7 +48,6 @@ class Row:
         proxied: whether to connect the workers to the broker through a proxy.
         without: the mechanism to switch off; the row must then fail.
         release: git revision of the workers; by default, they run this release.
-        may_repeat: maximum number of repeats; None means any number.
         topics: topic settings that differ from those of `kp-worker topics`, by role.
         restarts: maximum number of process restarts in each round; None means any number.
         is_tested: whether `make test` runs the short form.
@@ -67,7 +65,6 @@ class Row:
     proxied: bool = False
     without: str = ""
     release: str | None = None
-    may_repeat: int | None = None
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     restarts: int | None = None
     is_tested: bool = True
@@ -114,7 +111,6 @@ ROWS: dict[str, Row] = {
         range(20),
         range(1),
         sections={"kafka": {"session_timeout": 10.0}},
-        may_repeat=0,
         workers=1,
     ),
     "upgrade": Row(
@@ -168,7 +164,7 @@ ROWS: dict[str, Row] = {
         sections={
             "topics": {"redacted": "redacted-slowly"},
             "redaction": {"function": "chaos.redact:slowly"},
-            "limits": {"in_flight_records": 128, "uncommitted_records": 128, "drain": 0.5},
+            "limits": {"in_flight_records": 128, "drain": 0.5},
             "policy": {"threshold": 0.4},
         },
         restarts=0,
@@ -237,13 +233,9 @@ ROWS: dict[str, Row] = {
         restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
     ),
     "without-ledger": Row(
-        "kill -9, the ledger not asked: must differ",
-        kill_until_repeated,
-        range(30),
-        range(30),
-        without="ledger",
+        "kill -9, the ledger is not read: scores must differ", kill, range(5), range(2), without="ledger"
     ),
-    "without-watermark": Row(
-        "kill -9, what was taken is committed: must miss", kill, range(5), range(2), without="watermark"
+    "without-position": Row(
+        "kill -9, transactions commit no position: outputs must repeat", kill, range(5), range(2), without="position"
     ),
 }

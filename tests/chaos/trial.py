@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 RING = 50
 """`max_elements`: small, so that the ring wraps within a run."""
-WINDOW = 32
-"""`uncommitted_records`: number of additional offsets in the ring."""
 WRAPS = 3
 IN_FLIGHT = 24
 RATE = 200.0
@@ -116,7 +114,7 @@ class Trial:
 
     async def wrapped(self) -> None:
         """Wait until the ring has wrapped often enough."""
-        least = WRAPS * (RING + WINDOW) * PARTITIONS
+        least = WRAPS * RING * PARTITIONS
         await self.until(lambda: self.load.sent >= least, "the ring has not wrapped")
 
     async def settled(self, patience: float) -> None:
@@ -213,7 +211,7 @@ def _settings(bootstrap_servers: str, sections: Mapping[str, Mapping[str, Any]])
         "kafka": {"session_timeout": SESSION_TIMEOUT},
         "embedding": {"backend": "lexical"},
         "cache": {"max_elements": RING},
-        "limits": {"in_flight_records": IN_FLIGHT, "uncommitted_records": WINDOW},
+        "limits": {"in_flight_records": IN_FLIGHT},
         "policy": {"threshold": 0.4},
     }
     return own_settings(bootstrap_servers, "chaos", usual, sections)

@@ -102,7 +102,6 @@ def _faust_settings(worker: WorkerApp, socket: str) -> dict[str, Any]:
         "broker": [
             URL(f"kafka://{server.strip()}") for server in servers
         ],  # for Faust's display only: the source connects
-        "broker_commit_interval": worker.settings.kafka.commit_interval,
         "stream_wait_empty": False,
         "store": "memory://",
         "topic_disable_leader": True,
@@ -135,6 +134,7 @@ class SourceConsumer(Consumer):
         super().__init__(transport, **kwargs)
         self._topic = worker.raw.name
         self._commit_requested = worker.lanes.commit_requested
+        self._commit_interval = worker.settings.kafka.commit_interval
         self.source = worker.connect(self)
 
     # --- called by Faust
@@ -154,13 +154,14 @@ class SourceConsumer(Consumer):
     async def force_commit(
         self, topics: TPorTopicSet | None = None, start_new_transaction: bool = True
     ) -> bool:
-        """Commit; Faust calls this at every commit interval."""
-        return await self.source.commit()
+        """Do nothing: :meth:`_commit_outcomes` commits, without Faust's timer, which warns of long commits."""
+        return False
 
     @Service.task
-    async def _commit_on_demand(self) -> None:
+    async def _commit_outcomes(self) -> None:
+        """Commit at every interval, or sooner if a lane waits for it."""
         while not self.should_stop:
-            await self.wait(self._commit_requested)  # type: ignore[arg-type]  # mode also accepts asyncio's
+            await self.wait_first(self._commit_requested.wait(), timeout=self._commit_interval)
             self._commit_requested.clear()
             await self.source.commit()
 
