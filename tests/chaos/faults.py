@@ -210,7 +210,7 @@ async def mute(trial: Trial, doses: Sequence[Any]) -> None:
 async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
     """Cut the only worker off from the group coordinator until it is expelled; it gets its partitions back.
 
-    Meanwhile it scores the records in flight, and it must not consider unsent entries as written.
+    Meanwhile it scores the records in flight, and the group must refuse the transaction with them.
     """
     (worker,) = trial.fleet.workers
 
@@ -225,8 +225,8 @@ async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
             await trial.until(expelled, "the group has not expelled the worker")
             trial.orders.as_usual()
             await trial.until(
-                lambda times=number: worker.log().count("publishing is suspended") >= times,
-                "the worker does not wait for its lease",
+                lambda times=number: worker.log().count("the transaction was aborted") >= times,
+                "the worker's transaction is not refused",
             )
             trial.fleet.signal_child(worker, UNMUTE)
         await trial.shared()

@@ -136,7 +136,9 @@ async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Ou
     """Let a worker cross a wide range of offsets from an aborted transaction."""
     count, wide = (600, 2_000_000) if short else (5_000, 50_000_000)
     # The ledger is full before the gap, so that it does not grow behind it.
-    small = {"cache": {"max_elements": 100}, }
+    small = {
+        "cache": {"max_elements": 100},
+    }
     usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.4}}
     stream = Stream(own_settings(bootstrap_servers, "overload", usual, small), folder)
     await stream.create_topics(1)

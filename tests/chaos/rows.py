@@ -236,6 +236,10 @@ ROWS: dict[str, Row] = {
         "kill -9, the ledger is not read: scores must differ", kill, range(5), range(2), without="ledger"
     ),
     "without-position": Row(
-        "kill -9, transactions commit no position: outputs must repeat", kill, range(5), range(2), without="position"
+        "kill -9, transactions commit no position: outputs must repeat",
+        kill,
+        range(5),
+        range(2),
+        without="position",
     ),
 }

@@ -173,7 +173,7 @@ class TransactionalPublisher:
             await self._start_again()
             raise
         except CommitFailedError as error:
-            raise LostPartitionsError(str(error)) from error
+            raise LostPartitionsError("the group has rebalanced") from error
         except KafkaError as error:
             raise self._translate(error) from error
         return [written[id(record)] for record in records]

@@ -8,7 +8,6 @@ replaced record stays in the ledger.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.publisher import LostPartitionsError, Publish, RefusedError
 from knowledgepulse_worker.records.record import OutputRecord
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,10 @@ async def commit(
         metrics: counts and times the transactions.
 
     Returns:
-        the committed position by partition; empty if there was nothing to commit, or if other members may
-        own the partitions.
+        the committed position by partition; empty if there was nothing to commit.
 
     Raises:
+        LostPartitionsError: other members may own the partitions.
         DeliveryError: the transaction failed, and the process must end.
     """
     shares = [_Share(lane, complete, lane.tombstones()) for lane in lanes if (complete := lane.complete())]
@@ -62,10 +59,9 @@ async def commit(
         records = [share.records() for share in shares]
         try:
             offsets = await publish([one for some in records for one in some], positions, alone)
-        except LostPartitionsError as error:
-            logger.warning("the transaction was aborted: %s", error)
+        except LostPartitionsError:
             metrics.aborted("rebalance")
-            return {}
+            raise
         except RefusedError as refused:
             metrics.aborted("refused")
             if len(refused.records) > 1:

@@ -140,6 +140,7 @@ class Lanes:
         """Commit the complete records of all lanes; return the new positions by partition.
 
         Raises:
+            LostPartitionsError: other members may own the partitions.
             DeliveryError: the transaction failed, and the process must end.
         """
         services, lanes = self._services, list(self._assignment.lanes.values())

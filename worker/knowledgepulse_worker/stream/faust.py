@@ -154,7 +154,7 @@ class SourceConsumer(Consumer):
     async def force_commit(
         self, topics: TPorTopicSet | None = None, start_new_transaction: bool = True
     ) -> bool:
-        """Do nothing: :meth:`_commit_outcomes` commits, without Faust's timer, which warns of long commits."""
+        """Do nothing: :meth:`_commit_outcomes` replaces Faust's timer, which warns of long commits."""
         return False
 
     @Service.task

@@ -23,6 +23,7 @@ from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.publisher import LostPartitionsError
 from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
 from knowledgepulse_worker.stream.gaps import Gaps
 from knowledgepulse_worker.stream.ledgers import Ledgers
@@ -153,6 +154,7 @@ class Source:
         self._topic_id = b""
         self._looked_up = time.monotonic()
         self._is_stopping = False
+        self._has_lost_partitions = False
         self.is_rebalancing = False
         self.gaps = Gaps(client, metrics)
         self.progress = Progress(topic, client, lanes, lambda: self._partitions)
@@ -186,6 +188,7 @@ class Source:
         if self._is_stopping:
             return
         self._partitions = owned
+        self._has_lost_partitions = False
         self._ledgers.retain(owned)
         await self._host.partitions_assigned(owned)
         self._on_assigned(set(owned))
@@ -388,11 +391,17 @@ class Source:
             return await self._commit()
 
     async def _commit(self) -> bool:
-        if not self._client.is_member:
+        if not self._client.is_member or self._has_lost_partitions:
             return False
         publish = partial(self._transact, self._client.group)
         try:
             positions = await self._lanes.commit(publish)
+        except LostPartitionsError:
+            logger.warning(
+                "the transaction was aborted, because the group has rebalanced without this worker"
+            )
+            self._has_lost_partitions = True
+            return False
         except DeliveryError as error:
             await self._host.crash(error)
             return False
