@@ -184,11 +184,10 @@ class AssemblerPod(Pod):
                 settings.limits.batch_bytes,
                 settings.limits.rebalance,
                 on_revoked,
-                lambda kafka, _, lease, rebalance: SimMember(
+                lambda kafka, _, rebalance: SimMember(
                     cluster,
                     self.name,
                     (settings.assemble.spans,),
-                    lease,
                     kafka.session_timeout,
                     rebalance,
                     self.note,

@@ -15,10 +15,11 @@ from aiokafka.errors import (
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceNumber,
     UnknownTopicOrPartitionError,
 )
 
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
 from simulation.group import Group
 from simulation.loop import EPOCH
 from simulation.network import Network
@@ -54,7 +55,7 @@ class Log:
         self.open_from = None
         self.transactions = {}
         self._readers = []
-        self._sequences = {}
+        self._batches = {}
 
     @property
     def stable_end(self):
@@ -63,21 +64,26 @@ class Log:
 
     def append(self, records, now_ms):
         """Append a batch; return its first offset."""
-        first = self.end
+        first, times = self.end, {NO_TIMESTAMP: now_ms, UNTIMED: NO_TIMESTAMP}
         for one in records:
-            time = now_ms if one.timestamp_ms == NO_TIMESTAMP else one.timestamp_ms
+            time = times.get(one.timestamp_ms, one.timestamp_ms)
             self._store(Stored(self.end, time, one.key, one.value, one.headers))
         return first
 
     def append_in(self, transaction, records, now_ms):
-        """Append a batch of a transaction unless the log already has it; return its first offset."""
-        producer = transaction.id, transaction.epoch
-        if self._sequences.get(producer, 0) > records.sequence:
-            return -1
-        self._sequences[producer] = records.sequence + len(records)
-        first = self.append(records, now_ms)
-        self.transactions.setdefault(transaction.id, []).extend(range(first, self.end))
-        return first
+        """Append a batch of a transaction unless the log already has it; return its first offset.
+
+        Raises:
+            OutOfOrderSequenceNumber: an earlier batch of the producer is missing.
+        """
+        batches = self._batches.setdefault((transaction.id, transaction.epoch), {})
+        if records.sequence not in batches:
+            if records.sequence != max((first + count for first, (_, count) in batches.items()), default=0):
+                raise OutOfOrderSequenceNumber
+            batches[records.sequence] = self.append(records, now_ms), len(records)
+            offsets = self.transactions.setdefault(transaction.id, [])
+            offsets.extend(range(self.end - len(records), self.end))
+        return batches[records.sequence][0]
 
     def end_transaction(self, name, *, commits):
         """Write the marker of a transaction; consumers never see the records of an aborted transaction."""
@@ -127,20 +133,28 @@ class Log:
                 found.append(one)
         return found
 
+    def committed(self):
+        """Return every record that was ever committed, including deleted ones."""
+        still_open = {offset for offsets in self.transactions.values() for offset in offsets}
+        end = self.end if self.open_from is None else self.open_from
+        return [
+            one for one in self.written if one.is_data and one.offset < end and one.offset not in still_open
+        ]
+
     def delete_before(self, offset):
         """Delete records, as retention does."""
         self.begin = max(self.begin, min(offset, self.stable_end))
         self.records = [one for one in self.records if one.offset >= self.begin]
 
     def compact(self, random):
-        """Keep only the last record of each key before some offset, and delete some tombstones."""
-        until = random.randint(self.begin, self.end)
-        last = {one.key: one for one in self.records if one.offset < until}
+        """Keep only the last committed record of each key before some offset, and delete some tombstones."""
+        until = random.randint(self.begin, self.stable_end)
+        last = {one.key: one for one in self.records if one.is_data and one.offset < until}
         self.records = [
             one
             for one in self.records
             if one.offset >= until
-            or (one is last[one.key] and (one.value is not None or random.random() < 0.7))
+            or (one is last.get(one.key) and (one.value is not None or random.random() < 0.7))
         ]
 
     def call_on_change(self, reader):
@@ -247,10 +261,10 @@ class Cluster:
             raise NotLeaderForPartitionError
         return topic
 
-    def produce(self, broker, batches, writer, producer=None):
+    def produce(self, broker, batches, writer, producer):
         """Append batches to several partitions; each batch succeeds or fails independently.
 
-        In a transaction, ``producer`` has the producer's transactional id and epoch.
+        ``producer`` has the producer's transactional id and epoch.
         """
         return {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
 
@@ -262,20 +276,21 @@ class Cluster:
             return error
         if broker in self.starved and self.random.random() < 0.5:
             return NotEnoughReplicasError()
-        if sum(map(_size, batch)) > topic.max_bytes:
+        if sum(map(size, batch)) > topic.max_bytes:
             return MessageSizeTooLargeError()
-        ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms != NO_TIMESTAMP]
+        ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms >= 0]
         if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
             return InvalidTimestampError()
+        transaction, problem = self.transactions.check(*producer, (name, partition))
+        if problem is not None:
+            return problem
         log = topic.logs[partition]
-        if producer is None:
-            first = log.append(batch, now_ms)
-        else:
-            transaction, problem = self.transactions.check(*producer, (name, partition))
-            if problem is not None:
-                return problem
+        end = log.end
+        try:
             first = log.append_in(transaction, batch, now_ms)
-        if first >= 0:
+        except OutOfOrderSequenceNumber as error:
+            return error
+        if log.end > end:
             self.on_append(topic, partition, first, batch, writer)
         return first
 
@@ -322,7 +337,7 @@ class Cluster:
         }
 
 
-def _size(record):
+def size(record):
     return len(record.key or b"") + len(record.value or b"") + sum(len(v or b"") for _, v in record.headers)
 
 

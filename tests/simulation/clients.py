@@ -127,6 +127,12 @@ class SimReader:
             (topic, partition), lambda broker: self._cluster.bounds(broker, topic, partition)
         )
 
+    async def end(self, topic, partition):
+        at = (topic, partition)
+        return await self._connection.ask_leader(
+            at, lambda broker: self._cluster.find(broker, *at).logs[partition].end
+        )
+
     async def first_since(self, topic, partition, timestamp_ms):
         records = self._cluster.topics[topic].logs[partition].records
         return next((one.offset for one in records if one.timestamp_ms >= timestamp_ms), None)

@@ -96,11 +96,11 @@ class EvaluatorPod(Pod):
         kafka, group = settings.kafka, evaluations_group(settings.kafka.group)
         new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
 
-        def new_member(kafka, _, lease, rebalance):
+        def new_member(kafka, _, rebalance):
             session = kafka.session_timeout
-            return SimMember(cluster, self.name, SOURCES, lease, session, rebalance, self.note, patience=1)
+            return SimMember(cluster, self.name, SOURCES, session, rebalance, self.note, patience=1)
 
-        evaluations = Evaluations(kafka.group, settings.limits.uncommitted_records, METRICS)
+        evaluations = Evaluations(kafka.group, METRICS)
         async with (
             TransactionalPublisher(kafka, group, MESSAGE_BYTES, new_producer) as publisher,
             SoleReader(kafka, group, SOURCES, settings.limits.batch_bytes, new_member) as consumer,

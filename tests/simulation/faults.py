@@ -149,11 +149,9 @@ class Faults:
     def _retain(self, event, pod):
         log = self._log(event)
         before = int(log.begin + (log.end - log.begin) * event.value)
-        self._oracles.deleting(self._partition(event), before)
         log.delete_before(before)
 
     def _recreate(self, event, pod):
-        self._oracles.recreating()
         if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
             self._loop.call_later(3 * event.value, self._group.forget, dict(self._group.committed))
         topic_id = UUID(int=self._cluster.random.getrandbits(128)).bytes

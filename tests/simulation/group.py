@@ -49,11 +49,11 @@ class Group:
     Attributes:
         coordinator: the broker that coordinates the group.
         loading_until: the time until which a new coordinator answers that it is loading.
-        refusing: the error with which commits are rejected, if any.
+        refusing: the error with which positions are rejected, if any.
         expired: the members whose sessions have expired.
         first_delay: seconds that the first rebalance of an empty group waits for more members.
         owners: the members of the last complete generation by partition, without members that have left.
-        on_commit: called before each commit with the positions and the member's id.
+        on_commit: called before each commit with the positions and the transactional id.
         is_pending: returns whether an unfinished transaction has positions in any of these partitions.
     """
 
@@ -200,22 +200,6 @@ class Group:
             self._remove(self.members[member])
             self._rebalance_without()
         reply(None)
-
-    def commit(self, broker, member, generation, positions, reply):
-        """Commit positions; once the group is empty, a client without a generation may commit, too."""
-        problem = self.problem(broker)
-        if problem is None and not (generation < 0 and self.state == "empty"):
-            problem = self.stranger(member, generation)
-            if problem is None and self.state == "completing":
-                problem = RebalanceInProgressError()
-        if problem is None and self.refusing is not None:
-            problem = self.refusing()
-        if problem is None:
-            if member in self.members:
-                self._touch(self.members[member])
-            self.on_commit(positions, member)
-            self.committed.update(positions)
-        reply(problem)
 
     def fetch_offsets(self, broker, places, reply):
         problem = self.problem(broker)

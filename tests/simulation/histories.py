@@ -8,18 +8,18 @@ from random import Random
 from typing import Any, NamedTuple
 
 MOMENTS = (
-    "entry taken",
-    "entry written",
     "output taken",
+    "output sent",
     "output written",
-    "commit sent",
-    "committed",
+    "offsets sent",
+    "ending",
+    "ended",
     "embedding",
     "revoking",
     "assigned",
     "expelled",
 )
-"""What an event may follow: between two of them lie the records that a crash may lose or repeat."""
+"""The moments that an event may follow; the first six are those of a transaction."""
 
 KINDS = {
     "kill": 14,
@@ -31,6 +31,7 @@ KINDS = {
     "deaf": 6,
     "down": 5,
     "move": 5,
+    "move_transactions": 4,
     "refuse": 4,
     "starve": 4,
     "slow": 3,
@@ -46,10 +47,7 @@ KINDS = {
 """What happens, and how often."""
 
 
-FOUND_LARGE = (3000902, 101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
-"""Seeds that found something when all histories were large."""
-
-FOUND = (*FOUND_LARGE, 5000028, 10022238, 10060251, 10061966, 10061991, 10069971, 30413340)
+FOUND = ()
 """Seeds that have found something, as the README and the history of this file say."""
 
 
@@ -66,7 +64,6 @@ class Size(NamedTuple):
     pods: tuple[int, ...]
     records: tuple[int, int]
     spans: tuple[float, ...]
-    windows: tuple[int, ...]
     max_elements: tuple[int, ...]
     events: tuple[int, ...]
     count: int
@@ -79,13 +76,14 @@ class Setting:
 
     partitions: int
     pods: int
-    window: int
     max_elements: int
     ttl: int | None
     in_flight: int
+    interval: float
     is_noisy: bool
     embeds: bool
     redacts: bool
+    knows_limits: bool
     small: tuple[tuple[str, int], ...]
     max_age: bool
     deadly: float = 0.0
@@ -161,7 +159,7 @@ class History:
 
 def history(seed):
     """Return the history of a seed."""
-    is_large = seed in FOUND_LARGE or Random(f"size {seed}").random() < LARGE_SHARE
+    is_large = Random(f"size {seed}").random() < LARGE_SHARE
     return of_size(seed, LARGE if is_large else SMALL)
 
 
@@ -191,13 +189,14 @@ def _setting(random, size):
     return Setting(
         partitions=random.choice(size.partitions),
         pods=random.choice(size.pods),
-        window=random.choice(size.windows),
         max_elements=random.choice(size.max_elements),
         ttl=random.choice((None, None, 3)),
         in_flight=random.choice((1, 3, 8)),
+        interval=random.choice((0.1, 1.0)),
         is_noisy=random.random() < 0.6,
         embeds=random.random() < 0.9,
         redacts=random.random() < 0.15,
+        knows_limits=random.random() < 0.5,
         small=tuple((name, 700 if name == "changelog" else random.choice((300, 1400))) for name in small),
         max_age=random.random() < 0.1,
         deadly=random.choice((0, 0, 0, 0, 0, 0.06)),
@@ -246,7 +245,7 @@ def _replaced(random, setting):
     left = at + away * (0.6 + random.random() * 0.5)
     others = [other for other in range(setting.pods) if other != pod]
     kind = random.choice(("suspend", "isolate", "cut"))
-    moment = random.choice(("", "entry taken", "entry taken", "output taken"))
+    moment = random.choice(("", *MOMENTS[:5]))
     events = [Event(kind, at, pod, moment, 1, random.randrange(4), away, random.random())]
     leave = random.choice(("stop", "kill"))
     return events + [Event(leave, left, other, seconds=random.random() * 9) for other in others]
@@ -256,9 +255,9 @@ def _flapping(random, setting):
     """Expel a worker that gets its partitions back at once."""
     at, count, steps = random.random() * 5, random.randint(1, 8), random.randrange(6)
     seconds, longer = 5 + random.random() * 4, 1 + random.random() * 5
-    if random.random() < 0.5:  # the broker of an entry in flight is away longer than the coordinator
+    if random.random() < 0.5:  # the broker of a record in flight is away longer than the coordinator
         return [
-            Event("cut", at, pod, "entry taken", count, steps % 3, seconds + longer * value, value)
+            Event("cut", at, pod, "output taken", count, steps % 3, seconds + longer * value, value)
             for pod in range(setting.pods)
             for value in (0.0, 0.9)
         ]
@@ -295,7 +294,6 @@ LARGE = Size(
     pods=(1, 2, 2, 3),
     records=(6, 14),
     spans=(2.0, 10.0, 25.0),
-    windows=(2, 4, 7, 16),
     max_elements=(1, 2, 5, 5),
     events=(1, 2, 2, 3, 4, 6),
     count=12,
@@ -306,7 +304,6 @@ SMALL = Size(
     pods=(1, 2, 2),
     records=(2, 5),
     spans=(0.5, 8.0),
-    windows=(2, 4),
     max_elements=(1, 2),
     events=(1, 1, 2),
     count=3,

@@ -9,7 +9,6 @@ from functools import partial
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
-    CommitFailedError,
     IllegalGenerationError,
     IllegalStateError,
     KafkaError,
@@ -19,7 +18,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord
 
-from knowledgepulse_worker.kafka.lease import heartbeat_interval
+from knowledgepulse_worker.kafka.wire.group_member import HEARTBEATS
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from simulation.clients import BACKOFF, Connection, record
 from simulation.loop import EPOCH
@@ -57,15 +56,14 @@ class SimMember:
     """
 
     def __init__(
-        self, cluster, host, topics, lease, session, rebalance, moment=lambda _: None, patience=PATIENCE
+        self, cluster, host, topics, session, rebalance, moment=lambda _: None, patience=PATIENCE
     ):
-        self.ids = []
+        self.answered_at = cluster.loop.time()
         self.group = GroupMetadata("group")
         self._connection = Connection(cluster, host, "member")
         self._cluster = cluster
         self._topics = topics
         self._patience = patience
-        self._lease = lease
         self._session = session
         self._rebalance = rebalance
         self._moment = moment
@@ -87,11 +85,6 @@ class SimMember:
     @property
     def generation(self):
         return self._generation
-
-    @property
-    def id(self):
-        """The member's current id in the group; empty outside the group."""
-        return self._member
 
     async def start(self):
         await asyncio.sleep(0)
@@ -150,10 +143,8 @@ class SimMember:
         except KafkaError:
             return False
         self._member, self._generation = joined.member, joined.generation
-        self.ids.append(joined.member)
         self._rejoin.clear()
         places = None if joined.members is None else assign(self._places(), joined.members)
-        sent_at = self._loop.time()
         try:
             mine = await self._connection.coordinate(group.sync, self._member, self._generation, places)
         except (UnknownMemberIdError, IllegalGenerationError):
@@ -161,10 +152,10 @@ class SimMember:
             return False
         except KafkaError as error:
             if isinstance(error, RebalanceInProgressError):
-                self._lease.renew(sent_at)
+                self.answered_at = self._loop.time()
             self._rejoin.set()
             return False
-        self._lease.renew(sent_at)
+        self.answered_at = self._loop.time()
         self.group = GroupMetadata(self.group.group, self._member, self._generation)
         self._fetching_ends()
         self._assigned = {TopicPartition(*at): _Assigned() for at in mine}
@@ -187,20 +178,19 @@ class SimMember:
             await asyncio.wait([task])
 
     async def _beat(self):
-        pause = interval = heartbeat_interval(self._session)
+        pause = interval = self._session / HEARTBEATS
         while self._member:
             await asyncio.sleep(pause)
             pause = BACKOFF
-            sent_at = self._loop.time()
             self._moment("heartbeat")
             try:
                 await self._connection.coordinate(
                     self._cluster.group.heartbeat, self._member, self._generation
                 )
-                self._lease.renew(sent_at)
+                self.answered_at = self._loop.time()
                 pause = interval
             except RebalanceInProgressError:
-                self._lease.renew(sent_at)
+                self.answered_at = self._loop.time()
                 self._rejoin.set()
                 pause = interval
             except (UnknownMemberIdError, IllegalGenerationError):
@@ -210,54 +200,27 @@ class SimMember:
             except KafkaError:
                 pass
 
-    # --- positions and commits
+    # --- positions
 
     async def _find_positions(self, assigned):
         """Start at the group's positions, or at the beginning if there are none."""
-        committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
+        committed = await self.committed(assigned)
         for tp, state in assigned.items():
-            position = committed[tp.topic, tp.partition]
+            position = committed.get(tp)
             offset = (await self.beginning_offsets([tp]))[tp] if position is None else position.offset
             if state.position is None:
                 state.position = offset
         self._wake()
 
-    async def _committed(self, places):
+    async def committed(self, partitions):
+        places = tuple(sorted((tp.topic, tp.partition) for tp in partitions))
         while True:
             try:
-                return await self._connection.coordinate(self._cluster.group.fetch_offsets, places)
+                found = await self._connection.coordinate(self._cluster.group.fetch_offsets, places)
             except KafkaError:
                 await asyncio.sleep(BACKOFF)
-
-    async def committed(self, partition):
-        at = (partition.topic, partition.partition)
-        return (await self._committed((at,)))[at]
-
-    async def commit(self, positions):
-        self._require_assigned(*positions)
-        places = {(tp.topic, tp.partition): position for tp, position in positions.items()}
-        self._moment("commit sent")
-        generation = self._generation
-        while True:
-            if self._generation != generation:  # as `GroupMember.commit`
-                raise CommitFailedError
-            try:
-                await self._connection.coordinate(
-                    self._cluster.group.commit, self._member, generation, places
-                )
-            except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError) as error:
-                if isinstance(error, RebalanceInProgressError):
-                    self._rejoin.set()
-                else:
-                    self._reset()
-                raise CommitFailedError from error
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                await asyncio.sleep(BACKOFF)
             else:
-                self._moment("committed")
-                return
+                return {TopicPartition(*at): one for at, one in found.items() if one is not None}
 
     def assignment(self):
         return self._assigned.keys()  # unlike a set's, their order does not depend on the hashes of strings

@@ -8,9 +8,10 @@ from collections import defaultdict
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.records.entry import decode_entry, decode_vector
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
-from knowledgepulse_worker.records.record import fingerprint
+from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
@@ -18,12 +19,12 @@ from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionA
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from simulation import clients
 
-_LATE = {"too_large", "poison"}
-"""Reasons for which a record may become a dead letter after it was scored."""
-
 
 class Oracles:
-    """Watch a history.
+    """Watch a history as a consumer of committed records.
+
+    Raw records of a recreated topic's former incarnations need no outcome, and their positions and ledger
+    entries count for nothing. A score follows the policy that its record names.
 
     Attributes:
         policies: all policies that were ever in force, by digest.
@@ -40,34 +41,18 @@ class Oracles:
         self._outputs = (topics.contribute, topics.rejected, topics.dead_letter)
         self._copies = topics.redacted
         self._changelog = changelog_topic_name(world.settings.kafka.group)
-        self._entries = defaultdict(list)
-        self._writes = defaultdict(list)
-        self._published = defaultdict(list)
-        self._copied = set()
-        self._tainted = set()
-        self._deleted = set()
-        self._was_recreated = False
-        self._taken_as = {}
+        self._first_id = self._topic.id
+
+    @property
+    def _topic(self):
+        return self._cluster.topics[self._raw]
 
     # --- as it happens
 
-    def taken(self, pod, record):
-        """Check *one owner*: a client takes no records of a partition that belongs to another member."""
-        if record.topic == self._changelog or record.topic in self._outputs:
-            self._check_owner(pod, record)
-        if record.topic == self._changelog and pod.member is not None:
-            self._taken_as[pod.process.name, record.partition, record.key] = pod.member.id
-        if pod.app is not None:
-            self._check_bounds(pod)
-
-    def _check_owner(self, pod, record):
-        owner = self._cluster.group.owners.get((self._raw, record.partition))
-        if owner is not None and (pod.member is None or owner not in pod.member.ids):
-            self._violated(
-                f"one owner: {pod.name} sent to {record.topic}/{record.partition}, owned by {owner}"
-            )
-
-    def _check_bounds(self, pod):
+    def check_bounds(self, pod):
+        """Check that a worker holds no more than its limits allow."""
+        if pod.app is None:
+            return
         setting = self._setting
         outstanding = [one.outstanding for one in pod.source._partitions.values()]
         if max(outstanding, default=0) > _MAX_OUTSTANDING:
@@ -75,279 +60,173 @@ class Oracles:
         for lane in pod.app.lanes._assignment.lanes.values():
             if not 0 <= lane._in_flight <= setting.in_flight:
                 self._violated(f"bounded: {lane._in_flight} records in flight")
-            if len(lane._ledger) > setting.max_elements + setting.window:
-                self._violated(f"bounded: {len(lane._ledger)} entries in a ring")
-            if lane.next_offset - lane._committed > setting.window:
-                self._violated(f"bounded: {lane.next_offset - lane._committed} offsets ahead of the commit")
             if lane._cache.size > setting.max_elements:
                 self._violated(f"bounded: {lane._cache.size} vectors")
 
-    def appended(self, topic, partition, records, writer):
-        """Check and index the written records."""
-        for record in records:
-            if topic == self._changelog:
-                self._note_write(partition, record, writer)
-            elif topic in self._outputs:
-                self._note_output(partition, with_original_timestamp(record))
-            elif topic == self._copies:
-                self._copied.add(dict(record.headers)["kp-source"])
+    def check_commits(self):
+        """Check that committed outcomes, positions and ledger agree, while no transaction is ending."""
+        outcomes = self._outcomes()
+        for partition in range(self._setting.partitions):
+            self._check_partition(partition, outcomes)
 
-    def _note_write(self, partition, record, writer):
-        """Note an entry or a tombstone; excuse the partition if a late one replaces another process's entry.
+    def _outcomes(self):
+        """Return the committed outcome of each raw record, by the record's key."""
+        found = {}
+        for topic in self._outputs:
+            for number, log in enumerate(self._cluster.topics[topic].logs):
+                newest = defaultdict(lambda: -1)
+                for one in log.committed():
+                    output = OutputRecord(
+                        topic, number, one.timestamp_ms, one.key, one.value, one.headers
+                    )
+                    partition = _partition(output)
+                    if one.key in found:
+                        self._violated(f"exactly once: record {one.key} has two outcomes")
+                    if int(one.key) <= newest[partition]:
+                        self._violated(f"order: record {one.key} follows {newest[partition]} in {topic}")
+                    newest[partition] = int(one.key)
+                    found[one.key] = with_original_timestamp(output)
+        return found
 
-        A client may still send the records that it had taken before its process was expelled. Such a late
-        entry may differ from another entry of the same record or replace the entry of a dead letter. It may
-        belong to a record that retention deleted before the next owner read it. After the topic was
-        recreated, it may replace an entry of the new topic.
-        """
-        entry = None if record.value is None else decode_entry(record.value)
-        if entry is not None:
-            self._entries[partition, entry.offset].append(entry)
-        member = self._taken_as.get((writer, partition, record.key), "")
-        is_late = member in self._cluster.group.expired
-        known = self._writes[partition, record.key]
-        for other, other_writer, was_late in known:
-            if other_writer != writer and (
-                ((is_late or was_late) and _are_two(other, entry)) or (is_late and _digs_up(other, entry))
-            ):
-                self._tainted.add(partition)
-        topic_id, log = self._cluster.topics[self._raw].id, self._cluster.topics[self._raw].logs[partition]
-        if is_late and entry is not None and entry.offset < log.begin:
-            self._tainted.add(partition)
-        is_old = self._was_recreated and (entry is None or entry.topic_id != topic_id)
-        if is_late and is_old and known and known[-1][0] is not None and known[-1][1] != writer:
-            self._tainted.add(partition)
-        known.append((entry, writer, is_late))
+    def _check_partition(self, partition, outcomes):
+        log, position = self._topic.logs[partition], self._position(partition)
+        scored = []
+        for record in log.committed():
+            where, outcome = f"{partition}/{record.offset}", outcomes.get(record.key)
+            if record.offset < position and outcome is None and record.offset >= log.begin:
+                self._violated(f"position: {where} has no outcome, and the position is {position}")
+            if record.offset >= position and outcome is not None:
+                self._violated(f"position: {where} has an outcome, and the position is {position}")
+            if outcome is not None and "kp-score" in dict(outcome.headers):
+                scored.append(record.offset)
+        entries = self._entries(partition)
+        offsets = [entry.offset for entry in entries]
+        if offsets != sorted(set(offsets)) or any(offset >= position for offset in offsets):
+            self._violated(f"ledger: {partition} got {offsets}, and the position is {position}")
+        if self._setting.embeds and not set(scored) <= set(offsets):
+            self._violated(f"ledger: {partition} got {offsets}, and scored are {scored}")
+        if position and (held := self._held(partition)) != offsets[-self._setting.max_elements :]:
+            self._violated(f"ledger: {partition} holds {held} of {offsets}")
 
-    def _note_output(self, partition, record):
-        number = _number(record)
-        self._published[number].append(record)
-        offset = _offset(record)
-        says = dict(record.headers)
-        entries = self._entries[partition, offset]
-        if not any(_agrees(entry, says, record.topic) for entry in entries):
-            self._violated(f"order: an output of {partition}/{offset} was written before its entry")
+    def _entries(self, partition):
+        """Return all committed entries of the raw topic in their order."""
+        values = (one.value for one in self._cluster.topics[self._changelog].logs[partition].committed())
+        entries = [decode_entry(value) for value in values if value is not None]
+        return [entry for entry in entries if entry.topic_id == self._topic.id]
 
-    def committing(self, positions):
-        """Check that commits move forward and never pass a record without an output."""
-        if self._was_recreated:
-            return
-        for at, (offset, _) in positions.items():
-            before = self._committed(at[1])
-            if offset < before:
-                self._violated(f"monotonic commits: {at[1]} from {before} back to {offset}")
-            for one in self._records(at[1]):
-                if before <= one.offset < offset and not self._published[one.key]:
-                    self._violated(f"conservation: {at[1]}/{one.offset} committed without an output")
-                if self._copies and before <= one.offset < offset:
-                    self._check_copy(at[1], one)
+    def _held(self, partition):
+        """Return the source offsets of the entries that the changelog holds."""
+        held = {one.key: one.value for one in self._cluster.topics[self._changelog].logs[partition].committed()}
+        entries = [decode_entry(value) for value in held.values() if value is not None]
+        return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
 
-    def _check_copy(self, partition, record):
-        source = f"{self._raw}/{partition}/{record.offset}".encode()
-        contributed = any(one.topic == self._outputs[0] for one in self._published[record.key])
-        if contributed and source not in self._copied and partition not in self._tainted:
-            self._violated(f"conservation: {partition}/{record.offset} committed without its redacted copy")
-
-    def deleting(self, partition, before):
-        """Note that retention deletes records; unread ones need no output."""
-        self._deleted |= {one.key for one in self._records(partition) if one.offset < before}
-
-    def recreating(self):
-        """Note that the raw topic is recreated; unread records of the old topic need no output."""
-        self._was_recreated = True
+    def _position(self, partition):
+        position = self._cluster.group.committed.get((self._raw, partition))
+        is_current = position is not None and position.metadata == TOPIC_ID + self._topic.id.hex()
+        return position.offset if is_current else 0
 
     # --- afterwards
-
-    def _records(self, partition):
-        log = self._cluster.topics[self._raw].logs[partition]
-        return log.read(log.begin, 10**9)
-
-    def _committed(self, partition):
-        position = self._cluster.group.committed.get((self._raw, partition))
-        return 0 if position is None else position.offset
 
     def unfinished(self):
         """Name the partitions that are not committed to the end."""
         return ", ".join(self._unfinished())
 
     def _unfinished(self):
-        for number in range(self._setting.partitions):
-            records, committed = self._records(number), self._committed(number)
-            if records and committed <= records[-1].offset:
-                yield f"partition {number} at {committed} of {records[-1].offset + 1}"
-            if self._was_recreated and not self._are_published(records):
-                yield f"partition {number} without outputs"
+        for number, log in enumerate(self._topic.logs):
+            records, position = log.read(log.begin, 10**9), self._position(number)
+            if records and position <= records[-1].offset:
+                yield f"partition {number} at {position} of {records[-1].offset + 1}"
 
     def all_finished(self):
         return not any(self._unfinished())
 
-    def all_published(self):
-        return all(self._are_published(self._records(one)) for one in range(self._setting.partitions))
-
-    def _are_published(self, records):
-        return all(self._published[one.key] for one in reversed(records))
-
     def check(self):
         """Check the topics after the last worker has ended."""
-        topic_id = self._cluster.topics[self._raw].id
-        if not self._was_recreated:
-            self._audit()
+        self.check_commits()
+        outcomes = self._outcomes()
         for partition in range(self._setting.partitions):
-            self._check_partition(partition, topic_id)
+            self._check_scores(partition, outcomes)
+        for key, outcome in outcomes.items():
+            if dict(outcome.headers).get("number") != key:
+                self._violated(f"pass-through: {key}: headers differ")
+        if self._copies:
+            self._check_copies(outcomes)
+        if self._topic.id == self._first_id:
+            self._audit(outcomes)
 
-    def _check_partition(self, partition, topic_id):
-        log = self._cluster.topics[self._raw].logs[partition]
-        written = [one for one in log.written if one.is_data and one.offset < log.stable_end]
-        seen = []
-        offsets = []
-        for record in written:
-            outputs = self._published[record.key]
-            entries = [
-                one
-                for one in self._entries[partition, record.offset]
-                if one.topic_id == topic_id and one.fingerprint == fingerprint(record.key, record.value)
-            ]
-            if not outputs:
-                if record.key not in self._deleted:
-                    self._violated(f"conservation: {partition}/{record.offset} has no output")
-                seen += [one for one in entries[:1] if one.vector is not None]
+    def _check_scores(self, partition, outcomes):
+        """Check *replay-exact*: a single pass over the log with the committed vectors gives the same scores."""
+        entries, seen = {entry.offset: entry for entry in self._entries(partition)}, []
+        for record in self._topic.logs[partition].committed():
+            where, entry = f"{partition}/{record.offset}", entries.get(record.offset)
+            if (outcome := outcomes.get(record.key)) is None:
                 continue
-            if not entries:
-                self._violated(f"ledger: {partition}/{record.offset} has outputs and no entry")
+            self._check_output(where, record, outcome)
+            said = dict(outcome.headers)
+            if (score := said.get("kp-score") if entry is None else entry.score) is None:
                 continue
-            self._check_outputs(partition, record, outputs)
-            if partition not in self._tainted:
-                self._check_score(partition, record, entries, outputs, seen)
-                if entries[0].vector is not None or (entries[0].score and not self._setting.embeds):
-                    seen.append(entries[0])
-                offsets.append(record.offset)
-        if partition not in self._tainted and offsets:
-            self._check_ring(partition, offsets, seen)
+            policy = self.policies[said["kp-policy"].decode() if entry is None else entry.policy]
+            nearest = None
+            if entry is not None:
+                nearest = _nearest(seen[-self._setting.max_elements :], entry, self._setting.ttl)
+                seen.append(entry)
+            expected = score_trace(ReasoningTrace.model_validate_json(record.value), nearest, policy)
+            if score != encode_score(expected) or said.get("kp-score", score) != score:
+                self._violated(f"replay-exact: {where}: {score!r}, one pass says {expected}")
 
-    def _audit(self):
-        """Check that the worker's own audit finds no defects."""
-        topics, partitions = self._world.settings.topics, self._setting.partitions
-        with SourceIndex(topics, partitions, self._setting.window) as index:
-            for number, log in enumerate(self._cluster.topics[self._changelog].logs):
-                index.add_entries(number, [(one.key, one.value) for one in log.records])
-                if len(log.records) == len(log.written):
-                    index.add_whole(number)
-            index.add_outputs(one for records in self._published.values() for one in records)
-            index.complete()
-            for number in set(range(partitions)) - self._tainted:
-                report = self._audit_partition(number, index)
-                wrong = [*report.missing, *report.without_entry, *report.differing]
-                if wrong:
-                    self._violated(f"audit: {number}: {wrong}")
-
-    def _audit_partition(self, number, index):
-        log, settings = self._cluster.topics[self._raw].logs[number], self._world.settings
-        committed = self._committed(number)
-        builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
-        audit = PartitionAudit(
-            number, Bounds(log.begin, committed), settings, self.policies, index, builder, lambda: None
-        )
-        audit.add([raw_record(clients.record(self._raw, number, one)) for one in self._records(number)])
-        return audit.finish()
-
-    def _check_outputs(self, partition, record, outputs):
-        """Check conservation and pass-through: a single outcome, and a record changed only in its score."""
-        where, first = f"{partition}/{record.offset}", outputs[0]
-        if partition not in self._tainted:
-            for one in outputs[1:]:
-                if one != first and "poison" not in str(one.headers) + str(first.headers):
-                    self._violated(f"conservation: {where} has different outputs")
-        if first.key != record.key or first.headers[: len(record.headers)] != record.headers:
+    def _check_output(self, where, record, outcome):
+        """Check *pass-through*: the record is changed only in its score."""
+        if outcome.key != record.key or outcome.headers[: len(record.headers)] != record.headers:
             self._violated(f"pass-through: {where}: key or headers differ")
-        if first.timestamp_ms != record.timestamp_ms:
-            self._violated(f"pass-through: {where}: timestamp {record.timestamp_ms} is {first.timestamp_ms}")
-        if first.topic == self._outputs[2]:
-            if first.value != record.value:
+        if outcome.timestamp_ms != record.timestamp_ms:
+            self._violated(f"pass-through: {where}: {record.timestamp_ms} is {outcome.timestamp_ms}")
+        if outcome.topic == self._outputs[2]:
+            if outcome.value != record.value:
                 self._violated(f"pass-through: {where}: a dead letter's value differs")
             return
-        scored, raw = json.loads(first.value), json.loads(record.value)
+        scored, raw = json.loads(outcome.value), json.loads(record.value)
         del scored["metadata"]["quality_score"]
         if scored != raw:
             self._violated(f"pass-through: {where}: the trace differs")
 
-    def _check_score(self, partition, record, entries, outputs, seen):
-        """Check *replay-exact*: a single pass over the log with the entries' vectors gives the same score."""
-        where, entry, setting = f"{partition}/{record.offset}", entries[0], self._setting
-        for other in entries[1:]:
-            if not _is_same(entry, other):
-                self._violated(f"replay-exact: {where} has two entries")
-        if entry.score is None:
-            return
-        nearest = _nearest(seen[-setting.max_elements :], entry, setting.ttl) if setting.embeds else None
-        trace = ReasoningTrace.model_validate_json(record.value)
-        score = score_trace(trace, nearest, self.policies[entry.policy])
-        if entry.score != encode_score(score):
-            self._violated(f"replay-exact: {where}: {entry.score!r}, one pass says {score}")
-        for one in outputs:
-            if one.topic != self._outputs[2] and dict(one.headers)["kp-score"] != entry.score:
-                self._violated(f"replay-exact: {where}: the output's score is not its entry's")
+    def _check_copies(self, outcomes):
+        """Check that each contributed trace has one redacted copy, and no other trace has any."""
+        contributed = sorted(
+            dict(one.headers)["kp-source"] for one in outcomes.values() if one.topic == self._outputs[0]
+        )
+        logs = self._cluster.topics[self._copies].logs
+        copied = sorted(dict(one.headers)["kp-source"] for log in logs for one in log.committed())
+        if copied != contributed:
+            self._violated(f"exactly once: copies of {copied}, and contributed are {contributed}")
 
-    def _check_ring(self, partition, offsets, seen):
-        """Check that the changelog holds the ring and no entry that has left it."""
-        setting = self._setting
-        window = range(offsets[-1] + 1 - setting.window, offsets[-1] + 1)
-        older = [one.offset for one in seen if one.offset < window.start and one.vector is not None]
-        ring = {*older[-setting.max_elements :], *(offset for offset in offsets if offset in window)}
-        held = dict[bytes, bytes | None]()
-        for one in self._cluster.topics[self._changelog].logs[partition].records:
-            held[one.key] = one.value
-        found = {int(key) for key, value in held.items() if value is not None}
-        # A tombstone that was rejected with its batch is sent again at the next start.
-        may_hold_more = any(name == "changelog" for name, _ in setting.small)
-        if not (found >= ring if may_hold_more else found == ring):
-            self._violated(f"ledger: {partition} holds {sorted(found)}, not {sorted(ring)}")
+    def _audit(self, outcomes):
+        """Check that the worker's own audit finds no defects."""
+        topics, partitions = self._world.settings.topics, self._setting.partitions
+        with SourceIndex(topics, partitions) as index:
+            for number, log in enumerate(self._cluster.topics[self._changelog].logs):
+                index.add_entries(number, [one.value for one in log.read(log.begin, 10**9)])
+            index.add_outputs(outcomes.values())
+            index.complete()
+            for number in range(partitions):
+                report = self._audit_partition(number, index)
+                if wrong := [*report.missing, *report.without_entry, *report.differing]:
+                    self._violated(f"audit: {number}: {wrong}")
 
-
-def _are_two(one, other):
-    """Return whether two writes are different entries of the same record."""
-    if one is None or other is None or one.topic_id != other.topic_id:
-        return False
-    return not _is_same(one, other)
+    def _audit_partition(self, number, index):
+        log, settings = self._topic.logs[number], self._world.settings
+        builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
+        bounds = Bounds(log.begin, self._position(number))
+        audit = PartitionAudit(number, bounds, settings, self.policies, index, builder, lambda: None)
+        records = log.read(log.begin, 10**9)
+        audit.add([raw_record(clients.record(self._raw, number, one), self._topic.id) for one in records])
+        return audit.finish()
 
 
-def _digs_up(one, other):
-    """Return whether an entry with a score replaces the entry of a dead letter."""
-    return one is not None and other is not None and _is_buried(one) and not _is_buried(other)
-
-
-def _is_buried(entry):
-    return entry.failure is not None and entry.failure.reason in _LATE
-
-
-def _is_same(one, other):
-    """Return whether two entries have the same outcome, or one is a dead letter and the other has a score."""
-    if one.fingerprint != other.fingerprint:
-        return False
-    if _is_buried(one) or _is_buried(other):
-        return one.vector == other.vector or None in (one.vector, other.vector)
-    return (one.vector, one.score, one.policy, one.decision, one.failure) == (
-        other.vector,
-        other.score,
-        other.policy,
-        other.decision,
-        other.failure,
-    )
-
-
-def _agrees(entry, says, topic):
-    if entry.failure is not None:
-        return says.get("kp-reason") == entry.failure.reason.encode()
-    return says.get("kp-score") == entry.score
-
-
-def _number(record):
-    return dict(record.headers)["number"]
-
-
-def _offset(record):
-    headers = dict(record.headers)
+def _partition(output):
+    """Return the raw partition of an output's record."""
+    headers = dict(output.headers)
     source = headers.get("kp-source")
-    return int(source.rpartition(b"/")[2] if source else headers["__streams.errors.offset"])
+    return int(source.rsplit(b"/", 2)[1] if source else headers["__streams.errors.partition"])
 
 
 def _nearest(recent, entry, ttl):

@@ -3,54 +3,85 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from dataclasses import replace
 from zlib import crc32
 
+from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
     ConcurrentTransactions,
+    GroupAuthorizationFailedError,
     IllegalGenerationError,
     InvalidProducerEpoch,
     KafkaError,
     ProducerFenced,
     UnknownMemberIdError,
 )
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
+from knowledgepulse_worker.kafka.wire.producer import SentBatch
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
+from simulation.brokers import size
 from simulation.clients import BACKOFF, Connection
+from simulation.loop import EPOCH, OWNER
 from simulation.transactions import GROUP
 
 
 class _Batch(list):
-    """A batch of a partition; ``sequence`` is the number of records sent before it."""
+    """A batch of a partition.
 
-    def __init__(self, sequence):
-        super().__init__()
-        self.sequence = sequence
+    Attributes:
+        sequence: the number of records that were sent to the partition before it; None until it is sent.
+        deliveries: the futures of its first records.
+    """
+
+    def __init__(self, records=()):
+        super().__init__(records)
+        self.sequence = None
         self.deliveries = []
 
 
 class SimProducer:
-    """The methods of ``AIOKafkaProducer`` that the worker uses, with a transactional id; it retries forever.
+    """The methods of ``TransactionalProducer`` that the worker uses, with a transactional id; it retries forever.
 
     A transaction's requests run in separate tasks, which continue even if the caller is cancelled.
     """
 
-    def __init__(self, cluster, host, moment, *, transactional_id, transaction_timeout_ms, writer="", **_):
+    def __init__(
+        self,
+        cluster,
+        host,
+        moment,
+        *,
+        transactional_id,
+        transaction_timeout_ms,
+        request_timeout_ms=40_000,
+        max_batch_size=16_384,
+        writer="",
+        taken=lambda: None,
+        **_,
+    ):
         self._cluster = cluster
-        self._connection = Connection(cluster, host, f"producer {transactional_id}")
+        self._connection = Connection(
+            cluster, host, f"producer {transactional_id}", request_timeout_ms / 1000
+        )
         self._moment = moment
         self._id = transactional_id
         self._timeout = transaction_timeout_ms / 1000
+        self._batch_bytes = max_batch_size
         self._writer = writer
+        self._taken = taken
         self._loop = cluster.loop
         self._epoch = -1
         self._error = None
+        self._is_open = False
         self._added = set()
         self._written = {}
-        self._batches = {}
+        self._queues = {}
         self._sending = None
         self._task = None
+        self._sender = self.client = self  # which `abandon` closes
 
     async def start(self):
         transactions = self._cluster.transactions
@@ -62,12 +93,24 @@ class SimProducer:
             if task is not None:
                 await asyncio.wait([task])
 
+    async def close(self):
+        """Send nothing more."""
+        for task in (self._sending, self._task):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def partitions_for(self, topic):
+        return set(range(len(self._cluster.topics[topic].logs)))
+
     def transaction(self):
         return self
 
     async def __aenter__(self):
         if self._error is not None:
             raise self._error
+        assert not self._is_open, "a transaction at a time"
+        self._is_open = True
         return self
 
     async def __aexit__(self, kind, error, traceback):
@@ -76,28 +119,77 @@ class SimProducer:
         elif self._error is None:
             await self._in_task(self._end(commits=False))
 
+    # --- records
+
     async def send(self, topic, value, *, key, partition, headers=()):
-        if self._error is not None:
-            raise self._error
         if partition is None:
             partition = crc32(key or b"") % len(self._cluster.topics[topic].logs)
-        at = (topic, partition)
-        batch = self._batches.get(at) or self._batches.setdefault(at, _Batch(self._written.get(at, 0)))
-        batch.append(OutputRecord(topic, partition, NO_TIMESTAMP, key, value, tuple(headers)))
+        record = OutputRecord(topic, partition, NO_TIMESTAMP, key, value, tuple(headers))
+        queue = self._queue(TopicPartition(topic, partition))
+        if not queue:
+            queue.append(_Batch())
+        queue[-1].append(self._timed(record))
+        return self._deliver(queue[-1])
+
+    async def send_batches(self, place, records, alone):
+        self._taken()
+        batches, was_alone = [], True
+        for record in records:
+            is_alone = any(one is record for one in alone)
+            is_full = was_alone or is_alone or sum(map(size, [*batches[-1], record])) > self._batch_bytes
+            if is_full:
+                batches.append([])
+            batches[-1].append(record)
+            was_alone = is_alone
+        sent = []
+        for some in batches:
+            batch = _Batch(map(self._timed, some))
+            self._queue(place).append(batch)
+            sent.append(SentBatch(some, self._deliver(batch)))
+        return sent
+
+    def _queue(self, place):
+        if self._error is not None:
+            raise self._error
+        return self._queues.setdefault(place, deque())
+
+    def _timed(self, record):
+        if record.timestamp_ms != NO_TIMESTAMP:
+            return record
+        owner = OWNER.get()
+        now = EPOCH + self._loop.time() + (0.0 if owner is None else owner.skew)
+        return replace(record, timestamp_ms=int(now * 1000))
+
+    def _deliver(self, batch):
+        """Return the future of a batch's next record, and send the batch soon."""
         batch.deliveries.append(delivery := self._loop.create_future())
         self._moment("output taken")
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_batches())
         return delivery
 
+    # --- positions and ends
+
     async def send_group_offsets(self, offsets, group):
         assert group.group, "a group is named"
-        places = {(tp.topic, tp.partition): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+        places = {
+            (tp.topic, tp.partition): OffsetAndMetadata(one, "") if isinstance(one, int) else one
+            for tp, one in offsets.items()
+        }
         await self._in_task(self._commit(places, group))
 
     async def _in_task(self, coroutine):
-        self._task = asyncio.create_task(coroutine)
+        self._task = asyncio.create_task(self._after(self._task, coroutine))
         await asyncio.shield(self._task)
+
+    @staticmethod
+    async def _after(former, coroutine):
+        """Run one request after another, even if nobody awaits the former any more."""
+        if former is not None:
+            await asyncio.wait([former])
+            if not former.cancelled():
+                former.exception()
+        return await coroutine
 
     async def _commit(self, places, group):
         await self._add({GROUP})
@@ -109,6 +201,8 @@ class SimProducer:
                 await self._ask(broker, operation, self._id, self._epoch, places, group)
             except (IllegalGenerationError, UnknownMemberIdError) as error:
                 raise CommitFailedError from error  # the transaction can only be aborted
+            except GroupAuthorizationFailedError:
+                raise  # likewise
             except KafkaError as error:
                 await self._pause(error)
             else:
@@ -124,23 +218,28 @@ class SimProducer:
             await self._coordinate(self._cluster.transactions.end, self._id, self._epoch, commits)
             self._moment("ended")
         self._added = set()
+        self._is_open = False
 
     async def _add(self, places):
         if new := places - self._added:
             await self._coordinate(self._cluster.transactions.add, self._id, self._epoch, new)
             self._added |= new
 
+    # --- requests
+
     async def _send_batches(self):
-        """Send all batches, first adding their partitions to the transaction."""
+        """Send all batches in order, first adding their partitions to the transaction."""
         await asyncio.sleep(0)
-        while self._batches and self._error is None:
-            batches, self._batches = self._batches, {}
+        while self._queues and self._error is None:
+            batches = {at: queue.popleft() for at, queue in self._queues.items()}
+            self._queues = {at: queue for at, queue in self._queues.items() if queue}
             for at, batch in batches.items():
+                batch.sequence = self._written.get(at, 0)
                 self._written[at] = batch.sequence + len(batch)
             try:
                 await self._add(set(batches))
             except KafkaError as error:
-                _fail(batches, error)
+                _fail(batches.values(), error)
                 return
             self._moment("output sent")
             while batches := await self._produce(batches):
@@ -169,10 +268,10 @@ class SimProducer:
                     again[at] = batches[at]
                 elif isinstance(result, KafkaError):
                     fenced = isinstance(result, InvalidProducerEpoch)
-                    _fail({at: batches[at]}, ProducerFenced() if fenced else result)
+                    _fail([batches[at]], ProducerFenced() if fenced else result)
                 else:
                     for number, delivery in enumerate(batches[at].deliveries):
-                        delivery.set_result(result + number)
+                        delivery.set_result(RecordMetadata(*at, at, result + number, -1, 0, 0))
         return again
 
     async def _coordinate(self, operation, *arguments):
@@ -195,13 +294,15 @@ class SimProducer:
         elif not error.retriable and not isinstance(error, ConcurrentTransactions):
             self._error = error
         if self._error is not None:
-            _fail(self._batches, self._error)
+            for queue in self._queues.values():
+                _fail(queue, self._error)
             raise self._error from error
         await asyncio.sleep(BACKOFF)
 
 
 def _fail(batches, error):
-    for batch in batches.values():
+    for batch in batches:
         for delivery in batch.deliveries:
             if not delivery.done():
                 delivery.set_exception(error)
+                delivery.exception()  # nobody need wait for it

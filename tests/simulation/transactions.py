@@ -49,13 +49,18 @@ class Transaction:
 
 
 class Transactions:
-    """The coordinator of all transactional ids."""
+    """The coordinator of all transactional ids.
+
+    Attributes:
+        on_rest: called whenever all markers of the transactions that have ended are written.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._coordinator = 0
         self._cluster = cluster
         self._loading_until = 0.0
         self._known = {}
+        self.on_rest = lambda: None
 
     @property
     def coordinator(self):
@@ -128,6 +133,8 @@ class Transactions:
         problem = group.problem(broker) or problem
         if problem is None and metadata.generation >= 0:
             problem = group.stranger(metadata.member, metadata.generation)
+        if problem is None and group.refusing is not None:
+            problem = group.refusing()
         if problem is None:
             one.offsets.update(offsets)
         reply(problem)
@@ -181,3 +188,5 @@ class Transactions:
         one.places.discard(place)
         if not one.places:
             one.state = "ended"
+            if not any(other.state == "ending" for other in self._known.values()):
+                self.on_rest()

@@ -36,11 +36,19 @@ class WorkerPlayer(Player):
             self.settings,
             history.seed,
             self,
-            {name: Topic(name, history.setting.partitions, 10**6) for name in self.cluster.topics},
+            {
+                name: Topic(
+                    name,
+                    history.setting.partitions,
+                    topic.max_bytes if history.setting.knows_limits else 10**6,
+                )
+                for name, topic in self.cluster.topics.items()
+            },
             Policy(threshold=0.4),
             history.setting.is_noisy,
         )
         self.oracles = Oracles(history, self.world, self.violated)
+        self.cluster.transactions.on_rest = self.oracles.check_commits
         self.faults = Faults(self.world, self.settings.topics.raw, self.oracles, self.changelog)
         for _ in range(history.setting.pods):
             self.world.add_pod()
@@ -56,14 +64,13 @@ class WorkerPlayer(Player):
             self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
         last.start()
         await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
-        if not await self._until(self.oracles.all_published, LIVENESS):
-            self.violated("liveness: records without outputs, with an undisturbed worker")
+        if not await self._until(self.oracles.all_finished, LIVENESS):
+            self.violated(f"liveness: {self.oracles.unfinished()}, with an undisturbed worker")
         last.stop()
         if not await self._until(lambda: not last.runs, 60.0):
             self.violated("liveness: an undisturbed worker did not stop")
-        # Redacted copies may take longer than an orderly stop waits for them.
-        if not self.history.setting.redacts and not self.oracles.all_finished():
-            self.violated(f"liveness: {self.oracles.unfinished()} after an orderly stop")
+        if not await self._until(lambda: self.cluster.transactions.have_ended, LIVENESS):
+            self.violated("liveness: a transaction did not end")
 
     # --- topics and records
 
@@ -95,20 +102,8 @@ class WorkerPlayer(Player):
 
     # --- what the parts tell
 
-    def taken(self, pod, record):
-        self.oracles.taken(pod, record)
-        self.moment(pod, "entry taken" if record.topic == self.changelog else "output taken")
-
-    def _appended(self, topic, partition, first, records, writer):
-        super()._appended(topic, partition, first, records, writer)
-        self.oracles.appended(topic.name, partition, records, writer)
-        pod = next((pod for pod in self.world.pods if pod.runs and pod.process.name == writer), None)
-        if pod is not None:
-            self.moment(pod, "entry written" if topic.name == self.changelog else "output written")
-
-    def _committing(self, positions, member):
-        super()._committing(positions, member)
-        self.oracles.committing(positions)
+    def taken(self, pod):
+        self.oracles.check_bounds(pod)
 
 
 @cache
@@ -116,17 +111,16 @@ def _trace(number, kind, confidence):
     return trace_of(number, f"{kind} {number}", confidence)
 
 
-_CONFIGURED = attrgetter("window", "max_elements", "ttl", "in_flight", "embeds", "redacts")
+_CONFIGURED = attrgetter("max_elements", "ttl", "in_flight", "interval", "embeds", "redacts")
 
 
 @cache
-def _settings(window, max_elements, ttl, in_flight, embeds, redacts):
+def _settings(max_elements, ttl, in_flight, interval, embeds, redacts):
     return Settings(
-        kafka={"session_timeout": 6, "request_timeout": 15},
+        kafka={"session_timeout": 6, "request_timeout": 15, "commit_interval": interval},
         embedding={"backend": "lexical" if embeds else "none"},
         cache={"max_elements": max_elements, "dimensions": 4, "ttl": ttl},
         limits={
-            "uncommitted_records": window,
             "in_flight_records": in_flight,
             "stall": 12,
             "drain": 2.9,

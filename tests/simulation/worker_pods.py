@@ -15,23 +15,24 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
-from knowledgepulse_worker.kafka.output_publisher import BATCH_BYTES
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
+from knowledgepulse_worker.errors import DeliveryError, TopicError
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process import poison
 from knowledgepulse_worker.records import journal
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
-from knowledgepulse_worker.stream.worker import STOP_LIMIT, _blamed
+from knowledgepulse_worker.stream.worker import STOP_LIMIT
 from simulation.clients import SimReader, SimTopicIds
 from simulation.member import SimMember
 from simulation.pods import Pod, World
-from simulation.producer import SimPublisher
+from simulation.transactional_producer import SimProducer
 from support.lanes import VECTORS
 from support.program import Program
 
-COMMIT_INTERVAL = 1.0
+BATCH_BYTES = 2000
+"""Bytes of the largest batch with several records, so that a transaction may need more than one."""
 DEADLY = "deadly"
 METRICS = Metrics(Policy(), 0.1, CollectorRegistry())
 
@@ -147,13 +148,19 @@ class WorkerPod(Pod):
         def fail(error):
             if not failed.done():
                 world.watch.log("fail", process.name, type(error).__name__)
-                notes.close(_blamed(error))
+                notes.close(blames_records=not isinstance(error, DeliveryError | TopicError))
                 failed.set_exception(error)
 
-        lease = Lease(kafka.session_timeout - heartbeat_interval(kafka.session_timeout))
-        taken = partial(world.watch.taken, self)
-        fits = min(BATCH_BYTES, cluster.topics[changelog_topic_name(kafka.group)].max_bytes)
-        publisher = SimPublisher(cluster, self.name, lease, kafka.request_timeout, taken, process.name, fits)
+        new_producer = partial(
+            SimProducer,
+            cluster,
+            self.name,
+            self.note,
+            writer=process.name,
+            taken=partial(world.watch.taken, self),
+        )
+        # The supervisor gives its processes the same id, one after another.
+        publisher = TransactionalPublisher(kafka, self.name, BATCH_BYTES, new_producer)
         raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
         self.in_force = in_force
         random = Random(f"{world.seed} {process.name}")
@@ -164,7 +171,6 @@ class WorkerPod(Pod):
             cluster,
             self.name,
             (raw,),
-            lease,
             kafka.session_timeout,
             settings.limits.rebalance,
             self.note,
@@ -175,7 +181,6 @@ class WorkerPod(Pod):
                 settings,
                 world.topics,
                 batcher=self.batcher,
-                publisher=publisher,
                 metrics=METRICS,
                 policy=in_force,
                 journal=notes,
@@ -184,10 +189,12 @@ class WorkerPod(Pod):
             world.topics[raw],
             group=lambda: self.member,
             topic_ids=SimTopicIds(cluster, self.name, raw),
-            reader=lambda: SimReader(cluster, self.name),
+            transact=partial(publisher.transact, raw),
+            reader=lambda: SimReader(cluster, self.name, kafka.request_timeout),
             on_failure=fail,
         )
-        program = Program(app, COMMIT_INTERVAL, fail)
+        await publisher.__aenter__()
+        program = Program(app, kafka.commit_interval, fail)
         await program.start()
         self.source = program.source
         watching = [asyncio.create_task(app.monitor.watch(program.source)), *program._tasks]
@@ -202,7 +209,7 @@ class WorkerPod(Pod):
                 await program.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_LIMIT):
-                await publisher.stop()
+                await publisher.__aexit__()
         notes.close()
         if failed.done():
             failed.result()
