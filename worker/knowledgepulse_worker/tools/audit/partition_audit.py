@@ -13,7 +13,7 @@ import msgspec
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import TooLargeError
+from knowledgepulse_worker.errors import DeliveryError, TooLargeError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry
@@ -36,6 +36,8 @@ from knowledgepulse_worker.tools.audit.vectors import Vectors
 
 _END = Known(sys.maxsize)
 _CHUNK = 128
+# The exceptions of dead letters whose records were scored, but whose outputs were refused.
+_REFUSALS = {TooLargeError.__name__, DeliveryError.__name__}
 
 
 @dataclass(frozen=True)
@@ -293,17 +295,22 @@ def _is_of(entry: Entry, record: RawRecord) -> bool:
 
 
 def _was_scored(outputs: Sequence[Output]) -> bool:
-    """Return whether outputs show that their record was scored, even if the result was too large."""
-    return any(
-        output.says.failure is None or output.says.failure.exception == TooLargeError.__name__
-        for output in outputs
-    )
+    """Return whether outputs show that their record was scored, even if the result was refused."""
+    return any(output.says.failure is None or _is_refused(output.says) for output in outputs)
+
+
+def _is_refused(says: Entry) -> bool:
+    return says.failure is not None and says.failure.exception in _REFUSALS
 
 
 def _agree(entry: Entry, says: Entry) -> bool:
-    """Return whether an output may have been published from an entry."""
+    """Return whether an output may have been published from an entry.
+
+    If the output was refused, the entry keeps the score.
+    """
     if says.failure is not None:
-        return entry.failure is not None and entry.failure.reason == says.failure.reason
+        is_same = entry.failure is not None and entry.failure.reason == says.failure.reason
+        return is_same or (entry.failure is None and _is_refused(says))
     published = (says.decision, says.score, says.policy)
     return entry.failure is None and (entry.decision, entry.score, entry.policy) == published
 
