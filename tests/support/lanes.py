@@ -14,9 +14,11 @@ from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.lanes import Lanes
-from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.entry import Entry
@@ -155,20 +157,20 @@ class Harness:
         self.failures = []
         self.commit_requested = False
         self.registry = CollectorRegistry()
-        self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
+        self.limits = LimitSettings(**limits)
         topics = ("raw-traces", *self.scored, self.dead_letter, self.redacted)
         outputs = Outputs(TopicSettings(), dict.fromkeys(topics, 3))
         policy = policy or Policy()
         metrics = Metrics(policy, 0.1, self.registry)
+        redaction = Redaction(redact, self.redacted, outputs, metrics) if redact else None
         self.services = Services(
             settings=Settings(cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS), limits=self.limits),
             policy=PolicyInForce(policy),
             batcher=self.batcher if embedding else None,
-            outputs=outputs,
-            publisher=self.publisher,
+            replacements=Replacements(outputs, lambda _: None, redaction),
             changelog_topic=self.ledger,
             metrics=metrics,
-            redaction=Redaction(redact, self.redacted, outputs, metrics) if redact else None,
+            redaction=redaction,
         )
         self._lanes = []
 
@@ -177,7 +179,6 @@ class Harness:
         first = RawRecord("raw-traces", 0, next_offset, 0, None, None, ())
         lane = Lane(
             first,
-            0,
             changelog or Changelog(0),
             self.services,
             self.failures.append,
@@ -204,22 +205,38 @@ class Harness:
         return changelog
 
     def entries(self) -> dict[int, Entry]:
-        """Return the entries of partition 0 that a successor would find."""
-        found = self.changelog().entries
-        return {offset: msgspec.msgpack.decode(value, type=Entry) for offset, value in sorted(found.items())}
+        """Return the entries of partition 0 that a successor would find, by source offset."""
+        found = [msgspec.msgpack.decode(value, type=Entry) for value in self.changelog().entries.values()]
+        return {entry.offset: entry for entry in sorted(found, key=lambda entry: entry.offset)}
 
     def outputs(self):
-        """Return the confirmed outputs."""
+        """Return the committed outputs."""
         return self.publisher.records(*self.scored, self.dead_letter)
 
     def metric(self, name, **labels):
         return self.registry.get_sample_value(name, labels)
 
+    async def commit(self, *lanes: Lane) -> None:
+        """Commit what lanes have completed."""
+        services = self.services
+        await commit(lanes, self.publisher.publish, services.replacements, services.metrics)
+
     async def processed(self, lane: Lane, *records: RawRecord) -> None:
-        """Take records and wait until they are finished."""
+        """Take records and commit their outcomes."""
         for record in records:
             await lane.take(record)
-        await self.until(lambda: lane.watermark == records[-1].offset + 1)
+        await self.committed(lane, records[-1].offset + 1)
+
+    async def committed(self, lane: Lane, position: int) -> None:
+        """Commit until a lane has reached a position."""
+
+        async def reached() -> bool:
+            await self.commit(lane)
+            return lane.position == position
+
+        async with asyncio.timeout(60):
+            while not await reached():
+                await asyncio.sleep(0)
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until a condition holds."""
@@ -235,7 +252,7 @@ class Harness:
 
     async def close(self) -> None:
         for lanes in self._lanes:
-            await (lanes.close() if isinstance(lanes, Lane) else lanes.abandon())
+            lanes.close()
         self.embedder.free.set()
         await self.batcher.close()
 

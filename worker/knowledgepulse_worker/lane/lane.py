@@ -338,7 +338,9 @@ class Lane:
                 self._scored.append(self._score(taken))
                 self._taken.popleft()
                 self._journal.end(taken.record.location)
+                self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
+            self.stop_scoring()
             self._on_failure(error)
 
     def _score(self, taken: Taken) -> Scored:
@@ -382,6 +384,7 @@ class Lane:
             return
         scored.copy = copying.result()
         self._services.replacements.fit_copy(scored)
+        self._changed.set()
 
     # --- the lane's own
 

@@ -67,6 +67,7 @@ class Replacements:
             reason: Reason = "too_large" if isinstance(problem, TooLargeError) else "scoring_failed"
             failure = Failure(reason, type(problem).__name__, str(problem))
             scored.entry = replace_fields(scored.entry, decision=None, failure=failure)
+            scored.copying = scored.copy = None  # it is not contributed
             replacement = self.outputs.build(scored.record, scored.entry)
         else:
             replacement = self.outputs.build_cut(scored.record, scored.entry)

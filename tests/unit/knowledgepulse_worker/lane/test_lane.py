@@ -1,7 +1,6 @@
 """One partition's pipeline: ordering, failures and bounds."""
 
 import asyncio
-import gc
 import json
 from dataclasses import replace
 from hashlib import sha256
@@ -79,36 +78,45 @@ async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, 
     assert harness.embedder.texts == ["Fix the failing build shell command ls -la"]
 
 
-async def test_an_output_is_sent_only_when_its_entry_and_all_earlier_ones_are_confirmed(make_harness, raw):
+async def test_nothing_is_published_before_it_is_committed(make_harness, raw):
     harness = make_harness()
-    harness.publisher.hold(harness.ledger)
     lane = await harness.lane()
-
     await feed(lane, raw(0), raw(1, b"no JSON"))
-    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
-    await harness.settle()
-    assert harness.outputs() == []
+    await harness.until(lambda: len(lane.complete()) == 2)
+    assert (harness.publisher.committed, lane.position) == ([], 0)
 
-    harness.publisher.confirm(harness.ledger)
-    await harness.until(harness.outputs)
-    await harness.settle()
-    assert [headers(output).get("kp-source") for output in harness.outputs()] == [b"raw-traces/0/0"]
+    await harness.commit(lane)
+
+    assert harness.publisher.transactions == 1
+    assert len(harness.outputs()) == lane.position == harness.publisher.positions[0].offset == 2
 
 
-async def test_the_watermark_advances_only_with_confirmed_outputs_and_in_offset_order(make_harness, raw):
+async def test_what_completes_during_a_commit_belongs_to_the_next(make_harness, raw):
     harness = make_harness()
-    harness.publisher.hold(*harness.scored, harness.dead_letter)
+    harness.publisher.gate.clear()
     lane = await harness.lane()
-    await feed(lane, raw(0), raw(1, b"no JSON"), raw(2))
-    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored, harness.dead_letter)) == 3)
-
-    harness.publisher.confirm(harness.dead_letter)
+    await feed(lane, raw(0, b"no JSON"))
+    committing = asyncio.create_task(harness.commit(lane))
     await harness.settle()
-    assert lane.watermark == 0
+    await feed(lane, raw(1, b"no JSON"))
 
-    harness.publisher.confirm(*harness.scored)
+    harness.publisher.gate.set()
+    await committing
+
+    assert len(harness.outputs()) == lane.position == 1
+    await harness.committed(lane, 2)
+
+
+async def test_a_trace_is_not_scored_before_an_earlier_one(make_harness, raw):
+    harness = make_harness()
+    harness.embedder.free.clear()
+    lane = await harness.lane()
+    await feed(lane, raw(0), raw(1, b"no JSON"))
     await harness.settle()
-    assert lane.watermark == 2
+    assert lane.complete() == []
+
+    harness.embedder.free.set()
+    await harness.committed(lane, 2)
 
 
 async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness, raw):
@@ -129,44 +137,19 @@ async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness
 # --- failures of the broker and of the embedder
 
 
-@pytest.mark.parametrize("failed", ["entry", "output"])
-async def test_a_failed_send_stops_the_lane_before_that_record(failed, make_harness, raw):
+async def test_a_failed_transaction_leaves_everything_as_it_was(make_harness, raw):
     harness = make_harness()
     lane = await harness.lane()
     await harness.processed(lane, raw(0))
-    harness.publisher.failing.update([harness.ledger] if failed == "entry" else harness.scored)
+    harness.publisher.is_failing = True
+    await feed(lane, raw(1))
+    await harness.until(lane.complete)
 
-    await feed(lane, raw(1), raw(2))
-    await harness.until(lambda: harness.failures)
-    harness.publisher.failing.clear()
-    await feed(lane, raw(3))
-    await harness.settle()
+    with pytest.raises(DeliveryError):
+        await harness.commit(lane)
 
-    assert lane.watermark == 1
-    assert {type(error) for error in harness.failures} == {DeliveryError}
-    if failed == "entry":
-        assert len(harness.outputs()) == 1
-
-
-async def test_a_stopped_lane_leaves_no_unretrieved_exception(make_harness, raw):
-    """The event loop would log each with its traceback: up to 64 for a single failure."""
-    unretrieved = []
-    asyncio.get_running_loop().set_exception_handler(
-        lambda _loop, context: unretrieved.append(context["message"])
-    )
-    harness = make_harness()
-    harness.publisher.failing.update(harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0), raw(1), raw(2))
-    await harness.until(lambda: harness.failures)
-    await harness.settle()
-
-    await lane.drain(20)
-    harness.forget()
-    del lane
-    gc.collect()
-
-    assert unretrieved == []
+    assert len(harness.outputs()) == lane.position == 1
+    assert list(harness.entries()) == [0]
 
 
 async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harness, raw):
@@ -181,7 +164,7 @@ async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harn
     await harness.settle()
 
     assert harness.failures == [harness.embedder.error]
-    assert len(harness.outputs()) == lane.watermark == 1
+    assert len(harness.outputs()) == lane.position == 1
     assert list(harness.entries()) == [0]
 
 
@@ -202,63 +185,54 @@ async def test_a_scoring_failure_makes_one_dead_letter_and_leaves_the_cache_unch
     assert headers(dead)["kp-reason"] == b"scoring_failed"
     assert headers(dead)["__streams.errors.exception"] == b"ZeroDivisionError"
     assert score(after)["nearest"] == "kp:trace:0/0"
-    assert harness.entries()[1].vector is None
+    assert list(harness.entries()) == [0, 2]
     assert harness.failures == []
 
 
-async def test_an_output_rejected_only_as_part_of_a_batch_is_sent_alone(make_harness, raw):
-    """A broker rejects a batch as a whole, which does not tell which record was at fault."""
+async def test_an_output_refused_only_as_part_of_a_batch_is_sent_alone(make_harness, raw):
+    """A broker refuses a batch as a whole, which does not tell which record was at fault."""
     harness = make_harness()
     harness.publisher.refused_in_batch.update(harness.scored)
+    lane = await harness.lane()
+    await feed(lane, raw(0), raw(1))
+    await harness.until(lambda: len(lane.complete()) == 2)
 
-    await harness.processed(await harness.lane(), raw(0), raw(1))
+    await harness.commit(lane)
 
     assert [headers(output)["kp-source"][-1:] for output in harness.outputs()] == [b"0", b"1"]
-    assert harness.metric("kp_publish_retries_total") == 2
+    assert (
+        harness.publisher.transactions
+        == harness.metric("kp_aborted_transactions_total", reason="refused")
+        == 1
+    )
 
 
-async def test_an_output_rejected_alone_becomes_a_dead_letter_after_its_entry_is_updated(make_harness, raw):
+async def test_an_output_refused_alone_becomes_a_dead_letter_and_keeps_its_vector(make_harness, raw):
     harness = make_harness()
     harness.publisher.refused.update(harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0))
-    harness.publisher.hold(harness.ledger)
-    await harness.until(
-        lambda: harness.publisher.records(harness.ledger) or harness.publisher.waiting(harness.ledger)
-    )
-    harness.publisher.confirm(harness.ledger)
-    await harness.until(
-        lambda: harness.publisher.records(harness.ledger) and harness.publisher.waiting(harness.ledger)
-    )
-    await harness.settle()
-    assert harness.outputs() == []
 
-    harness.publisher.release(harness.ledger)
-    await harness.until(lambda: lane.watermark == 1)
+    await harness.processed(await harness.lane(), raw(0))
 
     (dead,) = harness.outputs()
     assert dead.value == raw(0).value
     assert headers(dead)["kp-reason"] == b"too_large"
-    entry = harness.entries()[0]
-    assert (entry.outcome, entry.failure.reason) == ("dead_letter", "too_large")
-    assert entry.vector is not None  # it was scored, so later traces are compared with it
+    assert harness.entries()[0].vector is not None  # it was scored, so later traces are compared with it
     assert harness.metric("kp_traces_total", outcome="dead_letter") == 1
     assert harness.metric("kp_traces_total", outcome="rejected") == 0
 
 
-async def test_a_dead_letter_rejected_alone_is_sent_with_its_value_cut(make_harness, raw, monkeypatch):
+async def test_a_dead_letter_refused_alone_is_sent_with_its_value_cut(make_harness, raw):
     """Headers hold its length and hash, so that the original can be found in the raw topic."""
     value = b"no JSON" * 1000
     harness = make_harness()
-    whole = harness.publisher.send_alone
 
-    async def refuse_large(record):
+    def problem_of(record):
         if record.topic == harness.dead_letter and len(record.value) > 5000:
-            raise TooLargeError("too large")
-        return await whole(record)
+            return TooLargeError("too large")
+        return None
 
-    monkeypatch.setattr(harness.publisher, "send_alone", refuse_large)
-    harness.publisher.refused_in_batch.add(harness.dead_letter)
+    replacements = replace(harness.services.replacements, problem_of=problem_of)
+    harness.services = replace(harness.services, replacements=replacements)
 
     await harness.processed(await harness.lane(), raw(0, value), raw(1))
 
@@ -267,80 +241,123 @@ async def test_a_dead_letter_rejected_alone_is_sent_with_its_value_cut(make_harn
     assert headers(dead)["kp-reason"] == b"not_json"
     assert headers(dead)["kp-value-length"] == b"7000"
     assert headers(dead)["kp-value-sha256"] == sha256(value).hexdigest().encode()
+    assert harness.metric("kp_aborted_transactions_total", reason="refused") == 0
+
+
+async def test_a_record_for_which_there_is_no_replacement_ends_the_process(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.refused.add(harness.dead_letter)
+    lane = await harness.lane()
+    await feed(lane, raw(0, b"no JSON"))
+
+    with pytest.raises(TooLargeError):
+        await harness.commit(lane)
+
+    assert lane.position == 0
 
 
 # --- gaps and bounds
 
 
-async def test_a_wide_gap_is_skipped_when_nothing_is_in_flight(make_harness, raw):
+async def test_a_wide_gap_needs_no_outputs(make_harness, raw):
     harness = make_harness()
-    lane = await harness.lane()
-    await harness.processed(lane, raw(0))
-    taking = asyncio.create_task(lane.take(raw(FAR)))
-    await harness.until(lambda: harness.commit_requested)
-    assert lane.watermark == FAR
 
-    lane.committed(lane.watermark)
-    await taking
-    await harness.until(lambda: lane.watermark == FAR + 1)
+    await harness.processed(await harness.lane(), raw(0), raw(FAR))
 
     assert score(harness.outputs()[1])["nearest"] == "kp:trace:0/0"
 
 
 @pytest.mark.parametrize("limits", [{"in_flight_records": 2}, {"in_flight_bytes": 2000}])
-async def test_a_lane_at_its_in_flight_limit_waits_for_a_confirmation(limits, make_harness, raw):
+async def test_a_lane_at_its_in_flight_limit_requests_a_commit_and_waits(limits, make_harness, raw):
     harness = make_harness(**limits)
-    harness.publisher.hold(*harness.scored)
     lane = await harness.lane()
     await feed(lane, raw(0, padding=400), raw(1, padding=400))
     taking = asyncio.create_task(lane.take(raw(2, padding=400)))
-    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored)) == 2)
+    await harness.until(lambda: len(lane.complete()) == 2)
     await harness.settle()
     assert not taking.done()
     assert lane.next_offset == harness.metric("kp_in_flight_records") == 2
     assert harness.metric("kp_in_flight_bytes") == raw(0, padding=400).size * 2
 
-    harness.publisher.confirm(*harness.scored)
+    await harness.commit(lane)
     await taking
-    harness.publisher.release(*harness.scored)
-    await harness.until(lambda: lane.watermark == 3)
+    await harness.committed(lane, 3)
 
     assert harness.metric("kp_in_flight_records") == harness.metric("kp_in_flight_bytes") == 0
 
 
+async def test_a_full_lane_requests_a_commit_once_something_is_complete(make_harness, raw):
+    harness = make_harness(in_flight_records=1)
+    harness.embedder.free.clear()
+    lane = await harness.lane()
+    await feed(lane, raw(0))
+    taking = asyncio.create_task(lane.take(raw(1)))
+    await harness.settle()
+    assert not harness.commit_requested
+
+    harness.embedder.free.set()
+    await harness.until(lambda: harness.commit_requested)
+    await harness.commit(lane)
+    await taking
+
+
 async def test_a_record_larger_than_the_byte_limit_is_processed_alone(make_harness, raw):
     harness = make_harness(in_flight_bytes=1024)
-    harness.publisher.hold(*harness.scored)
     lane = await harness.lane()
     await feed(lane, raw(0))
     large = asyncio.create_task(lane.take(raw(1, padding=5000)))
     await harness.settle()
     assert not large.done()
 
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-    harness.publisher.confirm(*harness.scored)
+    await harness.committed(lane, 1)
     await large
     after = asyncio.create_task(lane.take(raw(2)))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
     await harness.settle()
     assert not after.done()
 
-    harness.publisher.release(*harness.scored)
+    await harness.committed(lane, 2)
     await after
-    await harness.until(lambda: lane.watermark == 3)
+    await harness.committed(lane, 3)
 
 
-async def test_a_lane_too_far_ahead_of_its_commit_requests_one_and_waits(make_harness, raw):
-    """This bounds what can be redelivered, so that the ledger's window covers it."""
-    harness = make_harness(uncommitted_records=2)
-    lane = await harness.lane()
-    await harness.processed(lane, raw(0), raw(1))
-    assert not harness.commit_requested
-    taking = asyncio.create_task(lane.take(raw(2)))
-    await harness.until(lambda: harness.commit_requested)
-    await harness.settle()
-    assert not taking.done()
+# --- the ledger
 
-    lane.committed(1)
-    await taking
-    await harness.until(lambda: lane.watermark == 3)
+
+async def test_a_successor_continues_as_if_nothing_had_happened(make_harness, raw):
+    before = make_harness()
+    await before.processed(await before.lane(), raw(0), raw(1))
+    after = make_harness()
+
+    await after.processed(await after.lane(2, before.changelog()), raw(2))
+
+    assert score(after.outputs()[0])["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}
+    assert after.metric("kp_novelty_cache_entries", partition="0") == 3
+
+
+async def test_invalid_entries_are_deleted_by_the_first_transaction_and_by_no_other(make_harness, raw):
+    before = make_harness()
+    await before.processed(await before.lane(), raw(0), raw(1))
+    after = make_harness()
+    after.embedder.identity = "another"
+
+    lane = await after.lane(2, before.changelog())
+    await after.processed(lane, raw(2))
+    await after.processed(lane, raw(3))
+
+    written = after.publisher.records(after.ledger)
+    assert [(record.key, record.value is None) for record in written] == [
+        (b"0", True),
+        (b"1", True),
+        (b"0", False),
+        (b"1", False),
+    ]
+    assert after.metric("kp_cache_resets_total", reason="model") == 1
+
+
+async def test_without_an_embedder_there_is_no_ledger(make_harness, raw):
+    harness = make_harness(embedding=False)
+
+    await harness.processed(await harness.lane(), raw(0))
+
+    assert harness.publisher.records(harness.ledger) == []
+    assert len(harness.outputs()) == 1

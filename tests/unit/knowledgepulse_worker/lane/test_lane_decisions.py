@@ -46,7 +46,7 @@ def compared(harness):
 
 
 async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_harness, raw, real_traces):
-    harness = make_harness(policy=ACTIVE, uncommitted_records=1000)
+    harness = make_harness(policy=ACTIVE)
     harness.services.metrics.set_shadow(SHADOW)
 
     await harness.processed(
@@ -67,30 +67,12 @@ async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_
 async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces):
     published = []
     for shadow in (None, SHADOW):
-        harness = make_harness(policy=ACTIVE, embedding=False, uncommitted_records=1000)
+        harness = make_harness(policy=ACTIVE, embedding=False)
         harness.services.metrics.set_shadow(shadow)
         await harness.processed(await harness.lane(), *(raw(n, line) for n, line in enumerate(real_traces)))
         published.append((harness.outputs(), harness.publisher.records(harness.ledger)))
 
     assert published[0] == published[1]
-
-
-async def test_a_redelivered_record_is_compared_from_its_entry(make_harness, raw, real_traces):
-    """It counts as often as in ``kp_traces_total``, is not embedded again, and keeps its decision."""
-    harness = make_harness(policy=Policy(threshold=0))
-    harness.services.metrics.set_shadow(Policy(threshold=1))
-    record = raw(0, real_traces[0])
-    await harness.processed(await harness.lane(), record)
-    harness.services.policy.policy = Policy(threshold=1)
-
-    await harness.processed(await harness.lane(0, harness.changelog()), record)
-
-    first, again = harness.services.metrics.shadow.flips
-    assert first == again
-    assert harness.embedder.requested == 1
-    assert harness.metric("kp_traces_total", outcome="contribute") == 2
-    assert compared(harness)["contribute", "rejected"] == 2
-    assert harness.metric("kp_agent_traces_total", agent_id="other", outcome="contribute") == 2
 
 
 async def test_a_trace_that_becomes_a_dead_letter_is_no_decision(make_harness, raw):
@@ -120,13 +102,11 @@ async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document)
     ]
 
 
-@pytest.mark.parametrize("record", ["new", "redelivered", "dead letter"])
+@pytest.mark.parametrize("record", ["scored", "dead letter"])
 async def test_a_failing_report_is_logged_without_content_and_stops_nothing(
     make_harness, raw, monkeypatch, caplog, record
 ):
     harness = make_harness()
-    if record == "redelivered":
-        await harness.processed(await harness.lane(), raw(0))
 
     def fail(*_, **__):
         raise ValueError("content")

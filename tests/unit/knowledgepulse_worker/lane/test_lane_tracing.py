@@ -33,17 +33,14 @@ def make_traced(make_harness):
     return make
 
 
-async def test_a_span_is_exported_once_the_record_s_output_is_confirmed(make_traced, raw):
+async def test_a_span_is_exported_once_the_record_is_committed(make_traced, raw):
     harness = make_traced()
-    harness.publisher.hold(*harness.scored)
     lane = await harness.lane()
     await lane.take(raw(0))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-    await harness.settle()
+    await harness.until(lane.complete)
     assert harness.spans.finished_spans == []
 
-    harness.publisher.release(*harness.scored)
-    await harness.until(lambda: lane.watermark == 1)
+    await harness.commit(lane)
 
     (span,) = harness.spans.finished_spans
     record = raw(0)
@@ -59,19 +56,4 @@ async def test_a_span_is_exported_once_the_record_s_output_is_confirmed(make_tra
     assert span["verdict"]["outcome"] == span["output"]
     assert span["verdict"]["domain"] == "code"
     assert 0 <= span["verdict"]["score"] <= 1
-    assert (span["verdict"]["reason"], span["verdict"]["redelivered"]) == (None, False)
-
-
-async def test_a_redelivered_record_gets_another_span_marked_as_redelivered(make_traced, raw):
-    harness = make_traced()
-    first = await harness.lane()
-    await first.take(raw(0))
-    await harness.until(lambda: first.watermark == 1)
-    second = await harness.lane(changelog=harness.changelog())
-    await second.take(raw(0))
-    await harness.until(lambda: second.watermark == 1)
-
-    assert [one["verdict"]["redelivered"] for one in harness.spans.finished_spans] == [False, True]
-    scores = [one["verdict"]["score"] for one in harness.spans.finished_spans]
-    assert scores[0] == scores[1]
-    assert harness.spans.finished_spans[1]["embedded"] is None
+    assert span["verdict"]["reason"] is None

@@ -7,11 +7,12 @@ import threading
 
 import pytest
 
-from knowledgepulse_worker.errors import DeliveryError, LedgerError
+from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane import lanes as lanes_module
-from knowledgepulse_worker.lane.ring import Changelog, Ledger
+from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Position
 from knowledgepulse_worker.records.record import Location
 from support.lanes import score
 
@@ -19,19 +20,22 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 async def processed(harness, lanes, *records):
-    """Take records and wait until all are finished."""
+    """Take records and commit them."""
     for record in records:
         await lanes.take(record)
-    ends = {record.partition: record.offset + 1 for record in records}
-    await harness.until(lambda: ends.items() <= lanes.watermarks().items())
+    await committed(harness, lanes, {record.partition: record.offset + 1 for record in records})
+
+
+async def committed(harness, lanes, positions):
+    """Commit until the lanes have reached positions."""
+    async with asyncio.timeout(60):
+        while not positions.items() <= lanes.positions().items():
+            await lanes.commit(harness.publisher.publish)
+            await asyncio.sleep(0)
 
 
 def nearest(output):
     return score(output)["nearest"]
-
-
-def lane_tasks():
-    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("lane")]
 
 
 async def test_traces_are_compared_only_within_their_partition(make_harness, raw):
@@ -48,21 +52,61 @@ async def test_traces_are_compared_only_within_their_partition(make_harness, raw
         b"raw-traces/2/8": "kp:trace:2/7",
     }
     assert {record.partition for record in harness.outputs()} == {0, 2}
-    assert (sorted(harness.changelog(0).entries), sorted(harness.changelog(2).entries)) == ([0, 1], [7, 8])
+    assert all(sorted(harness.changelog(number).entries) == [b"0", b"1"] for number in (0, 2))
+    assert harness.publisher.positions == {0: Position(2), 2: Position(9)}
 
 
-async def test_a_stalled_partition_does_not_block_another(make_harness, raw):
+async def test_a_full_partition_does_not_block_another(make_harness, raw):
     harness = make_harness(in_flight_records=1)
-    harness.publisher.hold("dead-letter")
+    harness.embedder.free.clear()
     lanes = harness.lanes()
-    await lanes.take(raw(0, b"no JSON"))
+    await lanes.take(raw(0))
     blocked = asyncio.create_task(lanes.take(raw(1)))
 
-    await processed(harness, lanes, raw(0, partition=1), raw(1, partition=1))
+    for offset in range(2):
+        await processed(harness, lanes, raw(offset, b"no JSON", partition=1))
 
-    assert lanes.watermarks() == {0: 0, 1: 2}
-    harness.publisher.release("dead-letter")
+    assert lanes.positions() == {0: 0, 1: 2}
+    harness.embedder.free.set()
+    await committed(harness, lanes, {0: 1})
     await blocked
+
+
+async def test_one_transaction_commits_all_partitions(make_harness, raw):
+    harness = make_harness()
+    lanes = harness.lanes()
+    for partition in range(3):
+        await lanes.take(raw(0, b"no JSON", partition=partition))
+
+    await lanes.commit(harness.publisher.publish)
+
+    assert harness.publisher.transactions == 1
+    assert harness.publisher.positions == dict.fromkeys(range(3), Position(1))
+
+
+async def test_nothing_is_committed_while_nothing_happens(make_harness, raw):
+    harness = make_harness()
+    lanes = harness.lanes()
+    await processed(harness, lanes, raw(0))
+
+    assert await lanes.commit(harness.publisher.publish) == {}
+    assert harness.publisher.transactions == 1
+
+
+async def test_lost_partitions_leave_nothing_committed(make_harness, raw):
+    """Their new owners score the records again from the last commit."""
+    harness = make_harness()
+    lanes = harness.lanes()
+    await processed(harness, lanes, raw(0))
+    harness.publisher.is_lost = True
+    await lanes.take(raw(1, b"no JSON"))
+
+    with pytest.raises(LostPartitionsError):
+        await lanes.commit(harness.publisher.publish)
+
+    assert lanes.positions() == {0: 1}
+    assert list(harness.entries()) == [0]
+    assert harness.metric("kp_aborted_transactions_total", reason="rebalance") == 1
 
 
 async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, raw, monkeypatch):
@@ -91,55 +135,37 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
 
 
-@pytest.mark.parametrize("owner_before", ["same process", "another process"])
-async def test_a_rewind_is_committed_before_the_ledger_changes(owner_before, make_harness, raw):
-    """Killed in between, a worker would leave a rewritten ledger and a committed position beyond it."""
-    changelog = Changelog(0)
-    old = make_harness()
-    lanes = old.lanes([changelog].__getitem__)
-    await processed(old, lanes, raw(0), raw(1))
-    if owner_before == "another process":
-        lanes = make_harness().lanes([changelog].__getitem__)
-    lanes.committed({0: 2})
-    known = dict(changelog.entries)
-
-    taking = asyncio.create_task(lanes.take(raw(0, padding=1)))
-    await old.until(lanes.commit_requested.is_set)
-    await old.settle()
-    assert not taking.done()
-    assert lanes.watermarks() == {0: 0}
-    lanes.committed({0: 2})  # a commit that was already under way
-    await old.settle()
-    assert changelog.entries == known
-
-    lanes.committed({0: 0})
-    await taking
-    await old.until(lambda: lanes.watermarks() == {0: 1})
-    assert changelog.entries[0] != known[0]
-
-
-async def test_abandoned_partitions_publish_nothing_more(make_harness, raw):
-    """Their new owner has read the ledger by now, and scores the records missing from it."""
+async def test_a_position_that_moves_back_starts_from_the_ledger_as_it_was_there(make_harness, raw):
+    """As after an operator's reset: the entries from there on are of another run."""
     harness = make_harness()
-    harness.publisher.hold(harness.ledger)
+    lanes = harness.lanes()
+    await processed(harness, lanes, raw(0), raw(1), raw(2))
+
+    await processed(harness, lanes, raw(1, padding=1))
+
+    assert nearest(harness.outputs()[-1]) == "kp:trace:0/0"
+    assert list(harness.entries()) == [0, 1]
+    assert harness.metric("kp_cache_resets_total", reason="rewind") == 1
+
+
+async def test_closed_partitions_publish_nothing_more(make_harness, raw):
+    harness = make_harness()
     lanes = harness.lanes()
     for partition in range(2):
-        await lanes.take(raw(0, partition=partition))
-    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
+        await lanes.take(raw(0, b"no JSON", partition=partition))
 
-    await lanes.abandon()
+    lanes.close()
     await lanes.take(raw(1))
-    harness.publisher.release(harness.ledger)
-    await harness.settle()
+    await lanes.commit(harness.publisher.publish)
 
     assert harness.outputs() == []
-    assert lanes.watermarks() == {}
+    assert lanes.positions() == {}
     assert harness.metric("kp_in_flight_records") == 0
 
 
-@pytest.mark.parametrize("ending", ["drained", "abandoned"])
+@pytest.mark.parametrize("ending", ["stop_scoring", "close"])
 async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(ending, make_harness, raw):
-    """The end of the assignment is what ends its wait; nobody would drain the lane."""
+    """The end of the assignment is what ends its wait; nothing would close the lane."""
     harness = make_harness()
     descriptor = shared_memory()
     Journal(descriptor).prepare({Location(1, 0): Suspect(2, Treatment.ISOLATED)})
@@ -150,95 +176,57 @@ async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignme
     suspect = asyncio.create_task(lanes.take(raw(0, partition=1)))
     await harness.settle()
 
-    if ending == "drained":
-        await lanes.drain()
-        lanes.clear()
-    else:
-        await lanes.abandon()
+    getattr(lanes, ending)()
     harness.embedder.free.set()
     await suspect
-    await harness.settle()
 
-    assert lane_tasks() == []
+    assert 1 not in lanes.positions()
     assert harness.failures == []
-    assert harness.outputs() == []
-
-
-async def test_drain_raises_the_error_of_every_lane_that_cannot_be_drained(make_harness, raw):
-    harness = make_harness(drain=0.01)
-    harness.publisher.hold(*harness.scored)
-    lanes = harness.lanes()
-    for partition in range(2):
-        await lanes.take(raw(0, partition=partition))
-    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored)) == 2)
-
-    with pytest.RaisesGroup(DeliveryError, DeliveryError):
-        await lanes.drain()
-
-    assert lanes.watermarks() == {0: 0, 1: 0}
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(1, 0), (0, 3)])
-async def test_no_lane_is_created_during_a_drain(partition, offset, make_harness, raw):
-    """Nothing would drain it: it would publish the same records as the partition's next owner."""
+async def test_no_lane_is_created_once_the_assignment_has_ended(partition, offset, make_harness, raw):
+    """Nothing would close it: it would score the same records as the partition's next owner."""
     harness = make_harness()
-    harness.publisher.hold(*harness.scored)
+    harness.embedder.free.clear()
     lanes = harness.lanes()
     await lanes.take(raw(5))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-    if partition == 0:  # a rewind: its lane is drained before the new one is created
-        taking = asyncio.create_task(lanes.take(raw(offset)))
-        await harness.settle()
-        draining = asyncio.create_task(lanes.drain())
-        await harness.settle()
-    else:
-        draining = asyncio.create_task(lanes.drain())
-        await harness.settle()
-        taking = asyncio.create_task(lanes.take(raw(offset, partition=partition)))
-    harness.publisher.release(*harness.scored)
+    taking = asyncio.create_task(lanes.take(raw(offset, partition=partition)))
+    lanes.stop_scoring()
 
-    await draining
+    harness.embedder.free.set()
     await taking
-    await harness.settle()
 
-    assert lane_tasks() == []
-    assert [dict(output.headers)["kp-source"] for output in harness.outputs()] == [b"raw-traces/0/5"]
+    assert lanes.positions() == {0: 5}
 
 
-@pytest.mark.parametrize("drained", [False, True])
-async def test_a_large_ledger_is_opened_beside_the_event_loop(drained, make_harness, raw, monkeypatch):
+async def test_a_large_ledger_is_opened_beside_the_event_loop(make_harness, raw, monkeypatch):
     """It takes seconds: other lanes and the group's heartbeats go on, and the partition may leave."""
     changelog = Changelog(0)
     old = make_harness()
     await processed(old, old.lanes([changelog].__getitem__), raw(0))
-    await old.close()
-    monkeypatch.setattr(lane_module, "LARGE_RING", 0)
+    monkeypatch.setattr(lane_module, "LARGE_LEDGER", 0)
     harness = make_harness()
-    harness.embedder.identity = "another"
     opening, go_on = threading.Event(), threading.Event()
-    real_open = Ledger.open
+    valid_content = lane_module.valid_content
 
-    def slow_open(*args):
+    def slow_content(*args, **kwargs):
         opening.set()
         assert go_on.wait(60)
-        return real_open(*args)
+        return valid_content(*args, **kwargs)
 
-    monkeypatch.setattr(Ledger, "open", slow_open)
+    monkeypatch.setattr(lane_module, "valid_content", slow_content)
     lanes = harness.lanes([changelog].__getitem__)
     taking = asyncio.create_task(lanes.take(raw(1)))
     assert await asyncio.to_thread(opening.wait, 60)
     await harness.settle()
     assert not taking.done()
 
-    if drained:
-        await lanes.drain()
     go_on.set()
     await taking
-    await harness.settle()
+    await committed(harness, lanes, {0: 2})
 
-    assert (lane_tasks() == []) == drained
-    keys = [record.key for record in harness.publisher.records(harness.ledger)]
-    assert keys == ([] if drained else [b"0", b"1"])  # the tombstone of the other model's, and its own entry
+    assert nearest(harness.outputs()[0]) == "kp:trace:0/0"
 
 
 # --- fatal errors
@@ -257,7 +245,7 @@ async def test_an_unavailable_ledger_is_a_fatal_error(make_harness, raw):
     await _take_like_faust(lanes, raw(0))
 
     assert harness.failures == [error]
-    assert 0 not in lanes.watermarks()
+    assert 0 not in lanes.positions()
 
 
 async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_harness, raw, monkeypatch):
@@ -277,7 +265,7 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
     await _take_like_faust(lanes, raw(1, b"{}"))
     await harness.settle()
 
-    assert lanes.watermarks() == {0: 0}
+    assert lanes.positions() == {0: 0}
     assert harness.failures == [error]
 
 

@@ -1,10 +1,10 @@
-"""The ring of entries: special cases, the records of the changelog, and its position."""
+"""The entries of a ledger: which are valid, their keys, and the records of the changelog."""
 
 import base64
 import hashlib
 import json
+from collections import deque
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,85 +15,54 @@ from msgspec.structs import replace
 
 from knowledgepulse_worker.embedding.base import identity_of
 from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.lane.ring import Changelog, Ledger
-from knowledgepulse_worker.records.entry import (
-    ENTRY_VERSION,
-    Entry,
-    encode_vector,
+from knowledgepulse_worker.lane.ledger import Changelog, Ledger, valid_content
+from knowledgepulse_worker.records.entry import ENTRY_VERSION, decode_entry, encode_entry, encode_vector
+from support.ledger import MODEL, dead, scored
+
+NEW, OLD = b"new topic", b"old topic"
+
+
+def content_of(*entries, **changes):
+    """Return the valid content of entries with the keys 0, 1, 2, ..."""
+    values = {b"%d" % number: encode_entry(entry) for number, entry in enumerate(entries)}
+    usual = {"next_offset": 100, "topic_id": NEW, "model": MODEL, "dimensions": 4, "max_elements": 10}
+    return valid_content(values, **usual | changes)
+
+
+def offsets(content):
+    return [entry.offset for entry in content.entries.values()]
+
+
+def test_entries_are_in_the_order_of_their_offsets_whatever_their_keys():
+    assert offsets(content_of(scored(7), scored(5), scored(6))) == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("invalid", "reason"),
+    [
+        (scored(1, topic_id=OLD), "recreated"),
+        (scored(100), "rewind"),
+        (scored(1, model="other"), "model"),
+        (replace(scored(1), vector=encode_vector(np.array([1.0, 0.0]))), "model"),
+        (dead(1), None),
+    ],
+    ids=["another topic", "beyond the position", "another model", "another length", "no vector"],
 )
-from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.scoring import VectorCache
-from support.lanes import VECTORS
-from support.ledger import MODEL, confirm, dead, entry_of, scored
+def test_an_invalid_entry_is_obsolete_and_the_others_stay(invalid, reason):
+    content = content_of(invalid, scored(2, topic_id=NEW))
+
+    assert (offsets(content), content.obsolete, content.reason) == ([2], [b"0"], reason)
 
 
-def written(changelog, ledger, entry):
-    """Put an entry into a ledger; the broker confirms what that writes. Return the evicted offsets."""
-    value, evicted = ledger.put(entry)
-    confirm(changelog, *((old, None) for old in evicted), (entry.offset, value))
-    return evicted
+def test_the_oldest_entries_leave_a_smaller_ledger():
+    content = content_of(*map(scored, range(5)), max_elements=2)
+
+    assert (offsets(content), content.obsolete, content.reason) == ([3, 4], [b"0", b"1", b"2"], None)
 
 
-def opened(changelog, next_offset=0, max_elements=3, window=2, model=MODEL, dimensions=4):
-    """Return a ledger opened at an offset, its cache, and the result of opening it."""
-    ledger, cache = Ledger(changelog, max_elements, window), VectorCache(max_elements, dimensions)
-    return ledger, cache, ledger.open(next_offset, cache, model)
-
-
-def changelog_of(*entries, window=2):
-    """Return a changelog partition with these entries."""
-    changelog = Changelog(0)
-    ledger = Ledger(Changelog(0), len(entries) + 1, window)
-    for number, entry in enumerate(entries):
-        changelog.apply(number, b"%d" % entry.offset, ledger.put(entry)[0])
-    return changelog
-
-
-def test_replacing_an_entry_evicts_nothing():
-    changelog = Changelog(0)
-    ledger, *_ = opened(changelog, max_elements=1, window=2)
-    for offset in range(3):
-        written(changelog, ledger, scored(offset))
-    buried = scored(1, VECTORS[1])
-
-    assert written(changelog, ledger, buried) == []
-    assert set(changelog.entries) == {0, 1, 2}
-    assert entry_of(changelog, 1) == buried
-    assert ledger.put(scored(3))[1] == [0]
-
-
-def test_vectors_of_another_model_are_cut_and_other_entries_stay():
-    changelog = changelog_of(
-        scored(0, model="other"), dead(1), scored(2, VECTORS[1]), scored(3, model="other")
-    )
-
-    ledger, cache, (evicted, reason) = opened(changelog, next_offset=4, max_elements=10, window=10)
-
-    assert (evicted, reason) == ([0, 3], "model")
-    assert len(cache) == 1
-    assert [offset for offset in range(4) if offset in ledger] == [1, 2]
-
-
-def test_a_change_of_model_compares_no_offset_with_all_others():
-    """Otherwise a large ledger takes longer to open than a worker lives (limits.heartbeat)."""
-    compared = 0
-
-    class Offset(int):
-        __hash__ = int.__hash__
-
-        def __eq__(self, other):
-            nonlocal compared
-            compared += 1
-            return int(self) == other
-
-    count = 400
-    changelog = changelog_of(*(scored(offset, model="other") for offset in range(count)))
-    changelog.entries = {Offset(offset): value for offset, value in changelog.entries.items()}
-
-    _, _, (evicted, reason) = opened(changelog, next_offset=count, max_elements=count, window=1)
-
-    assert (len(evicted), reason) == (count, "model")
-    assert compared < 20 * count
+def test_the_topic_of_an_entry_without_id_is_taken_for_the_current_one_unless_another_entry_tells():
+    assert offsets(content_of(scored(1), scored(2, topic_id=NEW))) == [1, 2]
+    assert offsets(content_of(scored(1), scored(2, topic_id=OLD), scored(3, topic_id=NEW))) == [3]
 
 
 OLDER_RELEASE = Path(__file__).parents[3] / "integration" / "data" / "left-behind-by-56e9080.json"
@@ -107,56 +76,58 @@ def test_the_entries_of_an_older_release_are_of_the_text_sdk(text, reason):
         if record["partition"] == 0:
             value = record["value"] and base64.b64decode(record["value"])
             changelog.apply(offset, base64.b64decode(record["key"]), value)
-    next_offset = max(changelog.entries) + 1
-    vectors = [offset for offset in changelog.entries if entry_of(changelog, offset).vector]
+    known = [decode_entry(value) for value in changelog.entries.values()]
+    vectors = sorted(entry.offset for entry in known if entry.vector)
     model = identity_of(hashlib.sha256(b"hashing 16 256").hexdigest(), text)  # its embedder for tests
 
-    _, cache, (evicted, actual_reason) = opened(
-        changelog, next_offset, max_elements=100, window=100, model=model, dimensions=16
+    content = valid_content(
+        changelog.entries,
+        next_offset=max(entry.offset for entry in known) + 1,
+        topic_id=b"",
+        model=model,
+        dimensions=16,
+        max_elements=100,
     )
 
-    assert actual_reason == reason
-    assert sorted(evicted) == ([] if reason is None else sorted(vectors))
-    assert len(cache) == (len(vectors) if reason is None else 0)
+    assert content.reason == reason
+    assert offsets(content) == (vectors if reason is None else [])
     assert vectors
 
 
-def test_another_model_s_entry_stays_for_a_record_that_may_be_redelivered():
-    """Its outcome may have been published, so it must not change."""
-    changelog = changelog_of(scored(0, model="other"), scored(1, model="other"))
-
-    _, cache, (evicted, reason) = opened(changelog, next_offset=1, max_elements=10, window=10)
-
-    assert (evicted, reason) == ([0], "model")
-    assert entry_of(changelog, 1) == scored(1, model="other")
-    assert len(cache) == 0
+# --- keys
 
 
-@pytest.mark.parametrize("now", [1, 2, 8, 9])
-def test_a_changed_window_turns_no_redelivery_into_a_rewind(now):
-    """The window in force when the records were taken bounds their redelivery."""
-    changelog = changelog_of(*(dead(o) if o % 2 else scored(o) for o in range(10)), window=8)
+def test_a_new_entry_takes_the_oldest_one_s_key():
+    ledger = Ledger(2, deque([b"17", b"0"]))
 
-    ledger, _, (_, reason) = opened(changelog, next_offset=3, max_elements=1, window=now)
+    keys = [ledger.put(scored(offset))[0] for offset in range(3)]
 
-    assert reason is None
-    assert all(offset in ledger for offset in range(3, 10))
+    assert keys == [b"17", b"0", b"17"]
 
 
-def test_what_a_lane_put_into_its_ledger_is_unknown_to_the_next_until_it_is_confirmed():
-    """The partition may be lost before, and come back to the same process: the broker has no such entry."""
-    changelog = changelog_of(scored(0), window=9)
-    ledger, *_ = opened(changelog, next_offset=1, window=9)
-    unconfirmed, _ = ledger.put(scored(1, VECTORS[1]))
-    written(changelog, ledger, scored(2))
-    ledger.clear()
-
-    successor, cache, _ = opened(changelog, next_offset=3, window=9)
-    assert [offset for offset in range(3) if offset in successor] == [0, 2]
-    assert len(cache) == 2
-
-    confirm(changelog, (1, unconfirmed), (0, None))
-    assert sorted(changelog.entries) == [1, 2]
+@given(runs=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8), st.booleans()), min_size=1, max_size=6))
+def test_the_changelog_holds_the_last_entries_whatever_the_sizes_and_crashes(runs):
+    """Each run: the ledger's size, the entries put into it, and whether they were committed."""
+    changelog, known, next_offset = Changelog(0), [], 0
+    for max_elements, count, is_committed in runs:
+        content = valid_content(
+            changelog.entries,
+            next_offset=next_offset,
+            topic_id=NEW,
+            model=MODEL,
+            dimensions=4,
+            max_elements=max_elements,
+        )
+        assert offsets(content) == known[-max_elements:]
+        ledger = Ledger(max_elements, deque(content.entries))
+        new = [scored(next_offset + number, topic_id=NEW) for number in range(count)]
+        records = [(key, None) for key in content.obsolete] + [ledger.put(entry) for entry in new]
+        if is_committed and new:
+            for key, value in records:
+                changelog.committed(0, key, value)
+            known = [*known, *(entry.offset for entry in new)][-max_elements:]
+            next_offset += count
+            assert len(changelog.entries) == len(known)
 
 
 # --- the changelog's records
@@ -170,12 +141,11 @@ NEWER = msgspec.msgpack.encode(
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        *((key, b"value", "key .* is not an offset") for key in (None, b"", b"one", b"1.0", b"\xff")),
+        (None, b"value", "record has no key"),
         *(
             (b"1", value, "value is not a ledger entry")
-            for value in (b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1, 2]), b"{}")
+            for value in (b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1]), b"{}")
         ),
-        (b"1", msgspec.msgpack.encode(dead(2)), "key is 1, but the entry is for offset 2"),
         (b"1", NEWER, rf".*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}$"),
     ],
 )
@@ -204,93 +174,29 @@ def test_an_unusable_entry_is_an_error_with_its_location(changes, problem):
         Changelog(3).apply(7, b"1", forged)
 
 
-@pytest.mark.parametrize("next_offset", [1, 2], ids=["redelivered", "done"])
-def test_a_vector_of_the_wrong_length_is_cut_even_if_its_model_matches(next_offset):
-    changelog = changelog_of(scored(0), replace(scored(1), vector=encode_vector(np.array([1.0, 0.0]))))
-
-    ledger, cache, (evicted, reason) = opened(changelog, next_offset)
-
-    assert (evicted, reason, cache.size, 1 in ledger) == ([1], "model", 1, False)
-
-
 def test_an_entry_of_the_unversioned_format_is_accepted():
     fields = msgspec.structs.astuple(scored(1))
     changelog = Changelog(3)
 
     changelog.apply(7, b"1", msgspec.msgpack.encode(fields[:12]))
 
-    assert entry_of(changelog, 1) == replace(scored(1), version=1)
+    assert decode_entry(changelog.entries[b"1"]) == replace(scored(1), version=1)
+    assert changelog.position == 7
 
 
-def test_an_older_worker_can_read_an_entry_of_this_format():
-    """It ignores the appended fields, so a fleet can be rolled back."""
-    value = msgspec.msgpack.encode(replace(scored(1), topic_id=bytes(16)))
-    older = msgspec.defstruct(
-        "Entry", [(name, Any) for name in Entry.__struct_fields__[:12]], array_like=True
-    )
-
-    assert msgspec.structs.astuple(msgspec.msgpack.decode(value, type=older))[:3] == (1, 0, b"       1")
-
-
-# --- a recreated topic
-
-
-def test_entries_of_an_earlier_topic_of_the_same_name_are_cut():
-    changelog = changelog_of(
-        replace(scored(0), topic_id=b"old"), replace(scored(1, VECTORS[1]), topic_id=b"new"), window=9
-    )
-    ledger, cache = Ledger(changelog, 9, 9), VectorCache(9, 4)
-
-    assert ledger.open(2, cache, MODEL, b"new") == ([0], "recreated")
-    assert (len(cache), 1 in ledger) == (1, True)
-
-
-def test_an_equal_record_of_another_topic_is_not_a_redelivery():
-    record = RawRecord("raw", 0, 1, 0, b"key", b"value", (), b"new")
-    known = replace(dead(1), fingerprint=record.fingerprint)
+def test_a_null_value_deletes_an_entry():
     changelog = Changelog(0)
-    ledger, *_ = opened(changelog)
-    ledger.put(replace(known, topic_id=b"old"))
-    assert ledger.find(record) is None
+    changelog.apply(0, b"1", encode_entry(scored(1)))
 
-    ledger.put(replace(known, topic_id=b"new"))
-    assert ledger.find(record) is not None
-    ledger.put(known)  # written by a worker without topic ids
-    assert ledger.find(record) is not None
+    changelog.apply(1, b"1", None)
+
+    assert (changelog.entries, changelog.position) == ({}, 1)
 
 
-# --- the changelog's position
-
-
-def test_another_process_s_write_in_between_holds_the_position_back():
-    """So that the next recovery reads it; otherwise it would never be seen."""
+def test_the_newest_entry_before_an_offset_is_found_whatever_the_keys():
     changelog = Changelog(0)
-    changelog.apply(10, b"1", None)
-    for offset in (11, 13, 14):
-        changelog.confirmed(offset, offset, None)
-    assert changelog.position == 11
+    for number, offset in enumerate((5, 9, 7)):
+        changelog.apply(number, b"%d" % number, encode_entry(scored(offset)))
 
-    for offset in (12, 13, 14):
-        changelog.apply(offset, b"%d" % offset, None)
-    changelog.confirmed(15, 15, None)
-
-    assert changelog.position == 15
-
-
-confirmations = st.lists(
-    st.tuples(st.integers(0, 3), st.none() | st.binary(max_size=2)), min_size=1, max_size=8
-).flatmap(lambda writes: st.permutations(list(enumerate(writes))))
-
-
-@given(confirmations)
-def test_confirmations_are_applied_in_the_order_of_the_topic_whatever_theirs(given_order):
-    """Different tasks await them: one may be noticed after that of the record that replaced or deleted it."""
-    changelog = Changelog(0)
-    for number, (offset, value) in given_order:
-        changelog.confirmed(number, offset, value)
-
-    last = dict(write for _, write in sorted(given_order))
-    assert changelog.entries == {offset: value for offset, value in last.items() if value is not None}
-    assert changelog.position == len(given_order) - 1
-    changelog.confirmed(0, 9, b"old")
-    assert (9 in changelog.entries, changelog.position) == (False, len(given_order) - 1)
+    assert changelog.newest_before(9).offset == 7
+    assert changelog.newest_before(5) is None

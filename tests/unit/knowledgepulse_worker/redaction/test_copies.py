@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -9,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_worker.errors import REDACTION_REASONS, DeliveryError, RedactionError
-from knowledgepulse_worker.lane import lane as lane_module
+from knowledgepulse_worker.errors import REDACTION_REASONS, RedactionError, TooLargeError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry
@@ -19,6 +19,7 @@ from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import TopicSettings
+from support.lanes import feed
 
 EVERYTHING = Policy(threshold=0)
 SECRET = "canary-of-a-trace"
@@ -74,36 +75,25 @@ async def test_other_outputs_have_no_copy(make_harness, raw):
     assert copies(harness) == copies(refused) == []
 
 
-async def test_the_watermark_waits_for_the_confirmed_copy(make_harness, raw):
-    harness = make_harness(policy=EVERYTHING, redact=mask)
-    harness.publisher.hold(harness.redacted)
-    lane = await harness.lane()
+async def test_a_trace_and_its_copy_are_committed_together(make_harness, raw):
+    free = asyncio.Event()
 
-    await lane.take(raw(0))
-    await harness.until(lambda: harness.publisher.waiting(harness.redacted))
+    async def slow(value):
+        await free.wait()
+        return await mask(value)
+
+    harness = make_harness(policy=EVERYTHING, redact=slow)
+    lane = await harness.lane()
+    await feed(lane, raw(0), raw(1, b"no JSON"))
     await harness.settle()
-    assert (lane.watermark, len(harness.outputs())) == (0, 1)
+    await harness.commit(lane)
+    assert (lane.position, harness.outputs()) == (0, [])
 
-    harness.publisher.release(harness.redacted)
-    await harness.until(lambda: lane.watermark == 1)
+    free.set()
+    await harness.committed(lane, 2)
 
-
-async def test_an_unconfirmed_copy_stops_the_lane_and_a_successor_publishes_it(make_harness, raw):
-    harness = make_harness(policy=EVERYTHING, redact=mask)
-    harness.publisher.failing.add(harness.redacted)
-    lane = await harness.lane()
-    await lane.take(raw(0))
-    await harness.until(lambda: harness.failures)
-    assert (lane.watermark, [type(error) for error in harness.failures]) == (0, [DeliveryError])
-    await lane.close()
-    harness.forget()
-
-    harness.publisher.restart()
-    await harness.processed(await harness.lane(0, harness.changelog()), raw(0))
-
-    first, second = harness.outputs()
-    assert first == second
     assert len(copies(harness)) == 1
+    assert harness.publisher.transactions == 1
 
 
 @pytest.mark.parametrize("reason", REDACTION_REASONS)
@@ -135,82 +125,41 @@ async def test_a_failed_redaction_leaves_a_record_without_content_and_the_rest_g
 
 async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(make_harness, raw):
     harness = make_harness(policy=EVERYTHING, redact=mask)
-    lane = await harness.lane()
-    send_alone = harness.publisher.send_alone
 
-    async def refuse(record):
-        harness.publisher.refused = (
-            {harness.redacted} if record.value and record.topic == "redacted" else set()
-        )
-        return await send_alone(record)
+    def problem_of(record):
+        return TooLargeError("too large") if record.topic == harness.redacted and record.value else None
 
-    harness.publisher.send_alone = refuse
+    replacements = replace(harness.services.replacements, problem_of=problem_of)
+    harness.services = replace(harness.services, replacements=replacements)
 
-    await harness.processed(lane, raw(0))
+    await harness.processed(await harness.lane(), raw(0))
 
     (failed,) = copies(harness)
     assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"too_large")
 
 
-async def test_a_drain_leaves_slow_redactions_to_redelivery(make_harness, raw, monkeypatch):
-    """The broker has confirmed everything else, so that the rebalance goes on without an error."""
+async def test_a_stop_leaves_slow_redactions_to_the_next_owner(make_harness, raw):
+    """So that the rebalance goes on without an error."""
     free = asyncio.Event()
 
     async def slow(value):
         await free.wait()
         return await mask(value)
 
-    monkeypatch.setattr(lane_module, "COPIES_LIMIT", 0.01)
     harness = make_harness(policy=EVERYTHING, redact=slow)
     lane = await harness.lane()
-    for offset in range(3):
-        await lane.take(raw(offset))
-    await harness.until(lambda: len(harness.outputs()) == 3)
+    await feed(lane, *map(raw, range(3)))
+    await harness.until(lambda: len(harness.embedder.texts) == 3)
+    await harness.settle()
 
-    await lane.drain(600)
-    assert (lane.watermark, copies(harness), harness.failures) == (0, [], [])
+    lane.stop_scoring()
+    await harness.commit(lane)
+    lane.close()
+    assert (lane.position, copies(harness), harness.failures) == (0, [], [])
 
     free.set()
     await harness.processed(await harness.lane(0, harness.changelog()), *map(raw, range(3)))
-    assert harness.outputs()[3:] == harness.outputs()[:3]
-    assert len(copies(harness)) == 3
-    assert len(harness.embedder.texts) == 3
-
-
-async def test_a_drain_waits_for_the_copies_of_a_quick_function(make_harness, raw, monkeypatch):
-    """So that an orderly stop repeats nothing."""
-    monkeypatch.setattr(lane_module, "COPIES_LIMIT", 600)
-    harness = make_harness(policy=EVERYTHING, redact=mask)
-    harness.publisher.hold(harness.redacted)
-    lane = await harness.lane()
-    await lane.take(raw(0))
-    await harness.until(lambda: harness.publisher.waiting(harness.redacted))
-
-    draining = asyncio.create_task(lane.drain(600))
-    await harness.settle()
-    assert not draining.done()
-    harness.publisher.release(harness.redacted)
-    await draining
-
-    assert lane.watermark == 1
-
-
-async def test_a_slow_redaction_does_not_hold_back_the_outputs_behind_it(make_harness, raw):
-    free = asyncio.Event()
-
-    async def slow(value):
-        await free.wait()
-        return await mask(value)
-
-    harness = make_harness(policy=EVERYTHING, redact=slow)
-    harness.publisher.refused_in_batch.add("contribute")
-    lane = await harness.lane()
-    for offset in range(3):
-        await lane.take(raw(offset))
-
-    await harness.until(lambda: len(harness.outputs()) == 3)
-    free.set()
-    await harness.until(lambda: lane.watermark == 3)
+    assert len(copies(harness)) == len(harness.outputs()) == 3
 
 
 JSON = st.recursive(
@@ -243,22 +192,16 @@ def test_whatever_the_function_returns_the_value_is_that_or_nothing(document, ra
         assert value == original
         return answer
 
-    sent = []
-
-    async def send(record):
-        sent.append(record)
-
     topics = dict.fromkeys(("raw-traces", "redacted"), 1)
     metrics = Metrics(Policy(), 0.1, CollectorRegistry())
     redaction = Redaction(redact, "redacted", Outputs(TopicSettings(), topics), metrics)
     nearest = f"kp:trace:{SECRET}"
     header = Score(0.5, 0.5, 0.5, 0.5, 0.5, (), "code", 0.5, nearest)
-    record, entry = raw(0), Entry(0, 0, b"", policy="abc", score=msgspec.json.encode(header))
+    record, entry = raw(0), Entry(0, 0, policy="abc", score=msgspec.json.encode(header))
     output = OutputRecord("contribute", 0, 0, b"key", original, (("h", SECRET.encode()),))
 
-    asyncio.run(redaction.publish(record, entry, output, send))
+    copy = asyncio.run(redaction.copy(record, entry, output))
 
-    (copy,) = sent
     if copy.value is None:
         assert (copy.key, dict(copy.headers)["kp-redaction-error"]) == (None, b"invalid")
     else:
