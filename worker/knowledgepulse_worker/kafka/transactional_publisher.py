@@ -184,11 +184,14 @@ class TransactionalPublisher:
         by_place: defaultdict[TopicPartition, list[OutputRecord]] = defaultdict(list)
         for record in records:
             by_place[await self._place(record)].append(record)
-        async with asyncio.TaskGroup() as group:
-            sending = [
-                group.create_task(self._producer.send_batches(place, some, alone))
-                for place, some in by_place.items()
-            ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = [
+                    group.create_task(self._producer.send_batches(place, some, alone))
+                    for place, some in by_place.items()
+                ]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
         return [batch for task in sending for batch in task.result()]
 
     async def _place(self, record: OutputRecord) -> TopicPartition:
