@@ -55,9 +55,7 @@ class SimMember:
         patience: the number of times that it waits for records if it may.
     """
 
-    def __init__(
-        self, cluster, host, topics, session, rebalance, moment=lambda _: None, patience=PATIENCE
-    ):
+    def __init__(self, cluster, host, topics, session, rebalance, moment=lambda _: None, patience=PATIENCE):
         self.answered_at = cluster.loop.time()
         self.group = GroupMetadata("group")
         self._connection = Connection(cluster, host, "member")

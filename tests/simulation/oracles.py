@@ -76,9 +76,7 @@ class Oracles:
             for number, log in enumerate(self._cluster.topics[topic].logs):
                 newest = defaultdict(lambda: -1)
                 for one in log.committed():
-                    output = OutputRecord(
-                        topic, number, one.timestamp_ms, one.key, one.value, one.headers
-                    )
+                    output = OutputRecord(topic, number, one.timestamp_ms, one.key, one.value, one.headers)
                     partition = _partition(output)
                     if one.key in found:
                         self._violated(f"exactly once: record {one.key} has two outcomes")
@@ -116,7 +114,9 @@ class Oracles:
 
     def _held(self, partition):
         """Return the source offsets of the entries that the changelog holds."""
-        held = {one.key: one.value for one in self._cluster.topics[self._changelog].logs[partition].committed()}
+        held = {
+            one.key: one.value for one in self._cluster.topics[self._changelog].logs[partition].committed()
+        }
         entries = [decode_entry(value) for value in held.values() if value is not None]
         return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
 
