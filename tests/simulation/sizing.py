@@ -27,16 +27,17 @@ START = 10.0
 PAUSE = 10.0
 """Seconds of calm before and after what happens."""
 VECTOR = (384 - 4) * 4
-_REQUESTS = ("join", "sync", "heartbeat", "commit", "fetch_offsets", "leave")
+_REQUESTS = ("join", "sync", "heartbeat", "fetch_offsets", "leave")
 
 
 class Trial(WorkerPlayer):
     """A fleet and the script of events that happen to it."""
 
     def __init__(self, partitions, pods):
-        setting = Setting(partitions, pods, 512, 1000, None, 64, False, True, False, (), False)
+        setting = Setting(partitions, pods, 1000, None, 64, 0.2, False, True, False, True, (), False)
         settings = Settings(embedding={"backend": "lexical"}, cache={"dimensions": 4})
         super().__init__(History(0, setting, (), ()), False, settings)
+        self.cluster.transactions.on_rest = lambda: None
         self.appended = defaultdict(list)
         self.repeats = self.changelog_bytes = self.entries = 0
         self.requests = defaultdict(Counter)

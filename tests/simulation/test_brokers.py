@@ -1,18 +1,20 @@
 """The simulated brokers reproduce the surprising behaviour of real Kafka."""
 
 import asyncio
-import math
+from contextlib import nullcontext
 
 import pytest
 from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, OutOfOrderSequenceNumber
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_worker.records.publisher import RefusedError
 from knowledgepulse_worker.records.record import OutputRecord
 from simulation import loop
 from simulation.brokers import SimTopic, new_cluster
 from simulation.member import SimMember
-from simulation.producer import SimPublisher
+from simulation.transactional_producer import SimProducer
 
 AT = TopicPartition("raw", 0)
 POSITION = OffsetAndMetadata(1, "")
@@ -47,7 +49,7 @@ def record(partition=0, value=b"v"):
 
 
 async def joined(cluster, host="host"):
-    member, listener = SimMember(cluster, host, ("raw",), Lease(10), 10, 10), Listener()
+    member, listener = SimMember(cluster, host, ("raw",), 10, 10), Listener()
     member.subscribe(topics={"raw"}, listener=listener)
     await listener.assigned.wait()
     return member
@@ -57,13 +59,13 @@ def test_positions_are_not_lost_while_a_new_coordinator_loads_the_group(simulate
     async def main(cluster):
         cluster.create(SimTopic.new("raw", 1))
         member = await joined(cluster)
-        await member.commit({AT: OffsetAndMetadata(7, "")})
+        cluster.group.committed["raw", 0] = OffsetAndMetadata(7, "")
         cluster.group.move(1, loading=3.0)
         started = cluster.loop.time()
-        return await member.committed(AT), cluster.loop.time() - started
+        return await member.committed([AT]), cluster.loop.time() - started
 
-    position, seconds = simulated(main)
-    assert position.offset == 7
+    positions, seconds = simulated(main)
+    assert positions[AT].offset == 7
     assert seconds >= 3
 
 
@@ -88,6 +90,28 @@ def test_an_open_transaction_holds_back_what_others_append_behind_it(simulated):
     assert simulated(main) == ([b"before", b"after"], 2, 1)
 
 
+async def publishing(cluster, transactional_id="id"):
+    producer = SimProducer(
+        cluster, "host", lambda _: None, transactional_id=transactional_id, transaction_timeout_ms=10_000
+    )
+    await producer.start()
+    return producer
+
+
+async def ended(cluster):
+    """Wait until the markers of all transactions are written."""
+    while not cluster.transactions.have_ended:
+        await asyncio.sleep(0.1)
+
+
+async def send(producer, *records):
+    """Send records, each to its partition in a batch of its own; return their offsets."""
+    sent = []
+    for one in records:
+        sent += await producer.send_batches(TopicPartition("raw", one.partition), [one], [])
+    return [await batch.written() for batch in sent]
+
+
 def test_of_a_request_some_batches_may_be_written_and_others_not(simulated):
     """The producer resends only the batches that were not written."""
 
@@ -97,46 +121,77 @@ def test_of_a_request_some_batches_may_be_written_and_others_not(simulated):
         for partition in range(4):
             cluster.leaders["raw", partition] = 0
         cluster.starved.add(0)
-        lease = Lease(math.inf)
-        lease.renew(0)
-        publisher = SimPublisher(cluster, "host", lease, timeout=30)
-        deliveries = [await publisher.send(record(partition)) for partition in range(4)]
-        await asyncio.wait(deliveries, return_when=asyncio.FIRST_COMPLETED)
-        written = sum(log.end for log in topic.logs)
-        await asyncio.gather(*deliveries)
-        return written, [log.end for log in topic.logs]
+        async with await publishing(cluster) as producer:
+            sending = asyncio.create_task(send(producer, *map(record, range(4))))
+            while not (written := sum(log.end for log in topic.logs)):
+                await asyncio.sleep(0.001)
+            await sending
+        await ended(cluster)
+        return written, [len(log.committed()) for log in topic.logs]
 
-    written, ends = simulated(main)
+    written, committed = simulated(main)
     assert 0 < written < 4
-    assert ends == [1, 1, 1, 1]
+    assert committed == [1, 1, 1, 1]
 
 
-def test_a_lost_answer_repeats_a_batch(simulated):
-    """The producer is not idempotent, so consumers drop repeated records by their source."""
+def test_a_lost_answer_repeats_no_batch(simulated):
+    """The brokers recognize a batch that is sent again, and give its offset."""
 
     async def main(cluster):
         topic = SimTopic.new("raw", 1)
         cluster.create(topic)
-        cluster.network.deaf.add(("host", cluster.leader("raw", 0)))
-        lease = Lease(math.inf)
-        lease.renew(0)
-        publisher = SimPublisher(cluster, "host", lease, timeout=30)
-        delivery = await publisher.send(record())
-        await asyncio.sleep(0.05)
-        cluster.network.deaf.clear()
-        await delivery
-        return topic.logs[0].end
+        async with await publishing(cluster) as producer:
+            await send(producer, record())
+            cluster.network.deaf.add(("host", cluster.leader("raw", 0)))
+            sending = asyncio.create_task(send(producer, record(value=b"again")))
+            await asyncio.sleep(0.05)
+            cluster.network.deaf.clear()
+            offsets = await sending
+        await ended(cluster)
+        return offsets, [one.value for one in topic.logs[0].committed()]
 
-    assert simulated(main) == 2
+    assert simulated(main) == ([1], [b"v", b"again"])
 
 
-def test_a_commit_of_a_former_member_is_taken_by_an_empty_group_only(simulated):
+def test_after_a_refused_batch_a_producer_can_write_no_more_to_the_partition(simulated):
+    async def main(cluster):
+        cluster.create(SimTopic.new("raw", 1, max_bytes=10))
+        async with await publishing(cluster) as producer:
+            with pytest.raises(RefusedError):
+                await send(producer, record(value=b"v" * 10))
+            with pytest.raises(OutOfOrderSequenceNumber):
+                await send(producer, record())
+        async with await publishing(cluster) as producer:
+            return await send(producer, record())
+
+    assert simulated(main) == [1]  # behind the marker of the first transaction
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_only_a_member_s_positions_are_accepted(simulated, is_member):
     async def main(cluster):
         cluster.create(SimTopic.new("raw", 1))
-        outcomes = []
-        cluster.group.commit(0, "", -1, {("raw", 0): POSITION}, outcomes.append)
-        await joined(cluster)
-        cluster.group.commit(0, "", -1, {("raw", 0): POSITION._replace(offset=2)}, outcomes.append)
-        return [type(one).__name__ for one in outcomes], cluster.group.committed
+        member = await joined(cluster)
+        group = member.group if is_member else GroupMetadata("group", member.group.member, 0)
+        with nullcontext() if is_member else pytest.raises(CommitFailedError):
+            async with await publishing(cluster) as producer:
+                await send(producer, record())
+                await producer.send_group_offsets({AT: POSITION}, group)
+        await ended(cluster)
+        return await member.committed([AT]), len(cluster.topics["raw"].logs[0].committed())
 
-    assert simulated(main) == (["NoneType", "UnknownMemberIdError"], {("raw", 0): POSITION})
+    assert simulated(main) == (({AT: POSITION}, 1) if is_member else ({}, 0))
+
+
+def test_the_positions_of_an_open_transaction_are_awaited(simulated):
+    async def main(cluster):
+        cluster.create(SimTopic.new("raw", 1))
+        member = await joined(cluster)
+        async with await publishing(cluster) as producer:
+            await producer.send_group_offsets({AT: POSITION}, member.group)
+            asking = asyncio.create_task(member.committed([AT]))
+            await asyncio.sleep(5)
+            assert not asking.done()
+        return await asking
+
+    assert simulated(main) == {AT: POSITION}
