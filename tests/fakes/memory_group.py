@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 from aiokafka.structs import OffsetAndMetadata
+
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 
 BATCH = 3
 """Maximum records per partition and fetch."""
@@ -78,14 +81,16 @@ class MemoryGroupMember:
         topic: the topic to read.
 
     Attributes:
-        commits: every commit, in order.
+        group: the group with this member and its generation.
+        answered_at: when the coordinator last answered.
         gate: an event that blocks fetches until it is set.
         error: if set, the group membership has ended and every fetch raises this error.
         look_up_error: an error that the next look-up of beginning offsets raises.
     """
 
     def __init__(self, topic: MemoryTopic) -> None:
-        self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
+        self.group = GroupMetadata("group", "member", 0)
+        self.answered_at = time.monotonic()
         self.error: KafkaError | None = None
         self.look_up_error: KafkaError | None = None
         self.is_member = False
@@ -118,6 +123,7 @@ class MemoryGroupMember:
         assert self._listener is not None
         await self._listener.on_partitions_revoked(self.assignment())
         self.is_member = True
+        self.group = GroupMetadata("group", "member", self.group.generation + 1)
         self._paused.clear()
         tps = [TopicPartition(self._topic.name, number) for number in partitions]
         self._positions = {tp: self._topic.committed.get(tp.partition, 0) for tp in tps}
@@ -199,19 +205,15 @@ class MemoryGroupMember:
             raise error
         return {tp: self._topic.begin(tp.partition) for tp in partitions}
 
-    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return the group's position, if any."""
-        offset = self._topic.committed.get(partition.partition)
-        return (
-            None if offset is None else OffsetAndMetadata(offset, self._topic.metadata[partition.partition])
-        )
-
-    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Set the group's positions; like a broker, accept even a former member once the group is empty."""
-        self._require_assigned(*positions)
-        self.commits.append(dict(positions))
-        for tp, position in positions.items():
-            self._topic.committed[tp.partition], self._topic.metadata[tp.partition] = position
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the group's positions; partitions without one are left out."""
+        return {
+            tp: OffsetAndMetadata(self._topic.committed[tp.partition], self._topic.metadata[tp.partition])
+            for tp in partitions
+            if tp.partition in self._topic.committed
+        }
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark: the offset of the next record to be published."""

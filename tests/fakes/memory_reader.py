@@ -30,6 +30,10 @@ class MemoryReader:
         records = self.records[topic, partition]
         return range(records[0].offset, records[-1].offset + 1) if records else range(0)
 
+    async def end(self, topic: str, partition: int) -> int:
+        """Return the offset after the last record."""
+        return (await self.bounds(topic, partition)).stop
+
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the first offset with a record of that time or later, or None if there is none."""
         later = (one.offset for one in self.records[topic, partition] if one.timestamp >= timestamp_ms)

@@ -26,7 +26,6 @@ def published(
     entry = Entry(
         offset,
         raw.timestamp_ms,
-        raw.fingerprint,
         decision=score.decision,
         score=encode_score(score),
         policy=policy.digest,

@@ -141,7 +141,7 @@ async def _work(
 
     def fail(error: BaseException) -> None:
         if not failed.done():
-            journal.close(blames_records=not isinstance(error, DeliveryError | TopicError))
+            journal.close(blames_records=_blames_records(error))
             failed.set_exception(error)
 
     metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
@@ -194,6 +194,11 @@ async def _work(
         gc.collect()
         gc.freeze()  # full collections need not visit the objects of all imports
         await _serve(program, settings, stop, failed, heart, background)
+
+
+def _blames_records(error: BaseException) -> bool:
+    """Return whether a record in progress may have caused an error; records do not cause outages."""
+    return not isinstance(error, DeliveryError | TopicError)
 
 
 def _start_background(

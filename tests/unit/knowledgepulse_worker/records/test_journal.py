@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from knowledgepulse_worker.records import journal as module
-from knowledgepulse_worker.records.journal import Journal, Phase, Suspect, Treatment, shared_memory
+from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
 from knowledgepulse_worker.records.record import Location
 
 A, B = Location(0, 0), Location(1, 2**40)
@@ -64,15 +64,15 @@ def test_the_next_child_starts_with_an_empty_journal(memory):
     assert Journal(memory).in_progress() == frozenset()
 
 
-def test_a_child_that_exits_by_itself_keeps_only_the_blamed_records(memory):
+@pytest.mark.parametrize(("blames", "kept"), [(True, {A}), (False, set())])
+def test_a_child_that_exits_by_itself_keeps_its_notes_if_a_record_may_be_the_cause(memory, blames, kept):
     child = Journal(memory)
     child.begin(A)
-    child.begin(B, Phase.SENDING)
-    child.close(frozenset({Phase.SENDING}))
+    child.close(blames_records=blames)
     child.begin(Location(2, 2))
-    child.end(B)
+    child.end(A)
     child.close()
-    assert Journal(memory).in_progress() == {B}
+    assert Journal(memory).in_progress() == kept
 
 
 def test_a_revoked_partition_s_records_are_removed(memory):

@@ -13,8 +13,10 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
+from knowledgepulse_worker.kafka.transactional_publisher import metadata_of
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.records.publisher import LostPartitionsError
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from support.program import Program
@@ -57,6 +59,9 @@ class MemoryReader:
     async def bounds(self, topic, partition):
         return range(len(self._records(topic, partition)))
 
+    async def end(self, topic, partition):
+        return len(self._records(topic, partition))
+
     async def read(self, topic, partition, offsets):
         self.reading.add(partition)
         self.max_parallel = max(self.max_parallel, len(self.reading))
@@ -89,20 +94,20 @@ class World:
         self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
         self.changelog = changelog_topic_name(self.settings.kafka.group)
         count = len(topic.records)
-        names = (RAW, "contribute", "rejected", "dead-letter")
+        names = (RAW, "contribute", "rejected", "dead-letter", self.changelog)
         topics = {name: Topic(name, count, 1_000_000) for name in names}
         self.app = WorkerApp(
             services_of(
                 self.settings,
                 topics,
                 batcher=None,
-                publisher=publisher,
                 metrics=Metrics(self.settings.policy, 0.1, self.registry),
                 policy=PolicyInForce(self.settings.policy),
             ),
             topics[RAW],
             group=lambda: self.member,
             topic_ids=self.topic_ids,
+            transact=self.transact,
             reader=self.reader.connect,
             on_failure=self.failures.append,
         )
@@ -112,12 +117,22 @@ class World:
     def source(self):
         return self.program.source
 
+    async def transact(self, group, records, positions, alone=()):
+        """Publish in memory, and commit the group's positions."""
+        offsets = await self.publisher.publish(records, positions, alone)
+        if group != self.member.group or not self.member.is_member:
+            raise LostPartitionsError("the group has rebalanced")
+        for number, position in positions.items():
+            self.topic.committed[number] = position.offset
+            self.topic.metadata[number] = metadata_of(position)
+        return offsets
+
     async def check(self):
         """Check as the monitor does now and then."""
         await self.app.monitor.check(self.source)
 
     async def stop(self):
-        self.publisher.release("contribute", "rejected", "dead-letter", self.changelog)
+        self.publisher.gate.set()
         await self.program.stop()
 
     def publish(self, partition, *numbers):
@@ -125,7 +140,7 @@ class World:
             self.topic.publish(partition, TRACE, b"%d" % number)
 
     def outputs(self, partition=None):
-        """Return the keys of the confirmed outputs, in order of confirmation."""
+        """Return the keys of the committed outputs, in order."""
         records = self.publisher.records("contribute", "rejected", "dead-letter")
         return [int(one.key) for one in records if partition in (None, one.partition)]
 

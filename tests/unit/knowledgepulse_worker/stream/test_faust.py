@@ -40,13 +40,13 @@ def start(start_in):
 async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
     """Records that wait for a full lane when its partition is revoked are redelivered, in order."""
     world = await start(in_flight_records=2)
-    world.publisher.hold("rejected")
+    world.publisher.gate.clear()
     world.publish(0, *range(20))
     await world.member.rebalance([0])
-    await world.until(lambda: len(world.publisher.waiting("rejected")) == 2)
+    await world.until(lambda: world.metric("kp_in_flight_records") == 2)
     revoking = asyncio.create_task(world.member.rebalance([0]))
     await asyncio.sleep(0)
-    world.publisher.release("rejected")
+    world.publisher.gate.set()
     await revoking
     await world.committed({0: 20})
 

@@ -20,10 +20,10 @@ async def test_a_changed_partition_count_ends_the_worker(start):
 
 async def test_a_stalled_stream_ends_the_worker(start):
     world = await start(stall=5)
-    world.publisher.hold("rejected")
+    world.publisher.gate.clear()
     world.publish(0, 1)
     await world.member.rebalance([0])
-    await world.until(lambda: world.publisher.waiting("rejected"))
+    await world.until(lambda: world.metric("kp_in_flight_records") == 1)
 
     async def check_often():
         for _ in range(8):

@@ -18,7 +18,6 @@ from knowledgepulse_worker.errors import (
     StartError,
     TopicError,
 )
-from knowledgepulse_worker.records.journal import Phase
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream import worker as run
 
@@ -93,17 +92,17 @@ async def test_closing_is_abandoned_after_the_limit():
 
 
 @pytest.mark.parametrize(
-    ("error", "phases"),
+    ("error", "blames"),
     [
-        (DeliveryError("raw: the broker is down"), set()),
-        (TopicError("raw no longer exists"), set()),
-        (StalledError("partition 0"), {Phase.COMPUTING}),
-        (EmbeddingError("out of memory"), set(Phase)),
-        (ZeroDivisionError(), set(Phase)),
+        (DeliveryError("raw: the broker is down"), False),
+        (TopicError("raw no longer exists"), False),
+        (StalledError("partition 0"), True),
+        (EmbeddingError("out of memory"), True),
+        (ZeroDivisionError(), True),
     ],
 )
-def test_no_record_is_blamed_for_an_outage(error, phases):
-    assert run._blamed(error) == phases
+def test_no_record_is_blamed_for_an_outage(error, blames):
+    assert run._blames_records(error) == blames
 
 
 async def test_a_background_task_s_error_ends_the_process_and_its_cancellation_does_not():

@@ -6,15 +6,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import (
-    CommitFailedError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
-    KafkaConnectionError,
 )
-from aiokafka.protocol.commit import OffsetCommitResponse_v2
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.kafka.wire.group_offsets import StableOffsetsResponse_v7
 from knowledgepulse_worker.settings import KafkaSettings
@@ -58,7 +54,7 @@ async def member(monkeypatch):
             consumer._coordinator = ScriptedCoordinator(*answers)
 
         monkeypatch.setattr(AIOKafkaConsumer, "start", connect)
-        member = GroupMember(KafkaSettings(), 10**6, Lease(1.0), rebalance_timeout=10)
+        member = GroupMember(KafkaSettings(), 10**6, rebalance_timeout=10)
         members.append(member)
         await member.start()
         return member
@@ -85,13 +81,13 @@ async def test_a_coordinator_that_still_loads_the_group_is_asked_again(member):
     """The client took its answer for a group without a position, and read from the beginning."""
     one = await member(refused(LOADING), refused(LOADING), positions(7))
 
-    assert await one.committed(AT) == OffsetAndMetadata(7, "a note")
+    assert await one.committed([AT]) == {AT: OffsetAndMetadata(7, "a note")}
 
 
 async def test_a_broker_that_is_no_longer_the_coordinator_is_not_believed(member):
     one = await member(refused(NOT_COORDINATOR), positions(7))
 
-    assert (await one.committed(AT)).offset == 7
+    assert (await one.committed([AT]))[AT].offset == 7
     assert one._coordinator.looked_up == 1
 
 
@@ -99,55 +95,22 @@ async def test_a_position_that_a_transaction_may_still_replace_is_waited_for(mem
     """Whoever began at it would read again what the transaction commits."""
     one = await member(positions(-1, UNSTABLE), positions(5, UNSTABLE), positions(7))
 
-    assert (await one.committed(AT)).offset == 7
+    assert (await one.committed([AT]))[AT].offset == 7
 
 
 async def test_brokers_without_stable_positions_are_refused(member):
     one = await member(lacks_the_version)
 
     with pytest.raises(IncompatibleBrokerVersion, match=r"need Kafka 2\.5"):
-        await one.committed(AT)
+        await one.committed([AT])
 
 
 async def test_a_group_without_a_position_has_none(member):
-    assert await (await member(positions(-1))).committed(AT) is None
+    assert await (await member(positions(-1))).committed([AT]) == {}
 
 
 async def test_a_position_that_may_not_be_read_is_an_error(member):
     one = await member(refused(NOT_AUTHORIZED))
 
     with pytest.raises(GroupAuthorizationFailedError):
-        await one.committed(AT)
-
-
-@pytest.fixture
-async def committing(member):
-    """Start a member that owns a partition; the first answer to its commit is lost, the second is not."""
-
-    async def start(rejoined):
-        def lose():
-            one._coordinator.generation += rejoined
-            raise KafkaConnectionError
-
-        one = await member(lose, OffsetCommitResponse_v2([(AT.topic, [(AT.partition, 0)])]))
-        one._subscription.assign_from_user([AT])
-        return one
-
-    return start
-
-
-async def test_a_commit_that_was_not_answered_is_sent_again(committing):
-    one = await committing(rejoined=False)
-
-    await one.commit({AT: OffsetAndMetadata(5, "")})
-
-    assert one._coordinator._answers == []
-
-
-async def test_a_commit_is_not_sent_again_by_the_member_that_the_worker_has_become(committing):
-    """A worker that was suspended moved the group back to where it had been before."""
-    one = await committing(rejoined=True)
-
-    with pytest.raises(CommitFailedError):
-        await one.commit({AT: OffsetAndMetadata(5, "")})
-    assert len(one._coordinator._answers) == 1
+        await one.committed([AT])
