@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from aiokafka.errors import (
     InvalidTimestampError,
+    KafkaError,
     MessageSizeTooLargeError,
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
@@ -269,30 +270,29 @@ class Cluster:
         return {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
 
     def _append(self, broker, name, partition, batch, writer, producer):
+        """Append a batch; return its first offset, or the error with which it is refused."""
         now_ms = int((self.epoch + self.loop.time()) * 1000)
         try:
             topic = self.find(broker, name, partition)
-        except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
-            return error
-        if broker in self.starved and self.random.random() < 0.5:
-            return NotEnoughReplicasError()
-        if sum(map(size, batch)) > topic.max_bytes:
-            return MessageSizeTooLargeError()
-        ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms >= 0]
-        if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
-            return InvalidTimestampError()
-        transaction, problem = self.transactions.check(*producer, (name, partition))
-        if problem is not None:
-            return problem
-        log = topic.logs[partition]
-        end = log.end
-        try:
+            transaction = self.transactions.require(*producer, (name, partition))
+            self._check_batch(broker, topic, batch, now_ms)
+            log = topic.logs[partition]
+            end = log.end
             first = log.append_in(transaction, batch, now_ms)
-        except OutOfOrderSequenceNumber as error:
+        except KafkaError as error:
             return error
         if log.end > end:
             self.on_append(topic, partition, first, batch, writer)
         return first
+
+    def _check_batch(self, broker, topic, batch, now_ms):
+        if broker in self.starved and self.random.random() < 0.5:
+            raise NotEnoughReplicasError
+        if sum(map(size, batch)) > topic.max_bytes:
+            raise MessageSizeTooLargeError
+        ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms >= 0]
+        if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
+            raise InvalidTimestampError
 
     def fetch(self, broker, positions, count, reply, wait=FETCH_WAIT):
         """Return the committed records from each position on as soon as there are any."""

@@ -165,8 +165,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     continue
                 try:
                     handle.context.run(handle.callback, *handle.args)
-                except (Exception, asyncio.CancelledError):  # as in asyncio's own loop, it ends nothing
-                    continue
+                except (Exception, asyncio.CancelledError):
+                    if owner is None and not self._ending:
+                        raise  # an error of the simulator's own
+                    continue  # as in asyncio's own loop, it ends nothing
 
 
 class _Clock:

@@ -155,7 +155,7 @@ class Oracles:
             self._audit(outcomes)
 
     def _check_scores(self, partition, outcomes):
-        """Check *replay-exact*: a single pass over the log with the committed vectors gives the same scores."""
+        """Check *replay-exact*: one pass over the log with the committed vectors gives the same scores."""
         entries, seen = {entry.offset: entry for entry in self._entries(partition)}, []
         for record in self._topic.logs[partition].committed():
             where, entry = f"{partition}/{record.offset}", entries.get(record.offset)

@@ -43,7 +43,7 @@ class _Batch(list):
 
 
 class SimProducer:
-    """The methods of ``TransactionalProducer`` that the worker uses, with a transactional id; it retries forever.
+    """The methods of ``TransactionalProducer`` that the worker uses; it retries forever.
 
     A transaction's requests run in separate tasks, which continue even if the caller is cancelled.
     """

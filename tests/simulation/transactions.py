@@ -12,6 +12,7 @@ from aiokafka.errors import (
     GroupLoadInProgressError,
     InvalidProducerEpoch,
     InvalidTxnState,
+    KafkaError,
     NotCoordinatorForGroupError,
 )
 from aiokafka.structs import OffsetAndMetadata
@@ -74,13 +75,18 @@ class Transactions:
         self._coordinator = (self._coordinator + 1) % self._cluster.count
         self._loading_until = self._cluster.loop.time() + loading
 
-    def check(self, name, epoch, place):
-        """Return the transaction that writes to a partition, and the error if it may not."""
+    def require(self, name, epoch, place):
+        """Return the open transaction that writes to a partition.
+
+        Raises:
+            KafkaError: there is none.
+        """
         one = self._known[name]
         if epoch != one.epoch:
-            return one, InvalidProducerEpoch()
-        is_open = one.state == "open" and place in one.places
-        return one, None if is_open else InvalidTxnState()
+            raise InvalidProducerEpoch
+        if one.state != "open" or place not in one.places:
+            raise InvalidTxnState
+        return one
 
     def _problem(self, broker, name="", epoch=0):
         if broker != self.coordinator:
@@ -129,14 +135,16 @@ class Transactions:
     def add_offsets(self, broker, name, epoch, offsets, metadata, reply):
         """Add a member's positions to its transaction; the group's coordinator rejects a former member."""
         group = self._cluster.group
-        one, problem = self.check(name, epoch, GROUP)
-        problem = group.problem(broker) or problem
+        problem = group.problem(broker)
         if problem is None and metadata.generation >= 0:
             problem = group.stranger(metadata.member, metadata.generation)
         if problem is None and group.refusing is not None:
             problem = group.refusing()
         if problem is None:
-            one.offsets.update(offsets)
+            try:
+                self.require(name, epoch, GROUP).offsets.update(offsets)
+            except KafkaError as error:
+                problem = error
         reply(problem)
 
     def end(self, broker, name, epoch, commits, reply):
