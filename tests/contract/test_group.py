@@ -9,7 +9,6 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
 from fakes.memory_group import MemoryGroupMember, MemoryTopic
-from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.records.record import OutputRecord
 from simulation.brokers import SimTopic, new_cluster
@@ -59,6 +58,10 @@ class Memory:
     async def delete_before(self, partition, offset):
         self._topic.delete_before(partition, offset)
 
+    async def commit(self, positions):
+        for at, position in positions.items():
+            self._topic.committed[at.partition], self._topic.metadata[at.partition] = position
+
 
 class Simulated:
     """The simulated client of simulated brokers."""
@@ -71,7 +74,7 @@ class Simulated:
         self._cluster.create(self._topic)
 
     def new_member(self):
-        return SimMember(self._cluster, "host", (self.name,), Lease(10), session=10, rebalance=10)
+        return SimMember(self._cluster, "host", (self.name,), session=10, rebalance=10)
 
     async def rebalance(self, member):
         """Do nothing: the coordinator assigns partitions."""
@@ -87,6 +90,10 @@ class Simulated:
     async def delete_before(self, partition, offset):
         self._topic.logs[partition].delete_before(offset)
 
+    async def commit(self, positions):
+        for at, position in positions.items():
+            self._cluster.group.committed[at.topic, at.partition] = position
+
 
 class Kafka:
     """The real member, with a topic on a real broker."""
@@ -98,7 +105,7 @@ class Kafka:
 
     def new_member(self):
         kafka = self._stream.settings.kafka
-        return GroupMember(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
+        return GroupMember(kafka, 10**6, rebalance_timeout=10)
 
     async def rebalance(self, member):
         """Do nothing: the coordinator assigns partitions."""
@@ -117,6 +124,16 @@ class Kafka:
 
     async def delete_before(self, partition, offset):
         await self._stream.delete_records(self.name, partition, offset)
+
+    async def commit(self, positions):
+        kafka = self._stream.settings.kafka
+        async with (
+            AIOKafkaProducer(
+                bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"{self.name}-commit"
+            ) as producer,
+            producer.transaction(),
+        ):
+            await producer.send_offsets_to_transaction(positions, kafka.group)
 
 
 @pytest.fixture
@@ -241,15 +258,15 @@ async def test_the_beginning_moves_as_records_are_deleted(stage, join, at):
 async def test_a_group_has_no_position_before_its_first_commit_and_a_successor_resumes_there(stage, join, at):
     await stage.publish(0, b"a", b"b", b"c")
     member = await join()
-    assert await member.committed(at[0]) is None
+    assert await member.committed([at[0]]) == {}
 
     position = OffsetAndMetadata(2, "a note")
-    await member.commit({at[0]: position})
-    assert await member.committed(at[0]) == position
+    await stage.commit({at[0]: position})
+    assert await member.committed([at[0]]) == {at[0]: position}
     await member.stop()
 
     successor = await join()
-    assert await successor.committed(at[0]) == position
+    assert await successor.committed(at[:1]) == {at[0]: position}
     assert await fetch(successor, 1) == {0: [b"c"]}
 
 
@@ -287,11 +304,9 @@ async def test_an_unassigned_partition_cannot_be_paused_or_resumed(stage, join, 
         getattr(member, method)(TopicPartition(stage.name, PARTITIONS))
 
 
-async def test_an_unassigned_partition_cannot_be_sought_or_committed(stage, join):
+async def test_an_unassigned_partition_cannot_be_sought(stage, join):
     member = await join()
     other = TopicPartition(stage.name, PARTITIONS)
 
     with pytest.raises(IllegalStateError):
         member.seek(other, 0)
-    with pytest.raises(IllegalStateError):
-        await member.commit({other: OffsetAndMetadata(0, "")})

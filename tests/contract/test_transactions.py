@@ -14,7 +14,6 @@ from aiokafka import TopicPartition
 
 from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka import transactional_publisher
-from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
@@ -46,7 +45,7 @@ class Simulated:
         self.reader = SimReader(self._cluster, "host")
 
     def new_member(self):
-        return SimMember(self._cluster, "host", (self.topic,), Lease(10), session=10, rebalance=10)
+        return SimMember(self._cluster, "host", (self.topic,), session=10, rebalance=10)
 
     def publisher(self, name):
         new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
@@ -71,7 +70,7 @@ class Kafka:
 
     def new_member(self):
         kafka = self._kafka.model_copy(update={"group": self.group})
-        return GroupMember(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
+        return GroupMember(kafka, 10**6, rebalance_timeout=10)
 
     def publisher(self, name):
         return TransactionalPublisher(self._kafka, name, 10**6)

@@ -24,7 +24,7 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.kafka.wire.producer import SentBatch, TransactionalProducer, abandon
+from knowledgepulse_worker.kafka.wire.producer import SentBatch, TransactionalProducer
 from knowledgepulse_worker.records.publisher import (
     LostPartitionsError,
     Position,
@@ -37,7 +37,6 @@ from knowledgepulse_worker.settings import KafkaSettings
 TRANSACTION_TIMEOUT_MS = 10_000
 """The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
 
-_BATCH_BYTES = 16_384
 # Far more than the batch and record framing adds to key, value and headers (KIP-98's record format v2).
 _FRAMING_BYTES = 4096
 
@@ -80,6 +79,8 @@ class TransactionalPublisher:
         kafka: the connection.
         transactional_id: the transactional id.
         max_message_bytes: the size of the largest record that the topics accept.
+        batch_bytes: the size limit of a batch with more than one record. Brokers refuse a batch as a whole, so
+            it should be far below the limit of each topic.
         new_producer: makes the client.
     """
 
@@ -89,6 +90,7 @@ class TransactionalPublisher:
         transactional_id: str,
         max_message_bytes: int,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
+        batch_bytes: int = 16_384,
     ) -> None:
         self._kafka = kafka
         self._id = transactional_id
@@ -98,8 +100,7 @@ class TransactionalPublisher:
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=int(kafka.request_timeout * 1000),
-            # Brokers reject a batch as a whole, so only a batch with one record may approach the limit.
-            max_batch_size=min(_BATCH_BYTES, max_message_bytes),
+            max_batch_size=min(batch_bytes, max_message_bytes),
             max_request_size=max_message_bytes + _FRAMING_BYTES,
         )
         self._producer = self._new_producer()
@@ -201,7 +202,7 @@ class TransactionalPublisher:
         return TopicPartition(record.topic, PARTITIONER(record.key, partitions, partitions))
 
     async def _start_again(self) -> None:
-        await abandon(self._producer)
+        await self._producer.stop()
         self._producer = self._new_producer()
         await self.__aenter__()
 

@@ -58,6 +58,9 @@ STOP_LIMIT = 5.0
 END_LIMIT = 20.0
 """Seconds from a failure to the end of the process, which is more than an orderly end takes."""
 
+BATCH_BYTES = 262_144
+"""The size limit of a batch of outputs or ledger entries."""
+
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 """OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
 
@@ -151,9 +154,14 @@ async def _work(
         batcher = _make_batcher(embedder, metrics)
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
-        largest = max(topic.max_message_bytes for topic in topics.values())
+        limits_of_topics = [topic.max_message_bytes for topic in topics.values()]
         publisher = await stack.enter_async_context(
-            TransactionalPublisher(settings.kafka, f"{settings.kafka.group}-{socket}", largest)
+            TransactionalPublisher(
+                settings.kafka,
+                f"{settings.kafka.group}-{socket}",
+                max(limits_of_topics),
+                batch_bytes=min(BATCH_BYTES, *limits_of_topics),
+            )
         )
         redact = None
         if settings.redaction.function is not None:

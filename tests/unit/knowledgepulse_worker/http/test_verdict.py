@@ -15,7 +15,6 @@ ILL = {
     "recovering": 3,
     "coordinator_silence": 6.0,
     "leader_silence": 60.0,
-    "is_suspended": True,
     "isolated": (2,),
 }
 """What can be wrong at once, but for the backlog, which has to last."""
@@ -44,10 +43,6 @@ def diagnosis(clock):
         ({}, "Healthy"),
         ({"leader_silence": 60.0}, "Waiting for Kafka: no answer from partition leaders for 60 s"),
         ({"coordinator_silence": 6.0}, "Waiting for Kafka: no answer from the group's coordinator for 6 s"),
-        (
-            {"coordinator_silence": 9.0, "is_suspended": True},
-            "Publishing suspended: no answer from the group's coordinator",
-        ),
         ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
         ({"isolated": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),

@@ -99,9 +99,7 @@ OUTCOMES = ("contribute", "rejected")
 CLOSED = {
     "kp_traces_total": [(one,) for one in (*OUTCOMES, "dead_letter")],
     "kp_dead_letters_total": [(one,) for one in REASONS],
-    "kp_stage_seconds_count": [
-        (one,) for one in ("decode", "queue", "embed", "score", "remember", "publish", "redact")
-    ],
+    "kp_stage_seconds_count": [(one,) for one in ("decode", "queue", "embed", "score", "redact", "commit")],
     "kp_cache_resets_total": [("model",), ("rewind",), ("recreated",)],
     "kp_partitions": [("owned",), ("topic",)],
     "kp_quality_score_count": [*product(Policy().profiles, OUTCOMES)],
@@ -131,8 +129,7 @@ def test_events_are_counted(metrics):
     metrics.admitted(0.5)
     metrics.embedded(4, 3, 2)
     metrics.embedding_failed()
-    metrics.redelivered()
-    metrics.retried()
+    metrics.aborted("refused")
     metrics.redacted("timeout", 0.5)
     metrics.cache_reset("model")
     metrics.in_flight(2, 500)
@@ -149,8 +146,7 @@ def test_events_are_counted(metrics):
     assert values(metrics, "kp_embedding_truncated_total") == {(): 3}
     assert values(metrics, "kp_embedding_repeated_total") == {(): 2}
     assert values(metrics, "kp_embedding_errors_total") == {(): 1}
-    assert values(metrics, "kp_redelivered_total") == {(): 1}
-    assert values(metrics, "kp_publish_retries_total") == {(): 1}
+    assert values(metrics, "kp_aborted_transactions_total") == {("rebalance",): 0, ("refused",): 1}
     assert values(metrics, "kp_redactions_total")["timeout",] == 1
     assert values(metrics, "kp_stage_seconds_sum")["redact",] == 0.5
     assert values(metrics, "kp_cache_resets_total")["model",] == 1

@@ -10,9 +10,8 @@ import pytest
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.lane.ring import add_to_cache
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
-from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
+from knowledgepulse_worker.records.entry import Entry, Failure, decode_vector, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
@@ -22,7 +21,6 @@ from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionA
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 
 MAX_ELEMENTS = 4
-WINDOW = 8
 WORDS = (
     "build",
     "lock",
@@ -66,7 +64,6 @@ class Stream:
     def __init__(self, **sections):
         self.settings = Settings(
             cache={"max_elements": MAX_ELEMENTS, "dimensions": 32, **sections.pop("cache", {})},
-            limits={"uncommitted_records": WINDOW},
             policy={"threshold": 0.45, **sections.pop("policy", {})},
             **sections,
         )
@@ -74,7 +71,7 @@ class Stream:
         self.counts = dict.fromkeys((topics.raw, topics.contribute, topics.rejected, topics.dead_letter), 2)
         self.raw: list[RawRecord] = []
         self.entries: dict[int, Entry] = {}
-        self.changelog: list[tuple[bytes, bytes | None]] = []
+        self.changelog: list[bytes | None] = []
         self.outputs: list[OutputRecord] = []
         self.committed = 0
         self.kept_policies = []
@@ -95,7 +92,8 @@ class Stream:
         self.entries[offset] = msgspec.structs.replace(
             old, decision=None, failure=Failure(reason, exception, "")
         )
-        self.changelog.append((b"%d" % offset, msgspec.msgpack.encode(self.entries[offset])))
+        if old.vector is not None:
+            self.changelog.append(msgspec.msgpack.encode(self.entries[offset]))
         builder = Outputs(self.settings.topics, self.counts)
         build = builder.build_cut if cut else builder.build
         self.outputs[offset] = build(self.raw[offset], self.entries[offset])
@@ -104,8 +102,7 @@ class Stream:
         """Make the scoring of the record fail."""
         record = self.raw[offset]
         failure = Failure("scoring_failed", "ValueError", "")
-        self.entries[offset] = Entry(offset, record.timestamp_ms, record.fingerprint, failure=failure)
-        self.changelog.append((b"%d" % offset, msgspec.msgpack.encode(self.entries[offset])))
+        self.entries[offset] = Entry(offset, record.timestamp_ms, failure=failure)
 
     def restart(self, embedder=None, cut=False):
         """Start a worker on the ledger, which is cut for another model or after a rewind."""
@@ -119,7 +116,9 @@ class Stream:
             cache=VectorCache(cache.max_elements, cache.dimensions, cache.ttl),
         )
         for entry in self.entries.values():
-            add_to_cache(self._scorer.cache, entry)
+            if entry.vector is not None:
+                at = entry.timestamp_ms / 1000
+                self._scorer.cache.add(decode_vector(entry.vector), id=entry.trace_id, at=at)
 
     def work(self, since=None, policy=None):
         """Score and publish the raw records from an offset on; known ones are republished."""
@@ -131,22 +130,18 @@ class Stream:
             if record.offset < (self.committed if since is None else since):
                 continue
             if record.offset not in self.entries:
-                self.entries[record.offset] = self._score(record)
-                value = msgspec.msgpack.encode(self.entries[record.offset])
-                self.changelog.append((b"%d" % record.offset, value))
+                self.entries[record.offset] = entry = self._score(record)
+                if entry.vector is not None:
+                    self.changelog.append(msgspec.msgpack.encode(entry))
             self.outputs.append(builder.build(record, self.entries[record.offset]))
             self.committed = max(self.committed, record.offset + 1)
 
-    def audit(
-        self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None, compacted=True
-    ):
-        """Audit the partition, with or without an embedder and a compacted changelog."""
+    def audit(self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None):
+        """Audit the partition, with or without an embedder."""
         committed = self.committed if committed is None else committed
-        with SourceIndex(self.settings.topics, 2, WINDOW) as index:
+        with SourceIndex(self.settings.topics, 2) as index:
             index.add_outputs(self.outputs)
             index.add_entries(1, self.changelog)
-            if not compacted:
-                index.add_whole(1)
             index.complete()
             audit = PartitionAudit(
                 1,
@@ -165,7 +160,7 @@ class Stream:
         return report
 
     def _score(self, record):
-        entry = Entry(record.offset, record.timestamp_ms, record.fingerprint)
+        entry = Entry(record.offset, record.timestamp_ms)
         try:
             read = decode_trace(record.value, 2**20)
         except InvalidRecordError as error:

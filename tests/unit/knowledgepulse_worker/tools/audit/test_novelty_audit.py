@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from knowledgepulse_worker.tools.audit import source_index
 from support.audited import counts, score_of, with_score
 
 
@@ -75,8 +76,9 @@ def test_compacted_records_are_still_in_the_cache(worked):
     assert counts(made.audit(embedder=made.embedder)) == {"unknown": 1, "novelty_unaudited": {"no_vector": 4}}
 
 
-def test_scores_after_a_rewind_may_differ(worked, noisy):
+def test_scores_after_a_rewind_may_differ(worked, noisy, monkeypatch):
     """Its scores may differ from those of the first run, which had the whole cache."""
+    monkeypatch.setattr(source_index, "_WINDOW", 8)
     made = worked(24, embedder=noisy(1e-3))
     made.restart(cut=True)
     made.work(since=10)

@@ -6,14 +6,16 @@ from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import TopicSettings
+from knowledgepulse_worker.tools.audit import source_index
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 
 PARTITIONS = 2
 
 
 @pytest.fixture
-def index():
-    with SourceIndex(TopicSettings(), PARTITIONS, window=8) as index:
+def index(monkeypatch):
+    monkeypatch.setattr(source_index, "_WINDOW", 8)
+    with SourceIndex(TopicSettings(), PARTITIONS) as index:
         yield index
 
 
@@ -69,13 +71,8 @@ def test_the_last_header_with_a_name_is_the_workers(index):
 
 
 def test_an_invalid_changelog_entry_is_an_error_that_hides_its_content(index):
-    with pytest.raises(LedgerError, match="not an offset") as error:
-        index.add_entries(0, [(b"secret", b"\x90")])
-    assert "secret" not in str(error.value)
-    index.add_entries(1, [(b"3", b"secret")])
-    index.complete()
-    with pytest.raises(LedgerError, match="invalid changelog entry for 1/3") as error:
-        list(index.known(1))
+    with pytest.raises(LedgerError, match="invalid changelog entry in partition 1") as error:
+        index.add_entries(1, [b"secret"])
     assert "secret" not in str(error.value)
 
 

@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -45,41 +43,14 @@ def metrics():
 
 
 def test_a_score_is_sent_under_its_trace_id_and_what_is_skipped_is_counted(scored, metrics):
-    evaluations = Evaluations("a-group", 10, metrics)
-    records = [scored(0), scored(0), scored(1, span=False), dead_letter(2), replace(scored(3), headers=())]
+    evaluations = Evaluations("a-group", metrics)
+    records = [scored(0), scored(1, span=False), dead_letter(2), replace(scored(3), headers=())]
 
     (key, value), *rest = map(evaluations.event, records)
 
     assert (key, len(logs_of(value))) == (TRACE.encode(), 1)
-    assert rest == [None] * 4
-    assert metrics.counts() == {"sent": 1, "without_span": 1, "repeat": 1, "foreign": 2}
-
-
-def test_a_trace_at_the_offset_of_a_recreated_topic_is_no_repeat(scored, metrics):
-    evaluations = Evaluations("a-group", 10, metrics)
-
-    assert evaluations.event(scored(0))
-    assert evaluations.event(scored(0, trace_id="kp:trace:2"))
-
-
-@given(st.lists(st.integers(0, 30), max_size=60))
-def test_a_score_is_sent_once_as_long_as_its_repeat_is_among_the_last_of_its_partition(scored, offsets):
-    window = 31
-    evaluations = Evaluations("a-group", window, EvaluationMetrics(CollectorRegistry()))
-
-    sent = [offset for offset in offsets if evaluations.event(scored(offset))]
-
-    assert sent == list(dict.fromkeys(offsets))
-    assert all(len(seen) <= window for seen in evaluations._seen.values())
-
-
-def test_memory_is_bounded(scored, metrics):
-    evaluations = Evaluations("a-group", 3, metrics)
-
-    for offset in range(10):
-        evaluations.event(scored(offset))
-
-    assert [len(seen) for seen in evaluations._seen.values()] == [3]
+    assert rest == [None] * 3
+    assert metrics.counts() == {"sent": 1, "without_span": 1, "foreign": 2}
 
 
 class Reader:
@@ -122,7 +93,7 @@ async def test_a_batch_is_committed_as_the_member_that_has_read_it(scored, metri
     record = scored(4)
     reader = Reader([record], stop)
 
-    await send_evaluations(Evaluations("kp", 10, metrics), Settings(), reader, transactions, stop)
+    await send_evaluations(Evaluations("kp", metrics), Settings(), reader, transactions, stop)
 
     after = GroupOffset(record.topic, record.partition, record.offset + 1)
     assert transactions.committed == [(GroupMetadata("a-group", "a-member", 7), (after,))]
