@@ -240,6 +240,6 @@ async def test_a_group_s_positions_wait_for_a_transaction_that_has_them(stage, n
         async with producer.transaction():
             await (await producer.send(stage.topic, b"1", key=b"k", partition=0))
             await producer.send_group_offsets({at: 1}, member.group)
-            asked = asyncio.create_task(member.committed(at))
+            asked = asyncio.create_task(member.committed([at]))
             await asyncio.wait([asked], timeout=1)
-        assert (await asked).offset == 1
+        assert (await asked)[at].offset == 1

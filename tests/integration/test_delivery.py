@@ -154,9 +154,8 @@ async def test_a_stop_may_take_as_long_as_it_is_given_to_drain(make_stream, real
         child.send_signal(MUTE)  # so that what is scored waits, and cannot be drained
         await worker.logged("Heartbeat session expired")
         await stream.publish(Message(line) for line in real_traces[:10])
-        await worker.logged("publishing is suspended")
+        await worker.logged("the transaction was aborted")
 
         assert await worker.stop() == 0
 
-    assert "10 records unconfirmed after 6 s (limits.drain)" in worker.log()
     assert "no heartbeat from the worker" not in worker.log()

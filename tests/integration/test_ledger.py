@@ -11,8 +11,6 @@ from support.streams import Message, score_of, source_of
 
 pytestmark = pytest.mark.integration
 
-SMALL = {"limits": {"uncommitted_records": 16}}
-
 
 async def go_back(stream, offset):
     """Reset the group to an offset, as an operator does while no worker runs."""
@@ -59,7 +57,7 @@ async def publish(stream, lines):
 
 async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_traces):
     """Scored as for the first time, not against what came later."""
-    stream = await make_stream(1, **SMALL)
+    stream = await make_stream(1)
     raw = await publish(stream, real_traces[:60])
     await run_through(stream, raw)
     await go_back(stream, 0)

@@ -24,7 +24,6 @@ LAST_PUBLISHED = 17
 """The source offset of the last output that was published before the kill; later ones have only an entry."""
 
 CACHE = {"max_elements": 6, "dimensions": 16}
-LIMITS = {"uncommitted_records": 8}
 
 
 class Output(NamedTuple):
@@ -105,7 +104,7 @@ class Predecessor:
 
 
 async def test_a_worker_takes_over_from_one_of_the_release_before_the_seam(make_stream, real_traces):
-    stream = await make_stream(PARTITIONS, cache=CACHE, limits=LIMITS)
+    stream = await make_stream(PARTITIONS, cache=CACHE)
     predecessor = Predecessor(stream)
     await predecessor.leave()
     raw = await stream.publish(

@@ -79,8 +79,8 @@ class TransactionalPublisher:
         kafka: the connection.
         transactional_id: the transactional id.
         max_message_bytes: the size of the largest record that the topics accept.
-        batch_bytes: the size limit of a batch with more than one record. Brokers refuse a batch as a whole, so
-            it should be far below the limit of each topic.
+        batch_bytes: the size limit of a batch with more than one record. Brokers refuse a batch as a whole,
+            so it should be far below the limit of each topic.
         new_producer: makes the client.
     """
 
