@@ -86,6 +86,7 @@ class Setting:
     knows_limits: bool
     small: tuple[tuple[str, int], ...]
     max_age: bool
+    skew: float = 0.0
     deadly: float = 0.0
 
 
@@ -199,6 +200,7 @@ def _setting(random, size):
         knows_limits=random.random() < 0.5,
         small=tuple((name, 700 if name == "changelog" else random.choice((300, 1400))) for name in small),
         max_age=random.random() < 0.1,
+        skew=random.choice((0.0, 0.0, 0.0, -50_000.0)),
         deadly=random.choice((0, 0, 0, 0, 0, 0.06)),
     )
 

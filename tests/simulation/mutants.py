@@ -1,4 +1,7 @@
-"""Apply the mutants of ``mutants.jsonl`` to the worker one by one, and show which the histories find."""
+"""Apply the mutants of ``mutants.jsonl`` one by one, and show which the histories find.
+
+Most mutants break the worker. Those in ``simulation/`` break the brokers where the worker relies on them.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,17 @@ def main():
 def _play(mutant, limit):
     """Play histories on a mutant until one fails; return the number of histories and the reason."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "knowledgepulse_worker"
-        shutil.copytree(WORKER, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        text = (copy / mutant["file"]).read_text()
+        for package in (WORKER, HERE):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(package, Path(folder) / package.name, ignore=ignored)
+        of_brokers = mutant["file"].startswith(f"{HERE.name}/")
+        file = Path(folder) / ("" if of_brokers else WORKER.name) / mutant["file"]
+        text = file.read_text()
         for old, new in mutant["edits"]:
             if text.count(old) != 1:
                 return f"its text occurs {text.count(old)} times: {old!r}"
             text = text.replace(old, new)
-        (copy / mutant["file"]).write_text(text)
+        file.write_text(text)
         ran = subprocess.run(
             [
                 sys.executable,

@@ -98,7 +98,7 @@ class Trial(WorkerPlayer):
         for second, one in self.requests.items():
             total += one if second > started + PAUSE else Counter()
         print(f"  {ended - started - PAUSE:.0f} s; without output, per partition: {_spread(whole)} in all,")
-        print(f"  {_spread(longest)} at once; {self.repeats} repeats of {len(self._seen)} records")
+        print(f"  {_spread(longest)} at once; {self.repeats} of {len(self._seen)} records were sent again")
         print(f"  coordinator: {sum(calm) / PAUSE:.0f}/s in calm, at most {peak}/s; {dict(total)}")
         print(
             f"  changelog: {self.changelog_bytes / max(1, self.entries) + VECTOR:.0f} bytes a record",

@@ -46,6 +46,7 @@ class WorkerPlayer(Player):
             },
             Policy(threshold=0.4),
             history.setting.is_noisy,
+            history.setting.skew,
         )
         self.oracles = Oracles(history, self.world, self.violated)
         self.cluster.transactions.on_rest = self.oracles.check_commits

@@ -141,6 +141,7 @@ class WorkerPod(Pod):
     async def _work(self, process):
         """Work like ``stream.worker`` until the process is stopped or fails."""
         world, settings = self._world, self._world.settings
+        process.skew = world.skew
         cluster, kafka, stop = world.cluster, settings.kafka, self._stop
         failed = self._loop.create_future()
         notes = journal.Journal(self._memory)
@@ -235,6 +236,7 @@ class WorkerWorld(World):
     Attributes:
         policy: the policy of processes that start now.
         is_noisy: whether a text gets a different vector each time it is embedded.
+        skew: the error of the workers' clocks in seconds.
     """
 
     POD = WorkerPod
@@ -242,3 +244,4 @@ class WorkerWorld(World):
     topics: dict[str, Topic]
     policy: Policy
     is_noisy: bool
+    skew: float
