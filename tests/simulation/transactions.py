@@ -174,7 +174,7 @@ class Transactions:
             self._mark_later(one, place)
 
     def _mark_later(self, one, place):
-        delay = self._cluster.random.choice((0.001, 0.01, 0.1))
+        delay = self._cluster.random.choice((0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0))
         self._cluster.loop.call_later(delay, self._mark, one, place, context=Context())
 
     def _mark(self, one, place):
