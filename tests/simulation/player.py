@@ -184,6 +184,7 @@ class Player(ABC):
         if self._is_healed:
             return
         self._is_undisturbed = False
+        self.cluster.transactions.is_slow = True
         self.log("event", event.kind, event.pod)
         self._counts[event.kind] += 1
         if (undo := self.faults.happen(event)) is not None:
@@ -198,5 +199,6 @@ class Player(ABC):
     def _heal(self):
         self._waiting.clear()
         self._is_healed = True
+        self.cluster.transactions.is_slow = False
         self.faults.heal()
         self.log("healed")

@@ -53,6 +53,7 @@ class Transactions:
     """The coordinator of all transactional ids.
 
     Attributes:
+        is_slow: whether some markers are written seconds later.
         on_rest: called whenever all markers of the transactions that have ended are written.
     """
 
@@ -61,6 +62,7 @@ class Transactions:
         self._cluster = cluster
         self._loading_until = 0.0
         self._known = {}
+        self.is_slow = False
         self.on_rest = lambda: None
 
     @property
@@ -174,7 +176,9 @@ class Transactions:
             self._mark_later(one, place)
 
     def _mark_later(self, one, place):
-        delay = self._cluster.random.choice((0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0))
+        delay = self._cluster.random.choice(
+            (0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0 if self.is_slow else 0.1)
+        )
         self._cluster.loop.call_later(delay, self._mark, one, place, context=Context())
 
     def _mark(self, one, place):
