@@ -268,8 +268,11 @@ def _flapping(random, setting):
 
 
 def _recreated(random, setting):
-    """Recreate the raw topic, and kill a worker a moment later."""
+    """Recreate the raw topic while no worker runs, or kill one a moment later."""
     at = 2 + random.random() * 8
+    if random.random() < 0.5:
+        away = [Event("stop", at - 1, pod, seconds=2 + random.random() * 4) for pod in range(setting.pods)]
+        return [*away, Event("recreate", at, value=random.random())]
     kill = Event("kill", at, 0, random.choice(MOMENTS[:7]), random.randint(1, 6), random.randrange(9))
     return [Event("recreate", at, value=random.random()), kill]
 
