@@ -71,7 +71,7 @@ def recognises(document: Any) -> bool:
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert Anthropic messages; raise a ConversionError if an item is not a message."""
-    return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
+    return [message_of(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
 def run_of_record(document: Any, path: str) -> hub.Run:
@@ -79,15 +79,16 @@ def run_of_record(document: Any, path: str) -> hub.Run:
     record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
     if record.system is not None:
-        messages.append(_message({"role": "system", "content": record.system}, "system", "", losses))
+        messages.append(message_of({"role": "system", "content": record.system}, "system", "", losses))
     messages += messages_of(record.messages, "messages", losses)
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
-        messages.append(_message(answer, "content", "", losses))
+        messages.append(message_of(answer, "content", "", losses))
     return hub.Run(NAME, messages, native_id=record.id, losses=losses)
 
 
-def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
+def message_of(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
+    """Convert a message; ``unindexed`` is its path in the loss report."""
     message = read(_Message, value, path)
     count_unread(message, unindexed, losses)
     role = hub.role_of(message.role, path)

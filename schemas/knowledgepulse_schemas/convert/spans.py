@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import genai, hub, openinference, otlp
+from knowledgepulse_schemas.convert import ai_sdk, genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
@@ -108,7 +108,7 @@ def _runs(document: Any, source: str) -> Iterator[hub.Run | ConversionError]:
 
 
 def _node_of(span: Span) -> Node:
-    conventions = openinference if openinference.follows(span) else genai
+    conventions = next((one for one in (openinference, ai_sdk) if one.follows(span)), genai)
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
 
