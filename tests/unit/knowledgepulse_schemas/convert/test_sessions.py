@@ -21,6 +21,7 @@ NAMES = (
     "gemini_stream",
     "opencode",
     "opencode_run",
+    "pi",
 )
 CASES = {name: read_cases(FOLDER / f"{name}.jsonl") for name in NAMES}
 DOCUMENTS = {
