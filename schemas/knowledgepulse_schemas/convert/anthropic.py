@@ -10,16 +10,16 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.definitions import definitions_of
+from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "anthropic"
 
@@ -31,7 +31,7 @@ _BESIDE = {
 _OWN_BLOCKS = {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use", "tool_result"}
 
 
-class _Block(SourceModel):
+class _Block(InputModel):
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -44,13 +44,13 @@ class _Block(SourceModel):
     is_error: bool | None = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str
     content: str | list[_Block]
     stop_reason: str | None = None
 
 
-class _Record(SourceModel):
+class _Record(InputModel):
     """A request's messages, together with the members of the response."""
 
     id: str | None = None
@@ -153,7 +153,7 @@ def _is_record(value: Any) -> bool:
     return answered or any(map(_is_message, value["messages"]))
 
 
-SOURCE = of_messages(
+FORMAT = of_messages(
     NAME,
     "messages stop_reason",
     recognises,

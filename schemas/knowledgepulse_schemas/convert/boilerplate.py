@@ -1,7 +1,7 @@
 """Text that agent programs write into the user's messages: a part of the prompt, not a request.
 
 The same text arrives in a program's own log, in a tracer's spans and in saved API messages of any vendor, so
-it is told apart from requests here, for every source. It is recognised by elements that begin a line and by
+it is told apart from requests here, for every format. It is recognised by elements that begin a line and by
 headings, both of which only these programs write.
 """
 

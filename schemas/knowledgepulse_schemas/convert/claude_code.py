@@ -15,9 +15,9 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import anthropic, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
+from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "claude_code"
 
@@ -71,7 +71,7 @@ _BOOKKEEPING = {
 """Types of lines about the session; those of its messages are "user" and "assistant"."""
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     id: str | None = None
     role: str | None = None
     model: str | None = None
@@ -79,7 +79,7 @@ class _Message(SourceModel):
     stop_reason: str | None = None
 
 
-class _Line(SourceModel):
+class _Line(InputModel):
     type: str
     uuid: str | None = None
     parent: str | None = Field(default=None, alias="parentUuid")
@@ -321,4 +321,4 @@ def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     return "user", part
 
 
-SOURCE = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)
+FORMAT = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)

@@ -16,9 +16,9 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import anthropic, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.reading import as_text, count_others
 from knowledgepulse_schemas.convert.sessions import Transcript
-from knowledgepulse_schemas.convert.source import Source
 
 NAME = "cline"
 
@@ -106,4 +106,4 @@ class _Task:
                 yield "user", part
 
 
-SOURCE = Source(NAME, "role content ts modelInfo", _recognises, _runs)
+FORMAT = InputFormat(NAME, "role content ts modelInfo", _recognises, _runs)

@@ -21,7 +21,7 @@ from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
@@ -49,7 +49,7 @@ _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
 
 
-class _Part(SourceModel):
+class _Part(InputModel):
     type: str
     content: Any = Field(default=None, validation_alias=AliasChoices("content", "text"))
     id: str | None = None
@@ -61,7 +61,7 @@ class _Part(SourceModel):
     server_tool_call_response: Any = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str
     parts: list[_Part]
     name: str | None = None

@@ -1,4 +1,4 @@
-"""The loss report: values of the source that have no place in the trace."""
+"""The loss report: values of the input that have no place in the trace."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread
+from knowledgepulse_schemas.convert.reading import InputModel, count_unread
 from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "pi"
 
@@ -41,7 +41,7 @@ _NOTICES = {"bashExecution", "branchSummary", "compactionSummary", "custom", "ho
 _ROLES = {"user", "assistant", "toolResult", *_NOTICES}
 
 
-class _Block(SourceModel):
+class _Block(InputModel):
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -50,7 +50,7 @@ class _Block(SourceModel):
     arguments: Any = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str
     content: str | list[_Block] | None = None
     timestamp: Any = None
@@ -65,7 +65,7 @@ class _Message(SourceModel):
     summary: str | None = None
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     type: str
     id: str | None = None
     parent: str | None = Field(default=None, alias="parentId")
@@ -180,4 +180,4 @@ def _parts(content: str | list[_Block] | None, path: str, losses: Losses) -> Ite
             losses.add_unknown(f"{path}.{block.type}", block.text or "-", block.model_dump())
 
 
-SOURCE = of_session(NAME, "type id timestamp cwd", _recognises, _runs)
+FORMAT = of_session(NAME, "type id timestamp cwd", _recognises, _runs)

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read
+from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read
 
-_Event = TypeVar("_Event", bound=SourceModel)
+_Event = TypeVar("_Event", bound=InputModel)
 
 
 def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:

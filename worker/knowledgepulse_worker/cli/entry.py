@@ -125,8 +125,8 @@ class _Group(CommandGroup):
             # Otherwise Python would write the rest at exit, and fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if error.errno != errno.EPIPE:
-                place = error.filename or "standard output"
-                click.echo(f"Error: {place}: {error.strerror or error}", err=True)
+                name = error.filename or "standard output"
+                click.echo(f"Error: {name}: {error.strerror or error}", err=True)
             sys.exit(1)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -52,7 +52,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
         quality_score: the score, from 0 to 1.
         complexity, novelty, tool_diversity, outcome_confidence: the dimensions, each from 0 to 1.
         overrides: the names of the applied overrides, in order.
-        domain: the applied weight profile.
+        domain: the name of the applied profile.
         threshold: the threshold for ``contribute``.
         nearest: the id of the most similar earlier trace, if any.
         withheld: the policy's guard that keeps the trace from being contributed, if any.

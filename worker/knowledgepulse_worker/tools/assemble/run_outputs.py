@@ -63,18 +63,18 @@ class RunOutputs:
         """
         exports = join(run.spans.values())
         traces, errors = self._converted(run, exports)
-        key, place = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
+        key, origin = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
         outputs: list[OutputRecord | Refused] = []
         for trace in traces:
             if self._fits(trace):
                 outputs.append(trace)
                 continue
             error = InvalidRecordError("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
-            source = RawRecord(*place, key, trace.value or b"", ())
+            source = RawRecord(*origin, key, trace.value or b"", ())
             outputs.append(self._refused(source, error.reason, error))
         if errors:
             message = "; ".join(map(str, errors))
-            sources = (RawRecord(*place, key, one, ()) for one in exports)
+            sources = (RawRecord(*origin, key, one, ()) for one in exports)
             outputs += [self._refused(one, "invalid_trace", errors[0], message) for one in sources]
         return outputs
 

@@ -15,7 +15,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.scoring import Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
-from knowledgepulse_worker.tools.audit.source_index import Output, digest
+from knowledgepulse_worker.tools.audit.source_index import Output, short_hash
 
 ROUNDING = 1e-9
 """Tolerance of recomputing a number from the same inputs, on any machine."""
@@ -66,7 +66,7 @@ def _was_unread(record: RawRecord, output: Output) -> bool:
         failure is not None
         and failure.reason in get_args(UnreadReason)
         and record.value is not None
-        and output.value == digest(None)
+        and output.value == short_hash(None)
     )
 
 

@@ -31,7 +31,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     topic: str
     partition: int | None  # None in an expected output if the key determines the partition
     timestamp_ms: int  # the raw record's, also if the output has another one
-    key: bytes  # digest, as of value and headers
+    key: bytes  # hash, as of value and headers
     value: bytes
     headers: bytes
     says: Entry  # the ledger entry that it was published from, reconstructed from its headers
@@ -45,9 +45,9 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
             topic=record.topic,
             partition=record.partition,
             timestamp_ms=record.timestamp_ms,
-            key=digest(record.key),
-            value=digest(record.value),
-            headers=digest(
+            key=short_hash(record.key),
+            value=short_hash(record.value),
+            headers=short_hash(
                 msgspec.msgpack.encode([(_encoded(name), value) for name, value in record.headers])
             ),
             says=says,
@@ -78,14 +78,14 @@ class SourceIndex:
 
     A context manager, which deletes the file on exit.
 
-    ``partitions``: of the raw topic; ``window``: the number of offsets that may be redelivered.
+    ``partitions``: of the raw topic; ``uncommitted_records``: the number of offsets that may be redelivered.
     """
 
-    def __init__(self, topics: TopicSettings, partitions: int, window: int) -> None:
+    def __init__(self, topics: TopicSettings, partitions: int, uncommitted_records: int) -> None:
         self.foreign = 0  # number of outputs without a source in the raw topic
         self._topics = topics
         self._partitions = partitions
-        self._window = window
+        self._uncommitted_records = uncommitted_records
         self._first: dict[tuple[str, int | None, int], int] = {}
         self._newest: dict[tuple[str, int | None, int], int] = {}
         self._rewound_to: dict[int, set[int]] = {}
@@ -176,9 +176,9 @@ class SourceIndex:
         return (entry for entry in entries if entry.score is not None)
 
     def rewinds(self, partition: int) -> list[range]:
-        """Return the offset ranges that were rescored after a rewind beyond the window.
+        """Return the offset ranges that were rescored after a rewind beyond what may be redelivered.
 
-        In such a range, the sources in an output topic jump back further than the window, and every source
+        In such a range, the sources in an output topic jump back further than that, and every source
         was published more than once. A single record out of order is not a rewind.
         """
         rewound_to = self._rewound_to.get(partition)
@@ -195,7 +195,7 @@ class SourceIndex:
             stretch = range(sources[0], sources[-1] + 1)
             if (
                 is_repeated
-                and len(stretch) > self._window
+                and len(stretch) > self._uncommitted_records
                 and any(source in stretch for source in rewound_to)
             ):
                 rewinds.append(stretch)
@@ -246,11 +246,11 @@ class SourceIndex:
         return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
-        """Track the first source in an output partition, and jumps back beyond the window."""
+        """Track the first source in an output partition, and jumps back beyond what may be redelivered."""
         stream = record.topic, record.partition, partition
         self._first.setdefault(stream, source)
         newest = self._newest.get(stream, source)
-        if source <= newest - self._window:
+        if source <= newest - self._uncommitted_records:
             self._rewound_to.setdefault(partition, set()).add(source)
             newest = source
         self._newest[stream] = max(newest, source)
@@ -270,8 +270,8 @@ def _entry(value: bytes, partition: int, offset: int) -> Entry:
         raise LedgerError(f"invalid changelog entry for {partition}/{offset}: {error}") from None
 
 
-def digest(value: bytes | None) -> bytes:
-    """Return an 8-byte digest of a value; empty for null."""
+def short_hash(value: bytes | None) -> bytes:
+    """Return an 8-byte hash of a value; empty for null."""
     return b"" if value is None else blake2b(value, digest_size=8).digest()
 
 

@@ -135,8 +135,8 @@ class _Run:
     embedder: Callable[[], Embedder | None]
 
     async def audit(self, committed: list[int], changelog: str) -> Report:
-        topics, window = self.settings.topics, self.settings.limits.uncommitted_records
-        with SourceIndex(topics, self.topics[topics.raw].partitions, window) as index:
+        topics, uncommitted_records = self.settings.topics, self.settings.limits.uncommitted_records
+        with SourceIndex(topics, self.topics[topics.raw].partitions, uncommitted_records) as index:
             written: Counter[int] = Counter()
             async for partition, records in self.log.read(changelog):
                 index.add_entries(partition, [(record.key, record.value) for record in records])

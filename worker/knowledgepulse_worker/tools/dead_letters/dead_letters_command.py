@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
-from knowledgepulse_worker.terminal.arguments import Position, Source
+from knowledgepulse_worker.terminal.arguments import Position, TopicPart
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import echo
@@ -42,7 +42,7 @@ _selection_options = with_options(
         help="Select dead letters with this reason. Repeatable.",
     ),
     period_options("Select dead letters"),
-    click.option("--source", type=Source(), help="Select dead letters from this part of the raw topic."),
+    click.option("--source", type=TopicPart(), help="Select dead letters from this part of the raw topic."),
 )
 
 
@@ -123,15 +123,15 @@ async def _replay_dead_letters(
         def progress(read: int, total: int) -> None:
             bars.update(task, completed=read, total=total)
 
-        async for outcome in replay(
+        async for result in replay(
             settings, Selection(**selection), max_attempts, dry_run=dry_run, progress=progress
         ):
-            if outcome.skipped:
-                skipped[outcome.skipped] += 1
+            if result.skipped:
+                skipped[result.skipped] += 1
             else:
                 replayed += 1
-            if outcome.skipped != "replayed before":
-                echo(text.outcome(outcome, dry_run=dry_run), bars)
+            if result.skipped != "replayed before":
+                echo(text.replay_line(result, dry_run=dry_run), bars)
     errors.print(f"{replayed} {'would be ' if dry_run else ''}replayed to {settings.topics.raw}")
     if skipped:
         errors.print(_counted(skipped.total(), "skipped", skipped))

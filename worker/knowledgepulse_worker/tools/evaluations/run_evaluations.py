@@ -36,7 +36,7 @@ class Evaluations:
     """Turns scored records into events."""
 
     service: str  # `service.name` of the worker
-    window: int  # how many of an output topic's last records of a raw partition are compared for repeats
+    remembered: int  # how many of an output topic's last records of a raw partition are compared for repeats
     metrics: EvaluationMetrics
     _seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Evaluations:
         if identity in seen:
             return False
         seen[identity] = None
-        if len(seen) > self.window:
+        if len(seen) > self.remembered:
             seen.popitem(last=False)
         return True
 

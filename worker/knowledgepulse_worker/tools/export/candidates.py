@@ -76,7 +76,7 @@ class Candidate:
     score: float  # under the policy of the export, if it has one
     parts: Score | None  # None in a redacted copy or a file, which have no `kp-score`
     policy: str | None  # digest of the policy of the score; None if it was not recorded
-    profile: str  # the domain of the policy that the score has been made with
+    domain: str  # the domain whose profile gave the score
     members: Members
 
     @property
@@ -100,21 +100,21 @@ class Candidate:
         names = [name for name in (one.id, metadata.native_id) if isinstance(name, str) and name in tasks]
         run = metadata.parent_id if isinstance(metadata.parent_id, str) else one.id
         objective = " ".join(one.task.objective.split())
-        found = [f"run:{_digest(run)}", f"objective:{_digest(objective)}"]
+        found = [f"run:{_hash(run)}", f"objective:{_hash(objective)}"]
         return [f"task:{tasks[names[0]]}", *found] if names else found
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Yield what the card counts, by name."""
         metadata = self.members.metadata
         yield "day", self.day
-        yield "domain", self.profile
+        yield "domain", self.domain
         yield "decision", self.parts.decision if self.parts else "contribute"
         yield "framework", metadata.framework or "not stated"
         yield "agent", metadata.agent_id or "not stated"
         yield "visibility", metadata.visibility
         yield "policy", self.policy or "not recorded"
         if self.parts is not None:
-            yield "threshold", f"{self.profile} {self.parts.threshold:g}"
+            yield "threshold", f"{self.domain} {self.parts.threshold:g}"
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 
@@ -130,7 +130,7 @@ class Rules:
     """How records become rows."""
 
     choices: Choices
-    # to rescore under, if the choices have one; else the settings', whose profiles name the domain of a copy
+    # to rescore under, if the choices have one; else the settings', which gives the domain of a copy
     # without `kp-score`
     policy: Policy
     tasks: Mapping[str, str]  # group of a label, by trace id or native id
@@ -159,7 +159,7 @@ class Rules:
         choices, metadata = self.choices, one.members.metadata
         if held := choices.departure.withholding_guard(metadata.visibility, metadata.privacy_level):
             return held
-        if choices.domain and not {metadata.task_domain, one.profile} & {*choices.domain}:
+        if choices.domain and not {metadata.task_domain, one.domain} & {*choices.domain}:
             return "other_domain"
         if choices.policy is not None and (one.parts is None or one.parts.decision != "contribute"):
             return "policy"
@@ -175,7 +175,7 @@ class Rules:
         try:
             members = decode_members(record.value or b"", Members)
             parts = None if headers is None else without_content(decode_score(headers[1]))
-            source, digest = (
+            source, policy_digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
@@ -183,13 +183,13 @@ class Rules:
         metadata, score = members.metadata, members.metadata.quality_score
         if not source or score is None or not 0 <= score <= 1:
             return None
-        profile = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
+        domain = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
         time = _time(record.timestamp_ms, metadata.created_at)
-        one = Candidate(source, time, score, parts, digest or None, profile, members)
+        one = Candidate(source, time, score, parts, policy_digest or None, domain, members)
         if self.choices.policy is None or parts is None:
             return one
         new = rescore(parts, metadata, self.policy)
-        return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, profile=new.domain)
+        return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
 
 
 def _time(timestamp_ms: int, created_at: str) -> int | None:
@@ -204,5 +204,5 @@ def _time(timestamp_ms: int, created_at: str) -> int | None:
     return found
 
 
-def _digest(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

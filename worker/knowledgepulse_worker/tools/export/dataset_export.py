@@ -14,7 +14,7 @@ from knowledgepulse_worker.tools.export.dataset_card import CARD, card
 from knowledgepulse_worker.tools.export.dataset_rows import Files, read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
 from knowledgepulse_worker.tools.export.examine import examined
-from knowledgepulse_worker.tools.export.export_inputs import Source
+from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 from knowledgepulse_worker.tools.export.export_plan import collect
 from knowledgepulse_worker.tools.export.manifest import (
     MANIFEST,
@@ -30,7 +30,7 @@ from knowledgepulse_worker.tools.export.manifest import (
 )
 
 
-async def export(source: Source, store: Store, rules: Rules) -> list[Export]:
+async def export(inputs: ExportInputs, store: Store, rules: Rules) -> list[Export]:
     """Complete the export that was cut off, if any, export what is new, and return what was done.
 
     Raises:
@@ -39,29 +39,29 @@ async def export(source: Source, store: Store, rules: Rules) -> list[Export]:
     manifest, plan = read_state(store, MANIFEST, Manifest), read_state(store, PLAN, Plan)
     for begun in (manifest, plan):
         if begun is not None:
-            require_same(store.place, begun, source.identity, rules.choices)
+            require_same(store.name, begun, inputs.identity, rules.choices)
     if not (manifest or plan) and store.names():
         raise InputError(
-            f"{store.place} holds files but no dataset of `kp-worker export` ({MANIFEST} is missing); "
+            f"{store.name} holds files but no dataset of `kp-worker export` ({MANIFEST} is missing); "
             "export to an empty folder"
         )
-    before = now = manifest or Manifest(source=source.identity, choices=rules.choices)
+    before = now = manifest or Manifest(source=inputs.identity, choices=rules.choices)
     if plan is not None and plan.export.number > len(
         before.exports
     ):  # else, it only was not deleted any more
-        require_sound(store.place, plan, before, source.ranges, rules.dimensions)
-        now = await _carry_out(plan, source, store, rules, before, examine=True)
+        require_sound(store.name, plan, before, inputs.ranges, rules.dimensions)
+        now = await _carry_out(plan, inputs, store, rules, before, examine=True)
     store.delete(PLAN)
-    plan = await collect(source, now, store, rules)
+    plan = await collect(inputs, now, store, rules)
     if plan is not None:
         store.write(PLAN, msgspec.msgpack.encode(plan))
-        now = await _carry_out(plan, source, store, rules, now, examine=False)
+        now = await _carry_out(plan, inputs, store, rules, now, examine=False)
         store.delete(PLAN)
     return list(now.exports[len(before.exports) :])
 
 
 async def _carry_out(
-    plan: Plan, source: Source, store: Store, rules: Rules, before: Manifest, *, examine: bool
+    plan: Plan, inputs: ExportInputs, store: Store, rules: Rules, before: Manifest, *, examine: bool
 ) -> Manifest:
     """Write a plan's files, and publish them.
 
@@ -70,7 +70,7 @@ async def _carry_out(
     wanted, new = {(row.part, row.offset): row for row in plan.rows}, dict[str, File]()
     files = Files(store.staging, plan.export.number, rules.choices.also, rules.dimensions)
     for part, offsets in plan.export.offsets.items():
-        async for record in source.read(part, range(*offsets)):
+        async for record in inputs.read(part, range(*offsets)):
             planned = wanted.pop((part, record.offset), None)
             if planned is not None:
                 one = rules.candidate(record)
@@ -104,7 +104,7 @@ async def _carry_out(
     return manifest
 
 
-async def check(source: Source, store: Store, rules: Rules) -> list[str]:
+async def check(inputs: ExportInputs, store: Store, rules: Rules) -> list[str]:
     """Check the hash of each file, and each trace against its record; return what is wrong, in words.
 
     Records that the source does not hold any more are not missed.
@@ -114,13 +114,13 @@ async def check(source: Source, store: Store, rules: Rules) -> list[str]:
     """
     manifest = read_state(store, MANIFEST, Manifest)
     if manifest is None:
-        raise InputError(f"{store.place} has no dataset: {MANIFEST} is missing")
-    if not manifest.source.keys() & source.identity.keys():
-        raise InputError(f"{store.place} is of {', '.join(manifest.source)}, not of what it is compared with")
+        raise InputError(f"{store.name} has no dataset: {MANIFEST} is missing")
+    if not manifest.source.keys() & inputs.identity.keys():
+        raise InputError(f"{store.name} is of {', '.join(manifest.source)}, not of what it is compared with")
     traces: dict[tuple[str, str], str] = {}
     problems = list(_wrong_files(store, manifest, traces))
     read = 0
-    async for part, record in _records(source, manifest):
+    async for part, record in _records(inputs, manifest):
         read += 1
         one = rules.candidate(record)
         if isinstance(one, Candidate):
@@ -128,18 +128,18 @@ async def check(source: Source, store: Store, rules: Rules) -> list[str]:
             if kept is not None and kept.encode() != rules.trace(record, one):
                 problems.append(f"{one.source}: differs from its record in {part}")
     first = {part: start for one in reversed(manifest.exports) for part, (start, _) in one.offsets.items()}
-    if all(part in source.ranges and source.ranges[part].start <= start for part, start in first.items()):
+    if all(part in inputs.ranges and inputs.ranges[part].start <= start for part, start in first.items()):
         problems += [f"{name}: has no record in the source" for name, _ in sorted(traces)[:20]]
         if read != (counted := sum(one.read for one in manifest.exports)):
             problems.append(f"{MANIFEST} counts {counted} records, the source has {read}")
     return problems
 
 
-async def _records(source: Source, manifest: Manifest) -> AsyncIterator[tuple[str, RawRecord]]:
+async def _records(inputs: ExportInputs, manifest: Manifest) -> AsyncIterator[tuple[str, RawRecord]]:
     """Yield the records that were exported and are still there, with their part."""
-    for part, held in source.ranges.items():
+    for part, held in inputs.ranges.items():
         for start, stop in (one.offsets[part] for one in manifest.exports if part in one.offsets):
-            async for record in source.read(part, range(max(start, held.start), min(stop, held.stop))):
+            async for record in inputs.read(part, range(max(start, held.start), min(stop, held.stop))):
                 yield part, record
 
 

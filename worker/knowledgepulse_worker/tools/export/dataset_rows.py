@@ -55,7 +55,7 @@ def _score_part(name: str) -> Callable[[Candidate], Any]:
 _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
     "id": ("string", lambda one: one.members.id),
     "source": ("string", lambda one: one.source),
-    "domain": ("string", lambda one: one.profile),
+    "domain": ("string", lambda one: one.domain),
     **{
         name: ("string", attrgetter(f"members.metadata.{name}"))
         for name in ("task_domain", "agent_id", "framework", "visibility")
@@ -140,7 +140,7 @@ class Files:
             "trace": trace.decode(),
             "vector": decode_vector(planned.vector) if planned.vector else None,
         }
-        target = f"{planned.split}/{_folder(one.profile)}/{one.day}"
+        target = f"{planned.split}/{_folder(one.domain)}/{one.day}"
         self._rows[target].append(row)
         for name, line in lines_of(one, trace, self.formats):
             self._lines[name, target].append(line)

@@ -42,14 +42,14 @@ class Store:
     """A folder of files, by paths relative to it.
 
     Args:
-        place: its path or URL, for people.
+        name: its path or URL.
         files: the file system, in which it has the path ``folder``.
         staging: a local folder for files that are not published yet; a local store has it inside, so that a
             rename publishes them.
     """
 
-    def __init__(self, place: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
-        self.place = place
+    def __init__(self, name: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
+        self.name = name
         self.staging = staging
         self._files = files
         self._folder = folder.rstrip("/")
@@ -61,11 +61,11 @@ class Store:
         Raises:
             InputError: the path leads out of the folder, or to something else than a file.
         """
-        place = self._path(path)
-        if self._is_local and Path(place).exists() and not Path(place).is_file():
-            raise InputError(f"{self.place}/{path}: is no file")
+        target = self._path(path)
+        if self._is_local and Path(target).exists() and not Path(target).is_file():
+            raise InputError(f"{self.name}/{path}: is no file")
         try:
-            with self._files.open_input_stream(place) as stream:
+            with self._files.open_input_stream(target) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
@@ -83,7 +83,7 @@ class Store:
         if self._is_local:
             folder = Path(self._folder)
             if not Path(target).parent.resolve().is_relative_to(folder.resolve()):
-                raise InputError(f"{self.place}/{path}: a link leads out of the dataset")
+                raise InputError(f"{self.name}/{path}: a link leads out of the dataset")
             _rename(staged, Path(target))
             return
         # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
@@ -110,7 +110,7 @@ class Store:
         """
         one = PurePosixPath(path)
         if one.is_absolute() or ".." in one.parts or "\0" in path:
-            raise InputError(f"{self.place}: names a file outside of it, {printable(path[:200])}")
+            raise InputError(f"{self.name}: names a file outside of it, {printable(path[:200])}")
         return f"{self._folder}/{path}"
 
     def names(self, path: str = "") -> list[str]:
@@ -163,7 +163,7 @@ class Store:
                 self.delete(path)
             elif now is not None:
                 holder = printable(now.decode(errors="replace").rpartition(",")[0][:200])
-                raise InputError(f"{self.place}: another export is writing to it: {holder}; wait for its end")
+                raise InputError(f"{self.name}: another export is writing to it: {holder}; wait for its end")
 
 
 def _rename(staged: Path, target: Path) -> None:
@@ -180,25 +180,25 @@ def _rename(staged: Path, target: Path) -> None:
 
 
 @contextmanager
-def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
+def open_store(name: str, *, writes: bool = True) -> Iterator[Store]:
     """Lock a folder, which is created if need be, for one export; or only read it.
 
     Raises:
         InputError: another export writes there, or the folder cannot be used.
     """
-    shown = without_secrets(place) if "://" in place else place
+    shown = without_secrets(name) if "://" in name else name
     try:
-        if "://" in place:
+        if "://" in name:
             try:
-                files, folder = fs.FileSystem.from_uri(place)
+                files, folder = fs.FileSystem.from_uri(name)
             except ValueError as error:  # not a URL that it knows
-                raise InputError(f"{shown}: {str(error).replace(place, shown)}") from error
+                raise InputError(f"{shown}: {str(error).replace(name, shown)}") from error
             with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
                 store = Store(shown, files, folder, Path(staging))
                 with store.claimed() if writes else nullcontext():
                     yield store
         else:
-            path = Path(place).absolute()
+            path = Path(name).absolute()
             store = Store(str(path), fs.LocalFileSystem(), str(path), path / _STAGING)
             with _locked(path, store.staging) if writes else nullcontext():
                 yield store

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--scan-secrets", is_flag=True, help="No traces with what looks like a key (extra `secrets`).")
 @click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
-@click.option("--domain", multiple=True, help="Only this task domain or profile. Repeatable.")
+@click.option("--domain", multiple=True, help="Export only traces of this domain or task domain. Repeatable.")
 @click.option(
     "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
 )
@@ -101,7 +101,7 @@ async def _export(
         from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
         from knowledgepulse_worker.tools.export.dataset_export import check, export  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.dataset_store import open_store  # noqa: PLC0415
-        from knowledgepulse_worker.tools.export.export_inputs import FileSource, open_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.export_inputs import FileInputs, open_topics  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.secret_scan import Scanner  # noqa: PLC0415
 
     topics = settings.topics
@@ -113,13 +113,13 @@ async def _export(
             rules = replace(rules, scan=scanner)
         async with AsyncExitStack() as stack:
             opened = open_topics(settings, names, progress)
-            source = FileSource(files, progress) if files else await stack.enter_async_context(opened)
+            inputs = FileInputs(files, progress) if files else await stack.enter_async_context(opened)
             if options["check"]:
-                problems = await check(source, store, rules)
+                problems = await check(inputs, store, rules)
                 for problem in problems:
                     click.echo(problem)
                 return 1 if problems else 0
-            done = await export(source, store, rules)
+            done = await export(inputs, store, rules)
     for one in done:
         left_out = "".join(
             f"; {count:,} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()

@@ -1,4 +1,4 @@
-"""Where traces come from: topics of scored traces, or files; each part is read from where an export ended."""
+"""The export inputs: topics or files of scored traces. Each export starts where the last one ended."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _EVERY = 1000
 
 
 @dataclass
-class TopicSource:
+class TopicInputs:
     """Topics up to their present ends."""
 
     reader: Reader
     progress: TopicProgressCallback
-    identity: dict[str, str] = field(default_factory=dict)  # what tells a topic from another of the same name
+    identity: dict[str, str] = field(default_factory=dict)  # tells a topic from another one of the same name
     ranges: dict[str, range] = field(default_factory=dict)  # the offsets that each part, a partition, holds
 
     async def start(self, part: str, since_ms: int) -> int:
@@ -50,21 +50,21 @@ class TopicSource:
 @asynccontextmanager
 async def open_topics(
     settings: Settings, names: Sequence[str], progress: TopicProgressCallback
-) -> AsyncIterator[TopicSource]:
+) -> AsyncIterator[TopicInputs]:
     """Connect and open topics of scored traces; see :func:`require_topics`."""
     topics = await require_topics(settings, names, export_rights(names))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        source = TopicSource(reader, progress)
+        inputs = TopicInputs(reader, progress)
         for topic in topics:
             partitions, ids = range(topic.partitions), TopicIds(settings.kafka, topic.name)
             await ids.start()
             try:
-                source.identity[topic.name] = (await ids.current(partitions)).hex()
+                inputs.identity[topic.name] = (await ids.current(partitions)).hex()
             finally:
                 await ids.stop()
             for one in partitions:
-                source.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
-        yield source
+                inputs.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
+        yield inputs
 
 
 def export_rights(names: Iterable[str]) -> Iterator[Right]:
@@ -73,7 +73,7 @@ def export_rights(names: Iterable[str]) -> Iterator[Right]:
         yield from topic_rights(name, "Read", "DescribeConfigs")
 
 
-class FileSource:
+class FileInputs:
     """Files with a trace on each line; offsets are line numbers from 0, and lines may be appended.
 
     Raises:
@@ -100,15 +100,14 @@ class FileSource:
         with _reading(Path(part)) as lines:
             for number, line in enumerate(without_mark(lines)):
                 if number in offsets and line.strip():
-                    place = f"{part}:{number + 1}".encode("utf-8", "replace")
-                    headers = (("kp-source", place),)
+                    location = f"{part}:{number + 1}".encode("utf-8", "replace")
+                    headers = (("kp-source", location),)
                     yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), headers)
                 if number % _EVERY == 0:
                     self._progress(part, number, offsets.stop)
 
 
-Source = TopicSource | FileSource
-"""Parts of records with offsets."""
+ExportInputs = TopicInputs | FileInputs
 
 
 @contextmanager

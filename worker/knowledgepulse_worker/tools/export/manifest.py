@@ -39,7 +39,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """The options that all exports to one folder share."""
 
     also: tuple[Format, ...]  # what is written besides Parquet
-    domain: tuple[str, ...]  # the traces' domains or profiles; empty for all
+    domain: tuple[str, ...]  # the traces' domains or task domains; empty for all
     min_score: float
     policy: str | None  # digest of the policy that traces are rescored under; None keeps their own score
     visibilities: tuple[str, ...]  # those that may leave, as of the levels; `private` does not even so
@@ -142,10 +142,10 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
         return decode(content, type=model)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         remedy = "; delete it to plan the export again" if model is Plan else ""
-        raise InputError(f"{store.place}/{path}: not of an export: {error}{remedy}") from None
+        raise InputError(f"{store.name}/{path}: not of an export: {error}{remedy}") from None
 
 
-def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
+def require_same(folder: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
     """Raise an InputError if a dataset would go on with other options, or from another source."""
     names = (begun.source.keys() & source.keys()) or {*begun.source, *source}
     before, now = (
@@ -155,17 +155,17 @@ def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], cho
     differing = [f"{name} was {before[name]}, is {now[name]}" for name in now if before[name] != now[name]]
     if differing:
         raise InputError(
-            f"{place} is another dataset: {'; '.join(differing)}; repeat them, or export to another folder"
+            f"{folder} is another dataset: {'; '.join(differing)}; repeat them, or export to another folder"
         )
 
 
 def require_sound(
-    place: str, plan: Plan, manifest: Manifest, ranges: Mapping[str, range], dimensions: int
+    folder: str, plan: Plan, manifest: Manifest, ranges: Mapping[str, range], dimensions: int
 ) -> None:
     """Raise an InputError if a plan that was found in the folder cannot be one of ours.
 
     Args:
-        place: the folder.
+        folder: its path or URL.
         plan: the plan, with the options of this export.
         manifest: of the exports before it.
         ranges: the offsets that each part of the source holds now.
@@ -178,4 +178,4 @@ def require_sound(
         or any(start > stop or stop > ranges[part].stop for part, (start, stop) in offsets.items())
         or any(len(row.vector) != size for row in plan.rows)
     ):
-        raise InputError(f"{place}/{PLAN}: does not fit the source; delete it to plan the export again")
+        raise InputError(f"{folder}/{PLAN}: does not fit the source; delete it to plan the export again")

@@ -27,7 +27,7 @@ _ROWS = 1024
 """Rows of similarities at a time: with 100 000 traces, 400 MB."""
 
 
-class Placed:
+class ExportedTraces:
     """The exported traces; without an embedder, their vectors have shape (0, 0)."""
 
     def __init__(self, groups: Groups, vectors: Vectors, splits: Sequence[Split]) -> None:
@@ -43,18 +43,18 @@ class Placed:
                 yield {SPLITS[side] for side in np.unique(self._sides[row])}
 
 
-def place(
-    groups: Groups, vectors: Vectors, placed: Placed, *, shares: tuple[float, float], seed: int
+def assign_splits(
+    groups: Groups, vectors: Vectors, exported: ExportedTraces, *, shares: tuple[float, float], seed: int
 ) -> list[Split | None]:
     """Return each trace's split; None for one that is tied to both sides.
 
     ``vectors``: of each trace; without an embedder, no dimensions. ``shares``: of validation and test, in
     percent.
     """
-    known = [{placed.sides[name] for name in names if name in placed.sides} for names in groups]
+    known = [{exported.sides[name] for name in names if name in exported.sides} for names in groups]
     if vectors.shape[1]:
         first, which = _distinct(vectors)
-        near = list(placed.similar(vectors[first]))
+        near = list(exported.similar(vectors[first]))
         known = [sides | near[one] for sides, one in zip(known, which.tolist(), strict=True)]
     splits: list[Split | None] = [None] * len(groups)
     for members in _components(groups, vectors):
@@ -110,8 +110,8 @@ def _separate(
                 for name in groups[member]:
                     taken.setdefault(name, set()).add(split)
         for number, split in enumerate(SPLITS):
-            new = [one for one in given[placed == number] if (split, _digest(one)) not in seen]
-            seen.update((split, _digest(one)) for one in new)
+            new = [one for one in given[placed == number] if (split, _hash(one)) not in seen]
+            seen.update((split, _hash(one)) for one in new)
             if new and vectors.shape[1]:
                 kept[split].append(np.stack(new))
 
@@ -178,17 +178,17 @@ def _merged(ones: NDArray[np.int64], others: NDArray[np.int64], count: int) -> N
 def _distinct(vectors: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first row of each distinct vector, and for each row the number of its vector."""
     numbers: dict[bytes, int] = {}
-    which = np.array([numbers.setdefault(_digest(one), len(numbers)) for one in vectors], np.int64)
+    which = np.array([numbers.setdefault(_hash(one), len(numbers)) for one in vectors], np.int64)
     return np.unique(which, return_index=True)[1], which
 
 
-def _digest(vector: Vectors) -> bytes:
+def _hash(vector: Vectors) -> bytes:
     return hashlib.blake2b(vector.tobytes(), digest_size=16).digest()
 
 
 def _drawn(group: str, shares: tuple[float, float], seed: int) -> Split:
-    digest = hashlib.sha256(f"{seed} {group}".encode("utf-8", "replace")).digest()
-    drawn = int.from_bytes(digest[:8], "big") / 2**64 * 100
+    hashed = hashlib.sha256(f"{seed} {group}".encode("utf-8", "replace")).digest()
+    drawn = int.from_bytes(hashed[:8], "big") / 2**64 * 100
     validation, test = shares
     if drawn < test:
         return "test"

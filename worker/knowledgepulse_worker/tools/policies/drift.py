@@ -31,7 +31,7 @@ RELEVANT = 0.2
 population stability index of 0.25, which by convention is a major one."""
 
 _SIGNIFICANT = 2.7
-"""Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of windows of n and m
+"""Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of samples of n and m
 traces."""
 
 OF_POLICY = ("quality_score", "decision")
@@ -53,8 +53,8 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Window:
-    """The distributions of a window's traces."""
+class Distributions:
+    """The distributions of scored traces by domain and dimension."""
 
     policy: str  # digest of the policy that the scores and decisions are computed with
     traces: dict[Key, int]  # number of traces, by domain and dimension
@@ -70,12 +70,12 @@ class Drift:
     dimension: str  # a dimension, `quality_score` or `decision`
     traces: int
     reference: int  # number of traces in the reference
-    distance: float | None  # the Kolmogorov-Smirnov distance, 0 to 1; None if a window has no traces
+    distance: float | None  # the Kolmogorov-Smirnov distance, 0 to 1; None if there are no traces on one side
     limit: float  # the distance above which it is relevant, and more than chance explains
     drifted: bool
 
 
-def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
+def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributions:
     """Return the distributions of scored traces under a policy."""
     values: defaultdict[Key, list[float]] = defaultdict(list)
     for record in records:
@@ -83,7 +83,7 @@ def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
         for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
         values[score.domain, "decision"].append(score.decision == "contribute")
-    return Window(
+    return Distributions(
         policy.digest,
         {key: len(found) for key, found in values.items()},
         {
@@ -93,8 +93,8 @@ def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
     )
 
 
-def drifts(current: Window, reference: Window) -> Iterator[Drift]:
-    """Yield the drift of each dimension of both windows, by domain; decisions only under the same policy."""
+def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
+    """Yield the drift of each dimension, by domain; decisions only under the same policy."""
     domains = sorted({domain for domain, _ in (*current.traces, *reference.traces)})
     same = current.policy == reference.policy
     for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
@@ -117,7 +117,7 @@ def drift_table(found: Iterable[Drift]) -> Table:
     return table
 
 
-def reference_rules(accepted: Window) -> str:
+def reference_rules(accepted: Distributions) -> str:
     """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
     rules = [_rule(_POLICY, 1, policy=accepted.policy)]
     for (domain, dimension), traces in sorted(accepted.traces.items()):
@@ -134,7 +134,7 @@ def _rule(record: str, value: float, **labels: str) -> dict[str, Any]:
     return {"record": record, "labels": labels, "expr": f"vector({value!r})"}
 
 
-def read_reference(path: Path) -> Window:
+def read_reference(path: Path) -> Distributions:
     """Read a reference; raise an InputError if the file is none."""
     with file_errors(path, "read"):
         content = path.read_bytes()
@@ -151,7 +151,7 @@ def read_reference(path: Path) -> Window:
     for (_, dimension), shares in cdf.items():
         if tuple(sorted(shares)) != _BOUNDS.get(dimension):
             raise InputError(f"{path}: other buckets of {printable(dimension)} than those of this release")
-    return Window(policy, traces, cdf)
+    return Distributions(policy, traces, cdf)
 
 
 def _key(rule: dict[str, Any]) -> Key:

@@ -26,7 +26,12 @@ from knowledgepulse_worker.tools.policies.estimates import (
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.policy_weights import HELD, fitted_weights, typed_weights, values_of
+from knowledgepulse_worker.tools.policies.policy_weights import (
+    HELD,
+    fitted_weights,
+    rounded_weights,
+    values_of,
+)
 from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint, lowest_within, operating_points
 from knowledgepulse_worker.tools.policies.tune import Tuning, tune, with_changes
 
@@ -45,7 +50,7 @@ Learn = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class JudgedWeights:
     """Weights, judged on folds that they were not fitted to."""
 
     weights: dict[str, float]  # those of all labels
@@ -60,7 +65,7 @@ class DomainFit(LabelCounts):
     held: bool  # whether outcome confidence kept its weight and was held constant
     # AUCs of the dimensions that predict the label on their own, of those that were fitted
     leaks: dict[str, Estimate]
-    candidates: dict[str, Candidate]  # by name; empty if there are too few labels
+    candidates: dict[str, JudgedWeights]  # by name; empty if there are too few labels
     difference: Estimate | None  # AUC of the fitted weights minus that of those in force
     outcome: Outcome  # whether the labels support the change
 
@@ -133,7 +138,7 @@ def _fit_domain(name: str, labelled: Labelled, policy: Policy, target: float, *,
     scores = labelled.scores(policy)
     start = np.array([weight for _, weight in policy.profile(name).weights])
     hold = hold and bool(start[HELD] < 1)
-    candidates: dict[str, Candidate] = {}
+    candidates: dict[str, JudgedWeights] = {}
     leaks: dict[str, Estimate] = {}
     difference: Estimate | None = None
     outcome: Outcome = "too few labels"
@@ -162,7 +167,7 @@ def _leaks(scores: Sequence[Score], labelled: Labelled, *, hold: bool) -> dict[s
 
 
 def _learners(name: str, start: Array, *, hold: bool) -> dict[str, Learn]:
-    """Return by name what gives the candidates' weights; ``start`` are those in force, shape (4,)."""
+    """Return by name what gives the weights; ``start`` are those in force, shape (4,)."""
     reference = REFERENCE_WEIGHTS.get(name, REFERENCE_WEIGHTS[DEFAULT_DOMAIN])
     sdk = np.array([weight for _, weight in reference])
     learners: dict[str, Learn] = {
@@ -184,8 +189,8 @@ def _best_dimension(values: Array, kept: Array, *, hold: bool) -> Array:
 
 def _judged(
     learners: Mapping[str, Learn], values: Array, labelled: Labelled, target: float
-) -> tuple[dict[str, Candidate], Estimate]:
-    """Return the candidates, and the AUC of the fitted weights minus that of those in force."""
+) -> tuple[dict[str, JudgedWeights], Estimate]:
+    """Return the judged weights, and the AUC of the fitted weights minus that of those in force."""
     kept, groups = labelled.kept, labelled.groups
     folds = folds_of(groups)
     orders = {name: _out_of_fold(learn, values, kept, folds, target) for name, learn in learners.items()}
@@ -193,9 +198,9 @@ def _judged(
     by_name = dict(zip(orders, zip(found, resampled, strict=True), strict=True))
     candidates = {}
     for name, (_, passes) in orders.items():
-        weights = typed_weights(learners[name](values, kept))
+        weights = rounded_weights(learners[name](values, kept))
         point = operating_points(passes.astype(float), labelled, [1.0])[1.0]
-        candidates[name] = Candidate(weights, percentiles(*by_name[name]), point)
+        candidates[name] = JudgedWeights(weights, percentiles(*by_name[name]), point)
     (fitted, fitted_drawn), (force, force_drawn) = by_name["fitted"], by_name["in force"]
     return candidates, percentiles(fitted - force, fitted_drawn - force_drawn)
 

@@ -23,7 +23,7 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class Candidate:
+class QueuedTrace:
     """A trace to label."""
 
     record: ScoredRecord
@@ -59,7 +59,7 @@ class Candidate:
 
 def labelling_queue(
     records: Iterable[ScoredRecord], labels: Labels, policy: Policy, count: int, min_reward: float = 0.5
-) -> list[Candidate]:
+) -> list[QueuedTrace]:
     """Return the traces with the most informative labels, most informative first.
 
     These are the traces on whose decision the weights in force and those fitted to the labels so far
@@ -67,12 +67,12 @@ def labelling_queue(
     take turns, starting with the one with the fewest labels. Near copies of queued or labelled traces are
     left out.
     """
-    waiting: defaultdict[str, list[Candidate]] = defaultdict(list)
+    waiting: defaultdict[str, list[QueuedTrace]] = defaultdict(list)
     labelled: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
     for record in {record.id: record for record in records}.values():
         score, label = record.under(policy), label_of(record, labels)
         if label is None:
-            waiting[score.domain].append(Candidate(record, score))
+            waiting[score.domain].append(QueuedTrace(record, score))
         else:
             labelled[score.domain].append(LabelledTrace(record, label, label.is_kept(min_reward)))
     names = sorted(waiting, key=lambda name: (len(labelled[name]), name))
@@ -82,7 +82,7 @@ def labelling_queue(
     return list(islice(_without_copies(in_turns, known), count))
 
 
-def _ranked(waiting: list[Candidate], labelled: list[LabelledTrace], policy: Policy) -> list[Candidate]:
+def _ranked(waiting: list[QueuedTrace], labelled: list[LabelledTrace], policy: Policy) -> list[QueuedTrace]:
     kept = sum(one.kept for one in labelled)
     if min(kept, len(labelled) - kept) >= FEW:
         changes = expected_changes(Labelled(labelled), [one.score for one in waiting], policy)
@@ -90,10 +90,10 @@ def _ranked(waiting: list[Candidate], labelled: list[LabelledTrace], policy: Pol
     return sorted(waiting, key=lambda one: one.rank)
 
 
-def _without_copies(candidates: Iterable[Candidate], known: set[str]) -> Iterable[Candidate]:
-    """Skip near copies of known traces and of earlier candidates."""
+def _without_copies(ranked: Iterable[QueuedTrace], known: set[str]) -> Iterable[QueuedTrace]:
+    """Skip near copies of known traces and of earlier ones."""
     copied: set[str] = set()
-    for one in candidates:
+    for one in ranked:
         original = one.score.nearest if one.score.novelty < COPY else None
         if original not in known and one.record.id not in copied:
             known.add(one.record.id)

@@ -212,7 +212,7 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
         raise click.UsageError("give either --accept FILE or --reference FILE")
     given.require_other(accept)
     accepted, policy = reference and drift.read_reference(reference), given.policy
-    current = drift.window(given.comparable(), policy)
+    current = drift.distributions(given.comparable(), policy)
     if accept:
         write(accept, drift.reference_rules(current))
     elif accepted:

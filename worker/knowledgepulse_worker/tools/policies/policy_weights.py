@@ -84,7 +84,7 @@ def fitted_weights(values: Array, kept: Array, start: Array, *, hold: bool) -> A
     return weights
 
 
-def typed_weights(weights: Array) -> dict[str, float]:
+def rounded_weights(weights: Array) -> dict[str, float]:
     """Return weights to type, by dimension: of three decimals, and together 1."""
     thousandths = np.round(weights * 10**_DECIMALS).astype(int)
     thousandths[weights.argmax()] += 10**_DECIMALS - thousandths.sum()

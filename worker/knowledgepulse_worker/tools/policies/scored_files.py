@@ -15,7 +15,7 @@ from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.files import Document, print_rejected
-from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 _MISSING = msgspec.Raw()
@@ -51,7 +51,7 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
 
     for path in paths:
         raw = None
-        for source, line in placed_lines(path):
+        for source, line in located_lines(path):
             raw = is_raw(source, line) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
-from knowledgepulse_schemas.convert import AUTO, SOURCES
+from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS
 from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
@@ -45,7 +45,10 @@ SPOOL_LIMIT = 15.0
 @files_argument
 @config_option
 @click.option(
-    "--from", "source", type=click.Choice([AUTO, *SOURCES]), help="Convert the files from this format first."
+    "--from",
+    "format_name",
+    type=click.Choice([AUTO, *INPUT_FORMATS]),
+    help="Convert the files from this format first.",
 )
 @conversion_options
 @click.option(
@@ -77,7 +80,7 @@ def publish(
     files: tuple[str, ...],
     config: Path | None,
     key: KeyBy,
-    source: str | None,
+    format_name: str | None,
     skip: int,
     spool: Path | None,
     hook: bool,
@@ -95,20 +98,20 @@ def publish(
     prints only what went wrong.
     """
     if hook:
-        files, source = tuple(map(_session_of, files)), source or AUTO
-    if source is None:
+        files, format_name = tuple(map(_session_of, files)), format_name or AUTO
+    if format_name is None:
         _refuse(options)
     if spool is not None and (skip or dry_run):
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     settings = load_settings(config)
-    if source is None:
+    if format_name is None:
         _refuse_pretty_printed(files)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        if source is None:
+        if format_name is None:
             documents: Iterator[Document] = lines_of(files, progress)
         else:
-            documents = converted(files, source, report, progress, **options)
+            documents = converted(files, format_name, report, progress, **options)
         documents = islice(documents, skip, None)
         invalid = 0
         if dry_run:
@@ -117,7 +120,7 @@ def publish(
             _publish(documents, settings, key, skip=skip, quiet=hook)
         else:
             invalid = _publish_spooled(documents, settings, key, Spool(spool), quiet=hook)
-    if source is not None and not hook:
+    if format_name is not None and not hook:
         report.show()
     sys.exit(1 if report.failed or invalid else 0)
 

@@ -38,7 +38,7 @@ def traces() -> None:
 
 @traces.command("list")
 @source_options
-@click.option("--domain", help="List only traces of this task domain or profile.")
+@click.option("--domain", help="List only traces of this domain or task domain.")
 @click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
 @click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
 @json_lines_option

@@ -13,7 +13,7 @@ PARTITIONS = 2
 
 @pytest.fixture
 def index():
-    with SourceIndex(TopicSettings(), PARTITIONS, window=8) as index:
+    with SourceIndex(TopicSettings(), PARTITIONS, uncommitted_records=8) as index:
         yield index
 
 

@@ -64,13 +64,13 @@ def test_a_trace_at_the_offset_of_a_recreated_topic_is_no_repeat(scored, metrics
 
 @given(st.lists(st.integers(0, 30), max_size=60))
 def test_a_score_is_sent_once_as_long_as_its_repeat_is_among_the_last_of_its_partition(scored, offsets):
-    window = 31
-    evaluations = Evaluations("a-group", window, EvaluationMetrics(CollectorRegistry()))
+    remembered = 31
+    evaluations = Evaluations("a-group", remembered, EvaluationMetrics(CollectorRegistry()))
 
     sent = [offset for offset in offsets if evaluations.event(scored(offset))]
 
     assert sent == list(dict.fromkeys(offsets))
-    assert all(len(seen) <= window for seen in evaluations._seen.values())
+    assert all(len(seen) <= remembered for seen in evaluations._seen.values())
 
 
 def test_memory_is_bounded(scored, metrics):

@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.policy_weights import (
     PRIOR,
     fitted_weights,
-    typed_weights,
+    rounded_weights,
     values_of,
 )
 from knowledgepulse_worker.tools.policies.tune import tune
@@ -168,7 +168,7 @@ def test_weights_are_0_or_more_and_together_1(rows, start, hold):
     values, kept = np.array([row[:4] for row in rows]), np.array([row[4] for row in rows])
 
     weights = fitted_weights(values, kept, start, hold=hold)
-    written = Weights(**typed_weights(weights))
+    written = Weights(**rounded_weights(weights))
 
     assert (weights >= 0).all()
     assert weights.sum() == pytest.approx(1)
@@ -202,7 +202,7 @@ def test_the_weighted_values_are_the_score(make_record, dimensions, overrides):
 
     (value,) = values_of([score], hold=False) @ START
 
-    weights = Weights(**typed_weights(START))
+    weights = Weights(**rounded_weights(START))
     assert np.clip(value, 0, 1) == pytest.approx(quality_score(score.dimensions, overrides, weights))
 
 

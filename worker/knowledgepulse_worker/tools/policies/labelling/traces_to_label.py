@@ -21,7 +21,7 @@ from knowledgepulse_worker.scoring import (
     override_effects,
     similarity_text,
 )
-from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.label_session import ToLabel
 from knowledgepulse_worker.tools.policies.labelling_queue import labelling_queue
@@ -42,8 +42,8 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
     queue = labelling_queue(given.records(), labels, policy, count)
     wanted = {(one.record.source, one.record.id) for one in queue}
     if given.files:
-        values = _values_of_files(given.files, {place for place, _ in wanted})
-        by_name = {(place, name): values[place] for place, name in wanted if place in values}
+        values = _values_of_files(given.files, {location for location, _ in wanted})
+        by_name = {(location, name): values[location] for location, name in wanted if location in values}
     else:
         by_name = asyncio.run(_values_of_topics(given, wanted))
     traces = [
@@ -61,8 +61,8 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
 
 def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
     """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
-    lines = (one for path in paths for one in placed_lines(path))
-    return {place: line for place, line in lines if place in wanted and is_raw(place, line)}
+    lines = (one for path in paths for one in located_lines(path))
+    return {location: line for location, line in lines if location in wanted and is_raw(location, line)}
 
 
 async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Name, bytes]:
