@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import (
+    adk,
     agentdojo,
     anthropic,
     atif,
@@ -94,6 +95,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         opencode_run.FORMAT,
         pi.FORMAT,
         inspect_logs.FORMAT,
+        adk.FORMAT,
         agentdojo.FORMAT,
         atif.FORMAT,
         openhands.FORMAT,
