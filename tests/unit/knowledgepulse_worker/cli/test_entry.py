@@ -290,8 +290,8 @@ def test_invalid_settings_are_one_line_errors_without_a_traceback(kp_worker, mon
     monkeypatch.setenv("KP_WEB__PORT", "no")
     result = kp_worker(name)
     assert result.exit_code == os.EX_CONFIG
-    assert result.stderr.startswith("Error: policy.threshold: got '2'")
-    assert "web.port: got 'no'" in result.stderr
+    assert result.stderr.startswith("Error: KP_POLICY__THRESHOLD: got '2'")
+    assert "KP_WEB__PORT: got 'no'" in result.stderr
 
 
 def test_variables_that_are_no_settings_are_named_once(kp_worker, monkeypatch):
