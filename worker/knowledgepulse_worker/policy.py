@@ -123,7 +123,7 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    threshold: UnitFloat = Field(default=0.75, description="a score at or above it is routed to `contribute`")
+    threshold: UnitFloat = Field(default=0.75, description="lowest score that is routed to `contribute`")
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
         description="`<name>.threshold` and `<name>.weights` of each domain that differs from the default",
@@ -135,8 +135,9 @@ class Policy(BaseModel):
     )
     contribute_privacy_level: Annotated[tuple[PrivacyLevel, ...] | None, _some_of(PRIVACY_LEVELS)] = Field(
         default=None,
-        description="values of `metadata.privacy_level` that may be contributed, in the same way: a list of "
-        "`aggregated`, `federated` and `private`",
+        description="values of `metadata.privacy_level` that may be contributed: a list of `aggregated`, "
+        "`federated` and `private`; traces with any other value are rejected; by default, all values are "
+        "accepted",
     )
 
     @model_validator(mode="after")

@@ -71,7 +71,7 @@ _COMMANDS = (
     LazyCommand(
         "audit",
         "tools.audit.audit_command:audit",
-        "Audit the outputs: nothing may be missing, nothing may differ.",
+        "Check that every record has its output and that every output is right.",
     ),
     LazyCommand(
         "export",

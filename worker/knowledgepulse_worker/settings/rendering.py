@@ -20,8 +20,8 @@ _WIDTH = 110
 def render(settings: Settings) -> str:
     """Return the effective settings as TOML.
 
-    Comments say what each setting is, which are not set, which secrets are omitted, and what the effective
-    threshold and weights of each domain are.
+    Comments describe each setting, name the settings that are not set and the secrets that are omitted, and
+    list the effective threshold and weights of each domain.
     """
     blocks = []
     for section, values in settings.model_dump(mode="json").items():
