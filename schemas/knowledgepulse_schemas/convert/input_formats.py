@@ -37,6 +37,7 @@ from knowledgepulse_schemas.convert import (
     swe_agent,
     tau_bench,
     vercel,
+    vscode_chat,
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.input_format import InputFormat
@@ -96,6 +97,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         pi.FORMAT,
         inspect_logs.FORMAT,
         adk.FORMAT,
+        vscode_chat.FORMAT,
         agentdojo.FORMAT,
         atif.FORMAT,
         openhands.FORMAT,
