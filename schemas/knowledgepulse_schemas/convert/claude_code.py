@@ -31,6 +31,8 @@ _KINDS = {
     "file-history-snapshot",
     "queue-operation",
 }
+_FOREIGN = {"reasoning_effort", "toolId", "finalText"}
+"""Members of the lines that Droid prints, which are similar."""
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
 _COMMAND = re.compile(
     r"<command-message>.*?</command-message>\s*<command-name>(.*?)</command-name>"
@@ -104,7 +106,10 @@ def _recognises(document: Any) -> bool:
         has_parts = isinstance(message, dict) and "parts" in message  # of Gemini CLI's forks
         return not has_parts and ("sessionId" in line or "uuid" in line)
     if "sessionId" in line:  # a line about the session
-        return line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
+        is_foreign = not _FOREIGN.isdisjoint(line)
+        return not is_foreign and (
+            line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
+        )
     return (line["type"] == "summary" and "leafUuid" in line) or (
         line["type"] == "file-history-snapshot" and "snapshot" in line
     )

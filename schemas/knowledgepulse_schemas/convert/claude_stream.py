@@ -40,7 +40,8 @@ def _recognises(document: Any) -> bool:
         return False
     match line.get("type"):
         case "system":
-            return "subtype" in line and ("tools" in line or "uuid" in line)
+            is_droid = "reasoning_effort" in line
+            return "subtype" in line and ("tools" in line or "uuid" in line) and not is_droid
         case "user" | "assistant" | "stream_event":
             return "parent_tool_use_id" in line
         case "result":

@@ -173,6 +173,8 @@ def _unknown(document: Any) -> ConversionError:
     first = _first(document)
     if first.get("@type") == "ReasoningTrace":
         return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
+    if (program := _unread_program(first)) is not None:
+        return ConversionError(f"sessions of {program} are not read")
     members = first.keys() | _first(first.get("messages")).keys()
     known = {name: set(one.members.split()) for name, one in INPUT_FORMATS.items()}
     shares = {
@@ -187,6 +189,18 @@ def _unknown(document: Any) -> ConversionError:
     missing = ", ".join(sorted(known[name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
     return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
+
+
+def _unread_program(line: dict[str, Any]) -> str | None:
+    """Return the program that wrote a session which no format reads, by its first line."""
+    match line:
+        case {"parentUuid": _, "message": {"parts": _}}:
+            return "Qwen Code"
+        case {"type": "session_start", "sessionTitle": _} | {"subtype": "init", "reasoning_effort": _}:
+            return "Droid"
+        case {"type": "metadata", "protocol_version": _}:
+            return "Kimi Code"
+    return None
 
 
 def _first(value: Any) -> dict[str, Any]:

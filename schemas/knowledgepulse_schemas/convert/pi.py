@@ -81,8 +81,8 @@ def _recognises(document: Any) -> bool:
     match first_line(document):
         case {"type": "session", "id": str(), "timestamp": _, "cwd": _}:
             return True
-        case {"type": str(kind), "message": {"role": str(role), "content": list()}}:
-            return kind in _MESSAGES and role in _ROLES
+        case {"type": str(kind), "message": {"role": str(role), "content": list(), "timestamp": int()}}:
+            return kind in _MESSAGES and role in _ROLES  # those of Droid have no time of their own
     return False
 
 
