@@ -18,8 +18,8 @@ from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
 
-POLICY_BYTES = 65_536
-"""More than the size of any policy, since the number of domains is bounded."""
+POLICY_BYTES = 524_288
+"""More than the size of any policy, since the numbers of domains, terms and agents are bounded."""
 
 _LAST_RECORDS = 8
 """The number of records that the search for the last policy reads first."""
@@ -122,7 +122,7 @@ def _kept_policy(record: Record) -> KeptPolicy:
 def _complete(policy: Policy) -> Policy:
     """Return the policy with all weights and thresholds, so that later defaults cannot change it."""
     domains = {
-        name: DomainPolicy(threshold=profile.threshold, weights=profile.weights)
+        name: DomainPolicy(threshold=profile.threshold, weights=profile.weights, learned=profile.learned)
         for name, profile in policy.profiles.items()
     }
     return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)

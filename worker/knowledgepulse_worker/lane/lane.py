@@ -425,14 +425,15 @@ class Lane:
         record = taken.record
         was_recreated = record.offset in self._ledger  # the entry there is another record's
         evicted = self._clear_ledger(record) if was_recreated else []
+        counts = None
         if isinstance(taken, Undecodable):
             entry = failed_entry(record, taken.failure)
         else:
             policy = self._services.policy.policy
-            entry = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
+            entry, counts = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
         value, pushed_out = self._ledger.put(entry)
         self._metrics.cache_size(self.partition, self._cache.size)
-        return Scored(taken, entry, value, embedded, evicted + pushed_out)
+        return Scored(taken, entry, value, embedded, evicted + pushed_out, counts)
 
     def _clear_ledger(self, record: RawRecord) -> list[int]:
         """Drop the entries of a deleted topic's records; return the offsets to tombstone."""

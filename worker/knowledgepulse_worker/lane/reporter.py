@@ -12,6 +12,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import Confirmed, Decoded, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.summary import TraceSummary
@@ -80,7 +81,9 @@ class Reporter:
                 if isinstance(taken, Decoded)
                 else decode_members(record.value or b"", TraceSummary)
             )
-            metadata = trace.metadata
+            metadata, counts = trace.metadata, scored.counts
+            if counts is None and self._metrics.needs_counts:
+                counts = counts_of(record.value or b"")
             decided = ScoredRecord(
                 source=record.source,
                 id=entry.trace_id or "",
@@ -91,6 +94,7 @@ class Reporter:
                 confidence=trace.outcome.confidence,
                 score=score,
                 policy=entry.policy,
+                counts=counts,
             )
             self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
 

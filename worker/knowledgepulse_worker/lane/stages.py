@@ -16,6 +16,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.scoring import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Scored:
         entry: the outcome.
         entry_value: the entry's bytes for the changelog; None if it is already there.
         evicted: source offsets of the entries that this one evicted from the ring.
+        counts: the trace's counts; None if no policy needed them when the record was scored.
     """
 
     taken: Taken
@@ -65,6 +67,7 @@ class Scored:
     entry_value: bytes | None = None
     embedded: Embedded | None = None
     evicted: list[int] = field(default_factory=list)
+    counts: Counts | None = None
 
     @property
     def record(self) -> RawRecord:

@@ -55,6 +55,9 @@ def _effective(section: str, policy: Policy) -> Iterator[str]:
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
         domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
         yield f"# {section}.domains.{_toml_key(name)} = {domain}"
+        if profile.learned:
+            share = profile.learned.share
+            yield f"# {section}.domains.{_toml_key(name)}.learned has a share of {share!r} in the score"
 
 
 def _comment(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
-from knowledgepulse_worker.scoring import Nearest, Score, score_trace
+from knowledgepulse_worker.scoring import Counts, Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
 from knowledgepulse_worker.tools.audit.source_index import Output, short_hash
 
@@ -81,19 +81,26 @@ def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
     ]
 
 
-def check_score(trace: ReasoningTrace, output: Output, score: Score, policy: Policy | None) -> list[str]:
+def check_score(
+    trace: ReasoningTrace, counts: Counts | None, output: Output, score: Score, policy: Policy | None
+) -> list[str]:
     """Recompute an output's ``kp-score``, given its novelty.
 
-    ``policy``: the one that the output names; None if it is not known. Then only the dimensions, the
+    ``counts``: the trace's, which a policy with a learned value needs. ``policy``: the one that the output
+    names; None if it is not known. Then only the dimensions, the
     overrides and the decision are checked.
     """
     nearest: Nearest | None = Nearest(1 - score.novelty, score.nearest)
     if score.nearest is None and score.novelty == NOVELTY_UNKNOWN:
         nearest = None
-    expected = score_trace(trace, nearest, policy or Policy())
+    expected = score_trace(trace, nearest, policy or Policy(), counts)
     numbers, texts = {name: name for name in _DIMENSIONS}, ["overrides"]
     if policy is not None:
         numbers |= {"quality_score": "score", "threshold": "threshold"}
+        if None not in (score.learned, expected.learned):
+            numbers["learned"] = "learned"
+        elif score.learned != expected.learned:
+            texts.append("learned")
         texts += ["domain", "withheld"]
     wrong = [
         f"{shown} is {getattr(score, name):.9g}, recomputed {getattr(expected, name):.9g}"

@@ -20,7 +20,7 @@ from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Score, TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring import Counts, Score, TraceText, bounded_id, count_trace, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport
 from knowledgepulse_worker.tools.audit.novelty_audit import Basis, CachedRecord, Memory
@@ -64,6 +64,12 @@ class _Case:
         if self.record is None or self.trace is None:
             return None
         return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
+
+    def counts(self, policy: Policy | None) -> Counts | None:
+        """Return the trace's counts if the policy needs them."""
+        if policy is None or not policy.learns or self.record is None or self.trace is None:
+            return None
+        return count_trace(self.trace, decode_inputs(self.record.value or b""))
 
 
 class PartitionAudit:
@@ -263,7 +269,7 @@ class PartitionAudit:
                 case.wrong.append("kp-score is invalid")
                 continue
             policy = self._policies.get(output.says.policy)
-            case.wrong += check_score(case.trace, output, scores[-1], policy)
+            case.wrong += check_score(case.trace, case.counts(policy), output, scores[-1], policy)
         if scores:
             basis = "rewind" if rescored else self._memory.basis(case.cached)
             self._check_novelty(case, case.cached, scores, basis)

@@ -15,6 +15,7 @@ from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import decode_score, without_content
@@ -188,7 +189,8 @@ class Rules:
         one = Candidate(source, time, score, parts, policy_digest or None, domain, members)
         if self.choices.policy is None or parts is None:
             return one
-        new = rescore(parts, metadata, self.policy)
+        counts = counts_of(record.value or b"") if self.policy.learns else None
+        new = rescore(parts, metadata, self.policy, counts)
         return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
 
 

@@ -34,14 +34,15 @@ _SIGNIFICANT = 2.7
 """Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of samples of n and m
 traces."""
 
-OF_POLICY = ("quality_score", "decision")
-"""What also depends on the weights and thresholds, and is compared only under the reference's policy."""
+OF_POLICY = ("quality_score", "decision", "learned")
+"""What also depends on the policy, and is compared only under the reference's."""
 
 _TENTHS = tuple(step / 10 for step in range(1, 10))
 _BOUNDS: dict[str, tuple[float, ...]] = {
     **dict.fromkeys(DIMENSIONS, _TENTHS),
     "quality_score": tuple(step / 20 for step in range(1, 20)),
     "decision": (0.0,),
+    "learned": _TENTHS,
 }
 """Upper bounds of the buckets, those of the workers' histograms; 1, which holds everything, is left out. A
 decision is 0 for rejected and 1 for contributed."""
@@ -83,6 +84,8 @@ def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributi
         for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
         values[score.domain, "decision"].append(score.decision == "contribute")
+        if score.learned is not None:
+            values[score.domain, "learned"].append(score.learned)
     return Distributions(
         policy.digest,
         {key: len(found) for key, found in values.items()},
@@ -99,6 +102,8 @@ def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
     same = current.policy == reference.policy
     for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
         traces, accepted = current.traces.get(key, 0), reference.traces.get(key, 0)
+        if key[1] == "learned" and not traces and not accepted:
+            continue
         distance, limit = None, RELEVANT
         if traces and accepted:
             shares = reference.cdf[key]

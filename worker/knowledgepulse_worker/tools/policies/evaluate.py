@@ -145,7 +145,7 @@ def _aucs(
     for at, (name, mean) in enumerate(zip(DIMENSIONS, dimensions.mean(axis=0), strict=True)):
         for number, one in enumerate(by_trace):
             constant = replace(one.dimensions, **{name: mean})
-            held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain).weights)
+            held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain), one.learned)
     score, *parts = estimates(labelled.kept, [scores, *dimensions.T, *held.T], labelled.groups)
     count = len(DIMENSIONS)
     alone, without = (dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:]))

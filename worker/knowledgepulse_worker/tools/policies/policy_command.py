@@ -41,7 +41,8 @@ def check(file: Path) -> None:
     KnowledgePulse SDK's policy.
     """
     checked = load_policy(file)
-    policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked), "")
+    policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked))
+    policy_output.print_parts(*policy_output.learned_tables(checked), "")
     policy_output.print_changes_from_sdk(checked)
     for suspicion in policy_output.suspicions(checked):
         policy_output.print_parts(f"note: {suspicion}")
@@ -84,7 +85,8 @@ def show(digest: str | None, config: Path | None) -> None:
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
     policy_output.print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
-    policy_output.print_parts(policy_output.policy_table(kept.policy), "")
+    policy_output.print_parts(policy_output.policy_table(kept.policy))
+    policy_output.print_parts(*policy_output.learned_tables(kept.policy), "")
     policy_output.print_changes_from_sdk(kept.policy)
 
 

@@ -47,7 +47,7 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
         scored = score_line(line, scorer(), settings.limits.trace_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content)
+        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content, scored.counts)
 
     for path in paths:
         raw = None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.policy import Policy, Profile, Weights
 from knowledgepulse_worker.scoring import quality_score
 from knowledgepulse_worker.tools.policies.fit import fit, folds_of
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
@@ -203,7 +203,9 @@ def test_the_weighted_values_are_the_score(make_record, dimensions, overrides):
     (value,) = values_of([score], hold=False) @ START
 
     weights = Weights(**rounded_weights(START))
-    assert np.clip(value, 0, 1) == pytest.approx(quality_score(score.dimensions, overrides, weights))
+    assert np.clip(value, 0, 1) == pytest.approx(
+        quality_score(score.dimensions, overrides, Profile("x", weights, 1))
+    )
 
 
 def test_the_demos_labels_do_not_support_a_change(reference_records):
