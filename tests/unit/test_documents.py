@@ -183,7 +183,6 @@ def test_outputs_are_compared_but_for_what_is_left_out(shown, printed, same):
         "```sh\nfalse | true\n```\n",
         "```python\nraise ValueError\n```\n",
         "```toml\n[kafka]\nservers = 1\n```\n",
-        '```toml unused.toml\nhelm_agent = "code"\n```\n',
         "```sh\necho 1\n```\n\n```output\n2\n```\n",
     ],
 )

@@ -105,6 +105,9 @@ _COMMANDS = (
         "Send contributed traces to a KnowledgePulse registry, and delete them there.",
     ),
     LazyCommand(
+        "sample", "tools.sample.sample_command:sample", "Print a sample file to try the other commands with."
+    ),
+    LazyCommand(
         "demo", "tools.demo.demo_command:demo", "Demonstrate the worker on 154 real traces and a real broker."
     ),
 )

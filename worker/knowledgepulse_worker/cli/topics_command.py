@@ -12,6 +12,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import differences
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.options import config_option
 
 
@@ -49,7 +50,6 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
     for _, topic in sorted(existing.items()):
         state = "created" if topic.name in created else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"
-        count = f"{topic.partitions} partition{'s' if topic.partitions > 1 else ''}"
-        click.echo(f"{topic.name}: {state}, {count}, {limit}")
+        click.echo(f"{topic.name}: {state}, {counted(topic.partitions, 'partition')}, {limit}")
     for difference in differences(existing, settings.topics):
         errors.print(f"differs: {difference}")

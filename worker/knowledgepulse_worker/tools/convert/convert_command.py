@@ -16,6 +16,7 @@ from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, Conv
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.terminal.arguments import EXISTING
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
 from knowledgepulse_worker.terminal.options import with_options
 from knowledgepulse_worker.terminal.printable import printable
@@ -108,7 +109,9 @@ class ConversionReport:
 
     def show(self) -> None:
         """Print the totals on standard error, largest losses first."""
-        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.failed} not converted")
+        errors.print(
+            f"{counted(self.traces, 'trace')}, {self.labelled} with a label; {self.failed} not converted"
+        )
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):

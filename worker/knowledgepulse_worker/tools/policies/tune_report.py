@@ -8,6 +8,7 @@ from itertools import islice
 from rich.table import Table
 
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.estimates import Estimate
@@ -27,7 +28,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
     yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
-        yield f"without {tuning.withheld} traces that the policy withholds whatever their score"
+        yield f"without {counted(tuning.withheld, 'trace')} that the policy withholds whatever their score"
     yield ""
     yield _scores(domains)
     yield ""
@@ -42,7 +43,8 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
 
 def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
     """Yield the report of a rescoring."""
-    yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
+    found = f"{counted(rescored.traces, 'trace')}, {rescored.rescored:,} with a new score"
+    yield f"policy {rescored.policy.digest}: {found}"
     table = new_table("domain", *(f"{before} → {after}" for before, after in ROUTES))
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(str(routes[route]) for route in ROUTES))

@@ -22,6 +22,7 @@ from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBroke
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.options import config_option
@@ -231,7 +232,7 @@ def _publish(
         raise
     if quiet:
         return
-    errors.print(f"{published.records} records published to {settings.topics.raw}")
+    errors.print(f"{counted(published.records, 'record')} published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key} and were published without a key")
 
@@ -257,10 +258,8 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
         except InvalidRecordError as error:
             invalid += 1
             print_rejected(document, error)
-    servers = settings.kafka.bootstrap_servers
-    errors.print(
-        f"{records} records would be published to {settings.topics.raw} at {servers}, keyed by {key}"
-    )
+    where = f"{settings.topics.raw} at {settings.kafka.bootstrap_servers}"
+    errors.print(f"{counted(records, 'record')} would be published to {where}, keyed by {key}")
     if without_key:
         errors.print(f"{without_key} of them have no {key} and would be published without a key")
     if invalid:

@@ -15,6 +15,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.terminal.printable import printable
@@ -87,7 +88,9 @@ def score(
         )
     if dry_run:
         embedding, policy = settings.embedding.backend, settings.policy.digest
-        errors.print(f"{good} traces would be scored: embedding.backend {embedding}, policy {policy}")
+        errors.print(
+            f"{counted(good, 'trace')} would be scored: embedding.backend {embedding}, policy {policy}"
+        )
     if bad:
         errors.print(f"{bad} of {good + bad} lines are invalid")
         sys.exit(1)

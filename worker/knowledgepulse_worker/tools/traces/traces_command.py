@@ -17,6 +17,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import SCORE
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.options import json_lines_option
 from knowledgepulse_worker.terminal.printable import printable, time_text
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
@@ -60,7 +61,7 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, gi
         ):
             click.echo(_line(record) if as_json else _row(record))
             count += 1
-    errors.print(f"{count} traces")
+    errors.print(counted(count, "trace"))
 
 
 def _row(record: ScoredRecord) -> str:
