@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from knowledgepulse_schemas.convert import gemini, hub, openai, wrapped
+from knowledgepulse_schemas.convert import bedrock, gemini, hub, openai, wrapped
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
@@ -42,6 +42,8 @@ _FINISH = "gen_ai.response.finish_reasons"
 _DETAILS = "gen_ai.client.inference.operation.details"
 _IN_DETAILS = {_INPUT, _OUTPUT, _SYSTEM, _TOOLS}
 _EVENTS = "events"
+_CYCLE = "event_loop.cycle_id"
+"""An attribute of Strands' spans around a model call and its tools, which repeat some of their messages."""
 _EVALUATION = "gen_ai.evaluation"
 _TOOL_CALL = "gen_ai.tool.call"
 _MEDIA = {"blob", "file", "uri"}
@@ -76,7 +78,7 @@ def node(span: Span) -> Node:
     event: ModelCall | ToolRun | None = None
     if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
-    else:
+    elif _CYCLE not in span.attributes:
         call = _model_call(span, used, losses)
         if call.input or call.output:
             event = ModelCall(call.input, call.output, error)
@@ -123,6 +125,9 @@ def _parts(part: _Part, path: str, losses: Losses) -> Iterator[hub.Part]:
         yield hub.Text(as_text(part.content))
     elif part.type == "reasoning":
         yield hub.Reasoning(as_text(part.content))
+    elif part.type == "reasoningContent" and isinstance(part.content, dict):  # Strands
+        block = {"role": "assistant", "content": [{part.type: part.content}]}
+        yield from bedrock.messages_of([block], path, losses)[0].parts
     elif part.type == "tool_call":
         yield hub.ToolCall(part.name or "", part.arguments, part.id)
     elif part.type == "tool_call_response":
