@@ -35,9 +35,9 @@ def topics(config: Path | None, partitions: int, replication_factor: int) -> Non
     """Create missing topics, and report existing ones with other settings.
 
     The output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
-    gets one. The output and dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record
-    fits with its score and headers, and unlimited retention: outputs have the timestamps of their records,
-    and those of old records would otherwise be deleted at once.
+    gets one partition. The size limit of the output and dead-letter topics is 1 MiB above the raw topic's, so
+    that a record fits with its score and headers. Their retention is unlimited, because outputs have the
+    timestamps of their records and the outputs of old records would otherwise be deleted at once.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 

@@ -11,6 +11,7 @@ import textwrap
 from rich.filesize import decimal
 
 from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable, time_text
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import Replay, SkipReason
@@ -64,7 +65,7 @@ def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
 
 def details(record: Record) -> str:
     """Format a whole record; the value comes last and may have several lines."""
-    value = "null" if record.value is None else f"{len(record.value)} bytes"
+    value = "null" if record.value is None else counted(len(record.value), "byte")
     lines = [
         f"position: {record.topic}/{record.partition}/{record.offset}",
         f"time: {time_text(record.timestamp)}",

@@ -29,7 +29,7 @@ from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
 @dataclass(frozen=True)
 class Scored:
-    """A trace, its score, and what a person needs to judge it."""
+    """A trace, its score, and the content by which a person can judge it."""
 
     trace: ReasoningTrace
     score: Score
@@ -37,7 +37,7 @@ class Scored:
     counts: Counts
 
     def to_json(self, embedder: str) -> str:
-        """Return a line of ASCII JSON: id, score and its parts, what policies need, and what people need.
+        """Return a line of ASCII JSON with the id, the score, and the members that policies and people need.
 
         ``embedder``: see :func:`embedder_name`.
         """
@@ -58,7 +58,7 @@ class Scored:
 
 
 def embedder_name(settings: EmbeddingSettings) -> str:
-    """Return what novelty is computed with: the backend, its model unless it is the default, and the text."""
+    """Describe the embedder of novelty: the backend, its model unless it is the default, and the text."""
     if settings.backend == "none":
         return settings.backend
     backend = f"{settings.backend} {settings.model}" if settings.model else settings.backend

@@ -46,8 +46,8 @@ def traces() -> None:
 def list_traces(domain: str | None, least: float, most: float, as_json: bool, given: Inputs) -> None:
     """List scored traces, one per line.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first.
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first.
     """
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
@@ -105,11 +105,13 @@ def _line(record: ScoredRecord) -> str:
 def show_trace(name: str, given: Inputs) -> None:
     """Explain the score of a trace.
 
-    NAME is its id, its run's native id, topic/partition/offset of the raw or of the scored record, or
-    file:line. Of an existing file, file:line needs no FILES. Shows its objective, steps and result,
-    shortened; the contribution of each dimension, the overrides, the threshold, the nearest earlier
-    trace, and what would have made the trace pass. The policy is the one that the trace was scored under,
-    as the workers keep it; for a trace of a file it is the settings' policy. --policy names another.
+    NAME is the trace's id, its run's native id, the topic/partition/offset of its raw or scored record, or
+    its file:line. With file:line, FILES are not needed.
+
+    Shows the objective, the steps and the result, all shortened; the points of each dimension, the overrides
+    and the threshold; the nearest earlier trace; and the changes that would have made the trace pass. A trace
+    from a topic is explained by the policy that scored it, and a trace from a file by the settings' policy,
+    unless --policy names another one.
     """
     from knowledgepulse_worker.tools.traces.explain_trace import explain  # noqa: PLC0415 - keeps `--help` fast
 
@@ -146,7 +148,7 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
 
 
 async def _contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[str]:
-    """Return lines on what became of traces on their way to a registry."""
+    """Return a line for each attempt to send the traces to a registry."""
     from knowledgepulse_worker.tools.contributions.contributions_topic import (  # noqa: PLC0415 - files need no Kafka
         read_contributions,
     )
@@ -160,7 +162,7 @@ async def _contributions(settings: Settings, records: Collection[ScoredRecord]) 
 
 
 async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
-    """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
+    """Return the policies that the workers kept, by digest; empty if the settings' policy suffices."""
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - files need no Kafka
 
     if all(one.policy in (None, settings.policy.digest) for one in records):
