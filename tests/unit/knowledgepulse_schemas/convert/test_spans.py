@@ -178,6 +178,17 @@ def test_all_export_formats_of_the_same_spans_give_the_same_trace(export_format)
     assert (trace.steps[0].input, trace.steps[0].latency_ms) == ({"city": "Paris"}, 1000)
 
 
+def test_a_call_that_is_repeated_with_another_id_is_the_one_that_its_response_answers():
+    """The instrumentation of the OpenAI Agents SDK repeats calls with the ids of their items."""
+    repeated = {**CALL, "parts": [{**CALL["parts"][0], "id": "fc_1"}]}
+    spans = run()
+    spans[3] = span(4, "chat gpt-5", chat([ASK, repeated, ANSWER], [DONE]), parent=1, at=5)
+
+    trace = only(otlp(spans)).trace
+
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
+
+
 # Strands --------------------------------------------------------------------------------------------------
 
 THOUGHT = {"type": "reasoningContent", "content": {"reasoningText": {"text": "Look it up"}}}
