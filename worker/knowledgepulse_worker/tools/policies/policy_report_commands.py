@@ -40,11 +40,12 @@ def tune(
 
     given.require_other(output)
     active = given.policy
-    tuning = tune.tune(given.comparable(), active, target)
+    records = given.comparable()
+    tuning = tune.tune(records, active, target)
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow
 
-        save(plot_tuning(tuning), plot)
+        save(plot_tuning(tuning, records), plot)
     words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
     print_report(tuning.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
 
@@ -128,7 +129,7 @@ def evaluate(
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
 
-        save(plot_evaluation(found), plot)
+        save(plot_evaluation(found, records), plot)
     others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
     told = evaluate_report.evaluation_tables(found)
     words = (*map(str, agreed), *told, *compare.comparison_tables(compared))
