@@ -76,7 +76,7 @@ _COMMANDS = (
     LazyCommand(
         "export",
         "tools.export.export_command:export",
-        "Export contributed traces to a dataset in FOLDER, from where the last export to it ended.",
+        "Export contributed traces to a dataset in FOLDER, starting where the last export ended.",
     ),
     LazyCommand(
         "config", "cli.config_command:config", "Print the effective settings as TOML, without secrets."

@@ -1,4 +1,4 @@
-"""The dataset's card: ``README.md`` with the hub's metadata, made from the manifest alone."""
+"""The dataset card: ``README.md`` with the hub's metadata, made from the manifest alone."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def card(manifest: Manifest) -> bytes:
 
 
 def _metadata(manifest: Manifest) -> Iterator[str]:
-    """Yield the block that tells the hub and ``datasets.load_dataset`` where each split is."""
+    """Yield the block from which the hub and ``datasets.load_dataset`` learn the files of each split."""
     splits = manifest.total("split")
     yield "---\ntags: [agent, traces, knowledgepulse]"
-    if splits:  # of other formats than the table's, `datasets` would need a repository each
+    if splits:  # `datasets` would need a separate repository for each other format
         yield "configs:\n- config_name: default\n  data_files:"
         yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)
     yield "---\n"

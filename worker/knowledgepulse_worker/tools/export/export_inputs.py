@@ -24,15 +24,20 @@ _EVERY = 1000
 
 @dataclass
 class TopicInputs:
-    """Topics up to their present ends."""
+    """Topics up to their current ends; their parts are partitions.
+
+    Attributes:
+        identity: distinguishes each topic from another one of the same name.
+        ranges: the offsets that each part holds.
+    """
 
     reader: Reader
     progress: TopicProgressCallback
-    identity: dict[str, str] = field(default_factory=dict)  # tells a topic from another one of the same name
-    ranges: dict[str, range] = field(default_factory=dict)  # the offsets that each part, a partition, holds
+    identity: dict[str, str] = field(default_factory=dict)
+    ranges: dict[str, range] = field(default_factory=dict)
 
     async def start(self, part: str, since_ms: int) -> int:
-        """Return the first offset of a partition with a record of that time or later."""
+        """Return a partition's first offset whose record has this time or a later one."""
         topic, _, partition = part.rpartition("/")
         first = await self.reader.first_since(topic, int(partition), since_ms)
         return self.ranges[part].stop if first is None else first
@@ -88,7 +93,7 @@ class FileInputs:
             with _reading(path) as lines:
                 first = lines.readline()
                 self.ranges[str(path)] = range(sum(1 for _ in lines) + bool(first))
-            # Enough to tell files apart: exports keep the offsets, not what was there.
+            # The first line is enough to distinguish files.
             self.identity[str(path)] = hashlib.sha256(first).hexdigest()[:16]
 
     async def start(self, part: str, since_ms: int) -> int:
@@ -96,7 +101,7 @@ class FileInputs:
         return 0
 
     async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
-        """Yield a file's lines as records whose source is the line."""
+        """Yield a file's lines as records whose source is the line's location."""
         with _reading(Path(part)) as lines:
             for number, line in enumerate(without_mark(lines)):
                 if number in offsets and line.strip():

@@ -1,4 +1,4 @@
-"""Read a source to its end, and plan what of it the export writes."""
+"""Read the inputs to their ends, and plan the rows of the export."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows
@@ -38,14 +39,14 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 64
 _NAMED = {"visibility", "privacy_level", "not_clean", "secret", "unscanned", "not_convertible"}
-"""Reasons for which a trace must not leave, or cannot: the log names it."""
+"""Reasons for which a trace must not or cannot be exported; the log names these traces."""
 
 
 async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
     """Return the plan of the next export; None if there are no new records.
 
     Raises:
-        InputError: a part of the source ends before the last export did.
+        InputError: a part of the inputs ends before the last export did.
     """
     offsets, deleted = await _offsets(inputs, manifest, rules)
     if not any(map(len, offsets.values())):
@@ -71,7 +72,7 @@ async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules:
 
 
 async def _offsets(inputs: ExportInputs, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
-    """Return the offsets of each part to read, and how many of them were deleted since the last export."""
+    """Return each part's offsets to read, and the number of offsets deleted since the last export."""
     offsets, deleted = dict[str, range](), 0
     for part, held in inputs.ranges.items():
         end = manifest.end(part)
@@ -80,18 +81,18 @@ async def _offsets(inputs: ExportInputs, manifest: Manifest, rules: Rules) -> tu
             end = held.start if since is None else await inputs.start(part, since)
         elif held.stop < end:
             raise InputError(
-                f"{part} ends at offset {held.stop}, but the dataset has read up to {end}: it lost records, "
-                "or is another one; export to another folder"
+                f"{part} ends at offset {held.stop}, but the last export read up to offset {end}: it has "
+                "lost records or was recreated; export to another folder"
             )
         elif held.start > end:
             deleted += held.start - end
-            logger.warning("%s: %d offsets were deleted since the last export", part, held.start - end)
+            logger.warning("%s: %s deleted since the last export", part, counted(held.start - end, "offset"))
         offsets[part] = range(max(held.start, end), held.stop)
     return offsets, deleted
 
 
 class _Found(NamedTuple):
-    """What is remembered of a candidate until all are read."""
+    """The data of a candidate that is kept until all records are read."""
 
     part: str
     offset: int
@@ -126,7 +127,7 @@ class _Reading:
             await self.embed()
 
     async def _checked(self, record: RawRecord) -> Candidate | LeftOut:
-        """Return a record's candidate, whose text waits to be embedded, or what there is against it."""
+        """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out."""
         rules = self._rules
         one = rules.candidate(record)
         if isinstance(one, LeftOut):
@@ -181,7 +182,7 @@ class _Reading:
 def read_exported(
     store: Store, manifest: Manifest, dimensions: int
 ) -> tuple[ExportedTraces, set[tuple[str, str]]]:
-    """Return where the exported traces lie, and their ids; raise an InputError if a file is not as it was."""
+    """Return the exported traces and their ids; raise an InputError if a file has changed."""
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
     for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):
@@ -189,7 +190,7 @@ def read_exported(
         content, name = store.read(path), f"{store.name}/{path}"
         split = next((one for one in SPLITS if path.startswith(f"{TABLE}/{one}/")), None)
         if content is None or split is None or File.of(content) != file:
-            raise InputError(f"{name} is missing or damaged; `--check` tells what else is")
+            raise InputError(f"{name}: is missing or damaged; `--check` lists all such files")
         table = read_rows(name, content, ("source", "id", "groups", "vector"), dimensions)
         seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
         groups += (names or [] for names in table["groups"].to_pylist())
@@ -197,7 +198,7 @@ def read_exported(
         if dimensions:  # a row at a time would take ten times the memory
             flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
             if len(flat) != len(table) * dimensions:
-                raise InputError(f"{name}: not of an export: a vector is missing")
+                raise InputError(f"{name}: was not written by `kp-worker export`: a vector is missing")
             vectors.append(flat.reshape(-1, dimensions))
     return ExportedTraces(
         groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits
