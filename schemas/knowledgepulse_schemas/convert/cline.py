@@ -65,7 +65,7 @@ class _Task:
         at = None
         if isinstance(rest, dict):
             time, model = rest.pop("ts", None), rest.pop("modelInfo", None)
-            at = self.transcript.reached(time / 1000 if isinstance(time, int | float) else time)
+            at = self.transcript.reached_milliseconds(time)
             if isinstance(model, dict):
                 self.transcript.named(model.get("modelId"))
                 count_others(model, {"modelId"}, "[].modelInfo", self.transcript.losses)

@@ -82,7 +82,7 @@ class _Stream:
         if (event := event_of(_Event, value, transcript.losses)) is None:
             return
         transcript.run.native_id = transcript.run.native_id or event.session_id
-        at = transcript.reached(None if event.timestamp_ms is None else event.timestamp_ms / 1000)
+        at = transcript.reached_milliseconds(event.timestamp_ms)
         count_unread(event, event.type, transcript.losses)
         if event.type == "thinking":
             self._add_piece(hub.Reasoning(event.text or ""), at)

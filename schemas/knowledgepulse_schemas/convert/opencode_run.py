@@ -55,7 +55,7 @@ class _Stream:
             transcript.losses.add_unknown("events of another form", value)
             return
         transcript.run.native_id = transcript.run.native_id or event.session
-        at = transcript.reached(None if event.timestamp is None else event.timestamp / 1000)
+        at = transcript.reached_milliseconds(event.timestamp)
         count_unread(event, event.type, transcript.losses)
         if part is not None:
             for role, own in opencode.messages_of(part, transcript.losses):

@@ -129,8 +129,7 @@ class _Reader:
 
     def _add_message(self, message: _Message) -> None:
         transcript, path = self.transcript, f"message of {message.role}"
-        time = message.timestamp
-        at = transcript.reached(time / 1000 if isinstance(time, int | float) else time)
+        at = transcript.reached_milliseconds(message.timestamp)
         if message.role == "assistant":
             transcript.named(message.model)
             transcript.add(

@@ -74,6 +74,15 @@ class Transcript:
             self.run.ended_at = at
         return at
 
+    def reached_milliseconds(self, time: Any) -> datetime | None:
+        """Note a time in milliseconds since 1970, as ``reached`` does; None if the value is no number."""
+        if not isinstance(time, int | float) or isinstance(time, bool):
+            return None
+        try:
+            return self.reached(time / 1000)
+        except OverflowError:
+            return None
+
     def named(self, model: Any) -> None:
         """Note the model of an answer."""
         if isinstance(model, str) and model and model not in self.run.models:

@@ -92,12 +92,11 @@ def _run_of(document: Any, path: str) -> hub.Run:
 def _add_request(request: _Request, transcript: Transcript) -> None:
     result = request.result or _Result()
     metadata = result.metadata or _Metadata()
-    start = None if request.timestamp is None else request.timestamp / 1000
-    at = transcript.reached(start)
+    at = transcript.reached_milliseconds(request.timestamp)
     transcript.named(request.model)
     transcript.add("user", [hub.Text(_joined(request.message))], at)
-    if result.timings is not None and result.timings.total is not None and start is not None:
-        transcript.reached(start + result.timings.total / 1000)
+    if result.timings is not None and result.timings.total is not None and request.timestamp is not None:
+        transcript.reached_milliseconds(request.timestamp + result.timings.total)
     for call_id in _failed(request.response or [], metadata.rounds):
         transcript.fail(call_id)
     for one in metadata.rounds:
