@@ -17,6 +17,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from support.accessibility import serious_findings
 from support.contrasts import CONTRASTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # one browser for all
@@ -233,7 +234,7 @@ async def test_a_trace_of_very_many_steps_opens_in_parts(label, visit, real_trac
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (960, "dark")])
-async def test_it_fits_and_has_sufficient_contrast(label, visit, real_traces, width, scheme):
+async def test_it_fits_and_is_accessible(label, visit, real_traces, width, scheme):
     url = label([hostile_trace(real_traces)]).url
     page = (await visit(url, viewport={"width": width, "height": 700}, color_scheme=scheme)).page
     await page.keyboard.press("w")
@@ -243,6 +244,9 @@ async def test_it_fits_and_has_sufficient_contrast(label, visit, real_traces, wi
     contrasts = await page.evaluate(CONTRASTS)
     assert len(contrasts) > 30
     assert [one for one in contrasts if one[0] < 4.5] == []
+    assert await serious_findings(page) == []
+    await press(page, "k", "1 of 1")
+    assert await serious_findings(page) == []
 
 
 def answer(url: str, headers: dict[str, str], body: bytes | None = None) -> int:
