@@ -1,6 +1,7 @@
 """Sessions of Pi: ``~/.pi/agent/sessions/*/*.jsonl``, and what ``pi --mode json`` prints.
 
-A session has a message on each line. The printed events have the same messages, after their pieces.
+OpenClaw is built on Pi: its sessions are ``~/.openclaw/agents/*/sessions/*.jsonl``. A session has a message
+on each line. The printed events have the same messages, after their pieces.
 
 Source: https://github.com/badlogic/pi-mono, ``packages/coding-agent/docs/session.md`` and ``json.md``.
 """
