@@ -449,8 +449,8 @@ def test_publish_refuses_traces_on_several_lines(kp_worker, tmp_path, traces, re
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"Error: {pretty}: has a trace on several lines, and one trace per line is expected; "
-        f"`jq -c {written} {pretty}` writes it so\n"
+        f"Error: {pretty}: has a trace on several lines, but one trace per line is expected; "
+        f"convert it with `jq -c {written} {pretty}`\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The report of an evaluation; it ends in sentences that one can act on."""
+"""The report of an evaluation, which ends with a verdict for each domain."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _advice(domains: list[DomainEvaluation]) -> Table:
 
 
 def verdict(one: DomainEvaluation, precision: float) -> Iterator[str]:
-    """Yield what a domain's labels say of its score, of thresholds and of the groups that pass."""
+    """Yield a domain's verdict on the score and the thresholds, and the coverage of groups."""
     yield f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
     current = one.current
     if current and current.coverage:
@@ -150,6 +150,7 @@ def _coverage(threshold: float, covered: Coverage) -> str:
     if covered.gain is None:
         return f"no trace reaches {threshold!r}, so none of {covered.groups} groups is covered"
     return (
-        f"the {covered.passing} traces that reach {threshold!r} are of {covered.covered} of {covered.groups} "
-        f"groups, {with_interval(covered.gain)} times as many as at random ({covered.random:.1f})"
+        f"the {covered.passing:,} traces that reach {threshold!r} cover {covered.covered:,} of "
+        f"{covered.groups:,} groups, {with_interval(covered.gain)} times as many as at random "
+        f"({covered.random:.1f})"
     )

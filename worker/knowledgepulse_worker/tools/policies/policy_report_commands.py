@@ -32,9 +32,9 @@ def tune(
 ) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first. Prints for each domain the distribution of the scores and the share that
-    passes by threshold; then a [policy] to review.
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. For each domain, prints the distribution of the
+    scores and the share of traces that would pass at each threshold. Then prints a [policy] to review.
     """
     from knowledgepulse_worker.tools.policies import tune, tune_report  # noqa: PLC0415 - keeps `--help` fast
 
@@ -52,18 +52,21 @@ def tune(
 
 @click.command()
 @command_inputs.source_options
-@click.option("--policy", "policy_file", type=EXISTING, required=True, help="The new policy.")
-@click.option("--contribute", help="Topic to publish passing records to, with their new score.")
-@click.option("--rejected", help="Topic to publish all other records to, with their new score.")
-@click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
+@click.option("--policy", "policy_file", type=EXISTING, required=True, help="File with the new policy.")
+@click.option("--contribute", help="Topic to which the passing records are published with their new scores.")
+@click.option("--rejected", help="Topic to which all other records are published with their new scores.")
+@click.option(
+    "--live", is_flag=True, help="Allow --contribute and --rejected to name the workers' own output topics."
+)
 @json_option
 def rescore(
     given: command_inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
 ) -> None:
     """Show the effect of another policy on traces that are already scored.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first. Publishes nothing unless --contribute and --rejected name topics.
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. Publishes nothing unless --contribute and
+    --rejected name topics.
     """
     from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tune_report import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
@@ -72,7 +75,7 @@ def rescore(
     if contribute is None and rejected is None:
         rescored = rescore_all(given.comparable(), new)
     elif contribute is None or rejected is None:
-        raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
+        raise click.UsageError("give both --contribute and --rejected, since each record goes to one of them")
     elif given.files:
         raise click.UsageError("only records from topics can be published, not lines of files")
     else:
@@ -91,10 +94,15 @@ def rescore(
     "policy_files",
     type=EXISTING,
     multiple=True,
-    help="Policy file instead of the settings' policy. Repeatable: others are compared with the first.",
+    help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
+    "first.",
 )
 @click.option(
-    "--precision", type=SHARE, default=0.9, show_default=True, help="Precision to find a threshold for."
+    "--precision",
+    type=SHARE,
+    default=0.9,
+    show_default=True,
+    help="Precision for which a threshold is proposed.",
 )
 @command_inputs.reward_option
 @command_inputs.plot_option
@@ -197,15 +205,16 @@ def queue(given: command_inputs.Inputs, min_reward: float, count: int) -> None:
 @click.command()
 @command_inputs.source_options
 @command_inputs.policy_option
-@click.option("--reference", type=EXISTING, help="Compare these traces with the ones of this reference.")
-@click.option("--accept", type=NewFile(), help="Write the distributions of these traces as the reference.")
+@click.option("--reference", type=EXISTING, help="Compare the traces with this reference.")
+@click.option("--accept", type=NewFile(), help="Write the distributions of the traces to this reference.")
 @json_option
 def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
-    """Measure how far scores have moved from those that a policy was accepted on.
+    """Measure how far the scores have moved since a policy was accepted.
 
-    Reads scored traces as `tune` does. --accept keeps them as the reference, a file of Prometheus rules for
-    the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from it by domain, for each
-    dimension, the score and the decision: 0.2 is a shift by half a standard deviation.
+    Reads scored traces as `tune` does. --accept writes their distributions to a reference, which is a file of
+    Prometheus rules for the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from such a
+    reference for each domain, by dimension, score and decision. A distance of 0.2 corresponds to a shift by
+    half a standard deviation.
     """
     from knowledgepulse_worker.tools.policies import drift  # noqa: PLC0415 - keeps `--help` fast
 
@@ -219,8 +228,8 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
     elif accepted:
         if accepted.policy != current.policy:
             errors.print(
-                f"the reference is of policy {printable(accepted.policy)}, not {current.policy}: scores and "
-                "decisions are not compared",
+                f"the reference has the scores of policy {printable(accepted.policy)}, not {current.policy}, "
+                "so scores and decisions are not compared",
                 markup=False,
             )
         found = list(drift.drifts(current, accepted))

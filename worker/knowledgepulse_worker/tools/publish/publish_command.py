@@ -74,7 +74,8 @@ SPOOL_LIMIT = 15.0
 @click.option(
     "--hook",
     is_flag=True,
-    help="FILES contain what Claude Code or Codex pass to a hook; publish the sessions that they name.",
+    help="FILES contain the input that Claude Code or Codex pass to a hook; publish the sessions that it "
+    "names.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
@@ -91,12 +92,12 @@ def publish(
     """Publish FILES, one JSON trace per line, to the raw topic.
 
     Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
-    `--from`, the files are first converted as by `kp-worker convert`.
+    `--from`, the files are first converted, as `kp-worker convert` does.
 
-    Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
-    records are confirmed, and `--skip` continues after them. With `--spool`, it waits for the brokers no
-    longer than 15 seconds, and a trace may be published twice after a crash or an outage. With `--hook`, it
-    prints only what went wrong.
+    If no broker can be reached, the command waits; retries publish nothing twice. If it stops early, it
+    prints the number of confirmed records, and `--skip` continues after them. With `--spool`, it waits at
+    most 15 seconds for the brokers, and a trace may be published twice after a crash or an outage. With
+    `--hook`, it prints only errors.
     """
     if hook:
         files, format_name = tuple(map(_session_of, files)), format_name or AUTO
@@ -127,7 +128,7 @@ def publish(
 
 
 def _refuse(options: Iterable[str]) -> None:
-    """Refuse options of a conversion, as nothing is converted."""
+    """Refuse the options of a conversion if nothing is converted."""
     context = click.get_current_context()
     given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
@@ -142,8 +143,8 @@ def _refuse_pretty_printed(files: Iterable[str]) -> None:
             first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
         if wanted := {b"{": ".", b"[": "'.[]'"}.get(first):
             raise InputError(
-                f"{printable(str(path))}: has a trace on several lines, and one trace per line is expected; "
-                f"`jq -c {wanted} {printable(shlex.quote(str(path)))}` writes it so"
+                f"{printable(str(path))}: has a trace on several lines, but one trace per line is expected; "
+                f"convert it with `jq -c {wanted} {printable(shlex.quote(str(path)))}`"
             )
 
 
