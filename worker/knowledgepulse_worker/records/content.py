@@ -77,7 +77,7 @@ def texts_of(value: bytes) -> Texts:
 
 
 def content_of(value: bytes) -> Content:
-    """Return the shortened texts of a valid trace, and its features.
+    """Return the shortened texts of a valid trace.
 
     Raises:
         InvalidRecordError: the trace is not valid.

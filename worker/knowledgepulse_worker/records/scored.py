@@ -43,6 +43,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     embedder: str | None = None
     content: Content | None = None
     counts: Counts | None = None
+    agent_id: str | None = None
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
@@ -67,6 +68,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         embedder=one.embedder,
         content=one.content,
         counts=one.counts,
+        agent_id=one.agent_id,
     )
 
 
@@ -98,6 +100,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         policy=policy_digest,
         timestamp_ms=record.timestamp,
         counts=counts,
+        agent_id=trace.metadata.agent_id,
     )
 
 

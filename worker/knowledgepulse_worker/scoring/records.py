@@ -28,8 +28,9 @@ class ScoredRecord:
         policy: the digest of the policy that gave the score; None if it was not recorded.
         timestamp_ms: the record's timestamp; None for a line of a file.
         embedder: the embedder with which novelty was computed; None if it was not recorded.
-        content: the texts and features for judging the trace; None if they were not read.
+        content: the texts for judging the trace; None if they were not read.
         counts: the counts of the trace, which policies with learned values need; None if unknown.
+        agent_id: the agent's id; None if the trace names none or it was not recorded.
     """
 
     source: str
@@ -45,6 +46,7 @@ class ScoredRecord:
     embedder: str | None = None
     content: Content | None = None
     counts: Counts | None = None
+    agent_id: str | None = None
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class ScoredRecord:
             embedder=embedder,
             content=content,
             counts=counts,
+            agent_id=metadata.agent_id,
         )
 
     def under(self, policy: Policy) -> Score:

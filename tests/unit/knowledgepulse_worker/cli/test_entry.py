@@ -71,6 +71,7 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "threshold",
         "nearest",
         "withheld",
+        "learned",
         "decision",
         "task_domain",
         "visibility",
@@ -79,6 +80,8 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "confidence",
         "embedder",
         "content",
+        "counts",
+        "agent_id",
     ]
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
@@ -120,17 +123,6 @@ def test_convert_says_of_a_trace_that_it_needs_no_conversion(kp_worker, tmp_path
         f"{file}:1: not converted: a trace already; "
         "`kp-worker publish` and `kp-worker score` take it as it is"
     )
-
-
-def test_label_says_which_files_it_takes_instead_of_a_queue(kp_worker, tmp_path, traces):
-    queue = tmp_path / "queue.jsonl"
-    queue.write_text(kp_worker("policy", "queue", traces, "--embedder", "none").stdout)
-
-    result = kp_worker("policy", "label", queue, "--by", "me", "--output", tmp_path / "labels.jsonl")
-
-    assert result.exit_code == 1
-    assert f"{queue}:1: output of `kp-worker policy queue`" in result.stderr
-    assert "give the files that it read" in result.stderr
 
 
 def test_a_file_without_traces_is_an_error_of_score(kp_worker, tmp_path):

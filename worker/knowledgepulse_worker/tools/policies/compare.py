@@ -19,10 +19,10 @@ from knowledgepulse_worker.tools.policies.estimates import (
     signed,
     with_interval,
 )
+from knowledgepulse_worker.tools.policies.fit import held_scores
 from knowledgepulse_worker.tools.policies.labelled_traces import Labelled, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.policy_output import new_table
-from knowledgepulse_worker.tools.policies.policy_weights import values_of
 
 FIGURES = ("AUC", "precision", "recall", "passing")
 """``passing`` is the share of all traces that pass. The precision is None if no trace passes."""
@@ -77,12 +77,7 @@ def _sentence(digest: str, difference: Figures) -> str:
 def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
-    orders = [np.array([score.quality_score for score in scores]) for scores in by_policy]
-    if held:
-        orders = [
-            values_of(scores, hold=True) @ [weight for _, weight in policy.profile(name).weights]
-            for scores, policy in zip(by_policy, policies, strict=True)
-        ]
+    orders = [held_scores(labelled, policy, hold=held) for policy in policies]
     passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
     aucs, drawn = areas(kept, orders, groups)
     values = np.vstack([[aucs], _shares(passes, kept, np.ones((1, len(kept)), int))[:, :, 0]])

@@ -8,8 +8,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.terminal.printable import printable
-from knowledgepulse_worker.tools.policies.advice import FEATURES
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
@@ -38,10 +37,6 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield ""
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
-    if any(one.advice for one in domains):
-        yield ""
-        yield "Advice, no part of the score: the AUC of features, and within groups"
-        yield _advice([one for one in domains if one.advice])
     yield ""
     for one in domains:
         yield from verdict(one, evaluation.precision)
@@ -93,17 +88,6 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
         mark = ", ".join(name for point, name in named if point == row)
         figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
         table.add_row(repr(threshold), str(row.passing), *figures, mark)
-    return table
-
-
-def _advice(domains: list[DomainEvaluation]) -> Table:
-    table = new_table("", *(title for one in domains for title in (one.domain, "within groups")))
-    for name in FEATURES:
-        cells: list[Estimate | None] = []
-        for one in domains:
-            found = one.advice.get(name)
-            cells += [found.auc, found.within] if found else [None, None]
-        table.add_row(name, *map(with_interval, cells))
     return table
 
 

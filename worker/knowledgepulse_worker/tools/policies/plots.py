@@ -15,6 +15,8 @@ from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit
+from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
 with extra("policy"):
@@ -57,6 +59,29 @@ def plot_evaluation(evaluation: Evaluation, records: Sequence[ScoredRecord]) -> 
         _plot_aucs(axes[0], domain, score)
         _plot_operating(axes[1], domain)
     return figure
+
+
+def plot_fit(fit: Fit, records: Sequence[ScoredRecord]) -> Figure:
+    """Plot one row per domain with enough labels, under its verdict: AUCs, and reliability."""
+    domains = [one for one in fit.domains.values() if one.appraisals]
+    left_out = "; ".join(
+        f"{one.domain}, with too few labels" for one in fit.domains.values() if not one.appraisals
+    )
+    titles = [_fit_title(one) for one in domains]
+    figure, rows = _figure(titles, _about(fit.policy, records, left_out))
+    for axes, domain in zip(rows, domains, strict=True):
+        _plot_estimates(axes[0], domain, {name: one.auc for name, one in domain.appraisals.items()})
+        axes[1].plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1)
+        axes[1].plot(*zip(*domain.reliability, strict=True), "o-", color=_BLUE)
+        axes[1].set(xlabel="learned value", ylabel="worth keeping", xlim=(0, 1), ylim=(0, 1))
+        axes[1].set_title("reliability", fontsize="medium")
+    return figure
+
+
+def _fit_title(domain: DomainFit) -> str:
+    if domain.outcome == "supported":
+        return f"{domain.domain}: the labels support the learned value"
+    return f"{domain.domain}: the labels do not support the learned value"
 
 
 def _tuning_title(domain: DomainTuning, target: float) -> str:
@@ -143,6 +168,10 @@ def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
         **{f"{name} alone".replace("_", " "): one for name, one in domain.alone.items()},
         **{f"score, {name} constant".replace("_", " "): domain.without[name] for name in domain.leaks},
     }
+    _plot_estimates(axes, domain, rows)
+
+
+def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -> None:
     for y, (name, one) in enumerate(rows.items()):
         color = _ORANGE if name.endswith("constant") else _BLUE
         axes.plot([one.low, one.high], [y, y], color=color, linewidth=2)

@@ -142,12 +142,7 @@ def learned_tables(policy: Policy) -> Iterator[Table | str]:
             continue
         yield ""
         yield f"{name}: learned value, with a share of {learned.share!r} in the score"
-        table = new_table("term", "mean", "deviation", "clip", "weight")
-        for term, one in sorted(learned.terms.items(), key=lambda item: -abs(item[1].weight)):
-            figures = (f"{figure:g}" for figure in (one.mean, one.deviation, one.clip))
-            table.add_row(term.replace("_", " "), *figures, f"{one.weight:+g}")
-        table.add_row("intercept", "", "", "", f"{learned.intercept:+g}")
-        yield table
+        yield learned_table(learned)
         if (fitted := learned.fitted) is not None:
             sources = ", ".join(f"{count:,} from {printable(one)}" for one, count in fitted.labels.items())
             yield (
@@ -156,6 +151,16 @@ def learned_tables(policy: Policy) -> Iterator[Table | str]:
             )
             value, low, high = fitted.auc
             yield f"AUC {value:.2f} ({low:.2f}-{high:.2f}) on traces that it was not fitted to"
+
+
+def learned_table(learned: Learned) -> Table:
+    """Return the terms of a learned value, those with the largest weights first."""
+    table = new_table("term", "mean", "deviation", "clip", "weight")
+    for term, one in sorted(learned.terms.items(), key=lambda item: -abs(item[1].weight)):
+        figures = (f"{figure:g}" for figure in (one.mean, one.deviation, one.clip))
+        table.add_row(term.replace("_", " "), *figures, f"{one.weight:+g}")
+    table.add_row("intercept", "", "", "", f"{learned.intercept:+g}")
+    return table
 
 
 def new_table(first: str, *others: str) -> Table:

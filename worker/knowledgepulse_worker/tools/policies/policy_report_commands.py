@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,7 @@ def evaluate(
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, and as advice what cheap features tell; then a verdict: whether the
+    precision and recall by threshold, then a verdict: whether the
     score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
     prints how many the passing traces cover, and how many as many random ones would. With several policies,
@@ -151,55 +150,46 @@ def evaluate(
 @command_inputs.target_option
 @command_inputs.reward_option
 @click.option(
+    "--share", type=SHARE, default=1.0, show_default=True, help="Share of the learned value in the score."
+)
+@click.option(
     "--outcome-confidence",
     is_flag=True,
-    help="Fit the weight of outcome confidence too. Labels that depend on the outcome make it meaningless.",
+    help="Fit outcome confidence too. Labels that depend on the outcome make it meaningless.",
 )
+@command_inputs.plot_option
 @command_inputs.output_option
 @json_option
-def fit(given: command_inputs.Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
-    """Fit weights to labels, and propose them if the labels support a change.
+def fit(
+    given: command_inputs.Inputs,
+    min_reward: float,
+    plot: Path | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Fit learned values to labels, and propose them if the labels support a change.
 
-    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression whose
-    coefficients are 0 or more and are drawn to the weights in force, domain by domain. Prints, on folds of
-    whole groups that the weights were not fitted to, what the weights in force, the fitted ones and the
-    single best dimension are worth. Then a [policy] to review, with thresholds for the target share.
+    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression on the
+    dimensions and facts of the traces, domain by domain. Prints a verdict for each domain, and figures of
+    traces that were not fitted to: of the policy in force, of the learned value, of the length alone and of
+    the agent's name alone. Then a [policy] to review, with thresholds for the target share.
     """
-    from knowledgepulse_worker.tools.policies import fit, fit_report  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies import fit, fit_report, labels  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output, *given.label_files)
-    active, labels = given.policy, given.labels()
-    fitted = fit.fit(given.comparable(content=True), labels, active, **options)
-    words, proposal = fit_report.fit_tables(fitted), fit_report.fitted_toml(fitted)
-    print_report(fitted.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
+    active, every = given.policy, given.all_labels()
+    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
+    today = datetime.now(UTC).date().isoformat()
+    records = given.comparable()
+    fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
+    if plot and any(one.appraisals for one in fitted.domains.values()):
+        from knowledgepulse_worker.tools.policies.plots import plot_fit, save  # noqa: PLC0415 - matplotlib is slow
 
-
-@click.command()
-@command_inputs.source_options
-@command_inputs.label_options
-@command_inputs.policy_option
-@command_inputs.reward_option
-@command_inputs.count_option(20, sys.maxsize)
-def queue(given: command_inputs.Inputs, min_reward: float, count: int) -> None:
-    """Print the traces with the most informative labels, one JSON object per line.
-
-    These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
-    or else that are close to their threshold. None is a near copy of another. Domains with fewer labels come
-    first. Each has its objective, steps and result, shortened, and what speaks against it.
-    """
-    from knowledgepulse_worker.tools.policies.advice import usual_lengths  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.labelling_queue import labelling_queue  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.labels import label_of  # noqa: PLC0415
-
-    active, labels, records = given.policy, given.labels(required=False), given.records()
-    if labels and not any(label_of(record, labels) for record in records):
-        errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
-    usual = usual_lengths(records)
-    found = labelling_queue(records, labels, active, count, min_reward)
-    for one in found:
-        click.echo(json.dumps(one.as_dict(usual)))
-    if not found:
-        errors.print(f"nothing to label: each of the {len(records)} traces has a label, or is a copy of one")
+        save(plot_fit(fitted, records), plot)
+    words, proposal = (*fit_report.fit_tables(fitted), *map(str, agreed)), fit_report.fitted_toml(fitted)
+    plain = fitted.as_dict() | {"agreements": [asdict(one) for one in agreed]}
+    print_report(plain, words, as_json=as_json, proposal=proposal, output=output)
 
 
 @click.command()
@@ -236,4 +226,4 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
         print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)
 
 
-COMMANDS = (tune, rescore, evaluate, fit, queue, drift)
+COMMANDS = (tune, rescore, evaluate, fit, drift)

@@ -26,7 +26,6 @@ class _Kind(msgspec.Struct):
 
     quality_score: msgspec.Raw = _MISSING
     steps: msgspec.Raw = _MISSING
-    change: msgspec.Raw = _MISSING
 
 
 def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredRecord]:
@@ -71,11 +70,6 @@ def is_raw(source: str, line: bytes) -> bool:
         members = _Kind()
     if members.quality_score != _MISSING:
         return False
-    if members.change != _MISSING:
-        raise InputError(
-            f"{source}: output of `kp-worker policy queue`, which has only the ends of a trace; "
-            "give the files that it read, of which `kp-worker policy label` makes the same queue"
-        )
     if members.steps != _MISSING:
         return True
     raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")

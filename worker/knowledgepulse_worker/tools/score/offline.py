@@ -53,6 +53,7 @@ class Scored:
             "embedder": embedder,
             "content": asdict(self.content),
             "counts": asdict(self.counts),
+            "agent_id": self.trace.metadata.agent_id,
         }
         return json.dumps(line)
 

@@ -75,7 +75,7 @@ def _row(record: ScoredRecord) -> str:
         f"{record.score.quality_score:.4f}",
         record.score.decision,
         printable(record.id),
-        content.features.length if content else "-",
+        record.counts.steps if record.counts else "-",
         printable(told or "-"),
     )
 

@@ -59,10 +59,11 @@ def label(
 ) -> None:
     """Label traces in a browser, one at a time, until Ctrl-C.
 
-    Reads traces from `contribute` and `rejected`, or from FILES, and shows those of `policy queue` that have
-    no label in --labels. Nothing leaves the machine: the page is served on 127.0.0.1, at an address that only
-    this command prints. Each label is on disk before the next trace; the same command continues after the
-    last one. Two people who label the same traces give different names and files.
+    Reads traces from `contribute` and `rejected`, or from FILES, and shows a random sample of those that have
+    no label in --labels, of all domains in turns. Nothing leaves the machine: the page is served on
+    127.0.0.1, at an address that only this command prints. Each label is on disk before the next trace; the
+    same command continues after the last one. Two people who label the same traces give different names and
+    files.
 
     With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
     in OPENAI_API_KEY. Its labels' source begins with `judge:`, and where people's labels are given too, they
