@@ -71,7 +71,7 @@ def _was_unread(record: RawRecord, output: Output) -> bool:
 
 
 def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
-    """Check a dead letter's reason against the result of decoding the record."""
+    """Check a dead letter's reason by decoding the record."""
     failure = output.says.failure
     if failure is None or failure.reason not in get_args(ContentReason) or failure.reason == rejection:
         return []
@@ -113,5 +113,5 @@ def check_score(
         if getattr(score, name) != getattr(expected, name)
     ]
     if output.says.decision != score.decision:
-        wrong.append(f"decision is {output.says.decision}, its kp-score gives {score.decision}")
+        wrong.append(f"decision is {output.says.decision}, but its kp-score gives {score.decision}")
     return wrong

@@ -40,27 +40,37 @@ _CHUNK = 128
 
 @dataclass(frozen=True)
 class Bounds:
-    """Offsets that limit what can be checked."""
+    """The offsets that limit the checks.
 
-    first: int  # first offset of the partition; above 0, the partition has been trimmed
-    committed: int  # the group's position; every record below it must have an output
-    outputs_from: float = 0  # outputs of records below this offset may have been trimmed
+    Attributes:
+        first: the first offset of the partition; above 0 if the partition has been trimmed.
+        committed: the group's position; every record below it must have an output.
+        outputs_from: the outputs of records below this offset may have been trimmed.
+    """
+
+    first: int
+    committed: int
+    outputs_from: float = 0
 
 
 @dataclass(slots=True)
 class _Case:
-    """An offset with its outputs and, unless it was deleted, its record."""
+    """An offset with its outputs and, unless it was deleted, its record.
+
+    Attributes:
+        cached: None unless the record was scored.
+    """
 
     offset: int
     outputs: list[Output]
-    cached: CachedRecord | None  # None unless the record was scored
+    cached: CachedRecord | None
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
     wrong: list[str] = field(default_factory=list)
 
     def text(self, text: TraceText) -> str | None:
-        """Return the text that was embedded; None if the record is no trace."""
+        """Return the text that was embedded; None if the record is not a trace."""
         if self.record is None or self.trace is None:
             return None
         return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
@@ -76,12 +86,12 @@ class PartitionAudit:
     """Audit a partition of the raw topic.
 
     Args:
-        partition: its number.
+        partition: the partition's number.
         bounds: the offsets that limit the checks.
-        settings: the worker's.
-        policies: those that were ever in force, by digest.
-        index: complete.
-        builder: the worker's.
+        settings: the worker's settings.
+        policies: the policies that were ever in force, by digest.
+        index: the complete index.
+        builder: builds outputs as the worker does.
         embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
         tolerance: see :attr:`Vectors.tolerance`.
     """
@@ -117,7 +127,7 @@ class PartitionAudit:
     def add(self, records: Sequence[RawRecord]) -> None:
         """Check records, in offset order."""
         cases = (case for record in records for case in self._up_to(record))
-        # In chunks: there may be many deleted offsets before the first record.
+        # In chunks, because there may be many deleted offsets before the first record.
         while chunk := list(islice(cases, _CHUNK)):
             self._vectors.complete(
                 [
@@ -207,7 +217,7 @@ class PartitionAudit:
         return in_ring and _was_scored(case.outputs)
 
     def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
-        """Return whether an output is of a record with the same offset in an earlier topic."""
+        """Return whether an output belongs to a record with the same offset in an earlier topic."""
         other_content = "key" in wrong or "value" in wrong or self._in_rewind(offset)
         return "timestamp" in wrong and other_content
 

@@ -26,16 +26,26 @@ _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):
-    """A record of an output topic, reduced to the data needed to check it."""
+    """A record of an output topic, reduced to the data that the checks need.
+
+    Attributes:
+        partition: None in an expected output if the key determines the partition.
+        timestamp_ms: the raw record's timestamp, even if the output has a different one.
+        key: a hash of the key.
+        value: a hash of the value.
+        headers: a hash of the headers.
+        says: the ledger entry from which it was published, reconstructed from its headers.
+        cut: whether it is a dead letter with a truncated value.
+    """
 
     topic: str
-    partition: int | None  # None in an expected output if the key determines the partition
-    timestamp_ms: int  # the raw record's, also if the output has another one
-    key: bytes  # hash, as of value and headers
+    partition: int | None
+    timestamp_ms: int
+    key: bytes
     value: bytes
     headers: bytes
-    says: Entry  # the ledger entry that it was published from, reconstructed from its headers
-    cut: bool = False  # whether it is a dead letter with a truncated value
+    says: Entry
+    cut: bool = False
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
@@ -65,11 +75,15 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The outputs and ledger entries of an offset of the raw topic."""
+    """The outputs and ledger entries of an offset of the raw topic.
+
+    Attributes:
+        outputs: the outputs, in the order of each topic.
+        entries: the entries that are still in the changelog, in its order, including tombstoned ones.
+    """
 
     offset: int
-    outputs: list[Output] = field(default_factory=list)  # in the order of each topic
-    # those that are still in the changelog, in its order, including tombstoned ones
+    outputs: list[Output] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
 

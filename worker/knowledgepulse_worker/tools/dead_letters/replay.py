@@ -38,10 +38,16 @@ SkipReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The result for a dead letter that was selected for replay."""
+    """The result for a dead letter that was selected for replay.
+
+    Attributes:
+        letter: the dead letter.
+        to: its new position in the raw topic; empty if it has none.
+        skipped: the reason for skipping it; None if it was replayed.
+    """
 
     letter: DeadLetter
-    to: str = ""  # its new position in the raw topic; empty if it has none
+    to: str = ""
     skipped: SkipReason | None = None
 
 
@@ -50,7 +56,7 @@ Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
 
 
 class RawTopic(TransactionalPublisher):
-    """Publish dead letters to the raw topic, and record their replays.
+    """Publishes dead letters to the raw topic, and records their replays.
 
     On entry, it fences off earlier replays: they cannot publish any more, and their transactions are either
     committed or aborted.

@@ -55,24 +55,39 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Distributions:
-    """The distributions of scored traces by domain and dimension."""
+    """The distributions of scored traces by domain and dimension.
 
-    policy: str  # digest of the policy that the scores and decisions are computed with
-    traces: dict[Key, int]  # number of traces, by domain and dimension
-    # shares of the values up to each bound, by domain and dimension, and by bound
+    Attributes:
+        policy: the digest of the policy that gave the scores and decisions.
+        traces: the number of traces, by domain and dimension.
+        cdf: the share of the values up to each bound, by domain and dimension.
+    """
+
+    policy: str
+    traces: dict[Key, int]
     cdf: dict[Key, dict[float, float]]
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far a dimension has moved."""
+    """The drift of one dimension.
 
-    domain: str  # the profile's name
-    dimension: str  # a dimension, `quality_score` or `decision`
+    Attributes:
+        domain: the domain.
+        dimension: a dimension, `quality_score` or `decision`.
+        traces: the number of traces.
+        reference: the number of traces in the reference.
+        distance: the Kolmogorov-Smirnov distance, 0 to 1; None without traces on either side.
+        limit: the distance above which the drift is relevant, and larger than chance explains.
+        drifted: whether the distance exceeds the limit.
+    """
+
+    domain: str
+    dimension: str
     traces: int
-    reference: int  # number of traces in the reference
-    distance: float | None  # the Kolmogorov-Smirnov distance, 0 to 1; None if there are no traces on one side
-    limit: float  # the distance above which it is relevant, and more than chance explains
+    reference: int
+    distance: float | None
+    limit: float
     drifted: bool
 
 
