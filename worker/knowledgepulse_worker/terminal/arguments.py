@@ -92,7 +92,7 @@ class Position(click.ParamType):
 
 
 class NewFile(click.Path):
-    """A file to write, in a folder that exists: known before minutes are spent on its content."""
+    """A file to write in an existing folder, which is checked before minutes are spent on its content."""
 
     def __init__(self, *suffixes: str) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path)
@@ -109,7 +109,7 @@ class NewFile(click.Path):
 
 
 class Number(click.types.FloatParamType):
-    """A number, which NaN is not: it compares to nothing."""
+    """A number except NaN, which cannot be compared."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""

@@ -115,8 +115,8 @@ class ConversionReport:
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
-            line = f"  {printable(path)}: {loss.values} values, {loss.characters} characters"
-            errors.print(line, markup=False, emoji=False)
+            lost = f"{counted(loss.values, 'value')}, {counted(loss.characters, 'character')}"
+            errors.print(f"  {printable(path)}: {lost}", markup=False, emoji=False)
 
 
 def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) -> Options:
@@ -131,7 +131,7 @@ def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) 
 def converted(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, **options: Any
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report what was not converted; the options are those of the command."""
+    """Yield the traces of files, and report failures; the options are those of the command."""
     settings = read_options(**options)
     for name, lines in opened(files, progress):
         repeats, warned = _Repeats(), set[str]()

@@ -175,7 +175,7 @@ def _may_be_file(path: Path) -> bool:
 def _publish_spooled(
     documents: Iterable[Document], settings: Settings, key: KeyBy, spool: Spool, *, quiet: bool
 ) -> int:
-    """Publish the documents after those that an earlier run has left; return how many files were rejected."""
+    """Publish the waiting documents of earlier runs, then these; return the number of rejected files."""
     spool.add(document.text for document in documents)
     rejected, deadline = 0, time.monotonic() + SPOOL_LIMIT
     while not spool.is_empty:  # another process may add to it until this one has given it back
@@ -246,7 +246,7 @@ def _print_how_to_continue(published: Published, skip: int) -> None:
 
 
 def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
-    """Print what publishing would do, and return how many of the documents are invalid."""
+    """Print the effect that publishing would have; return the number of invalid documents."""
     from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
 
     records = without_key = invalid = 0
