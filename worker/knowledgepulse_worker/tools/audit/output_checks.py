@@ -9,7 +9,7 @@ import msgspec
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
@@ -20,7 +20,7 @@ from knowledgepulse_worker.tools.audit.source_index import Output, short_hash
 ROUNDING = 1e-9
 """Tolerance of recomputing a number from the same inputs, on any machine."""
 
-_DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
+_RECOMPUTED = [name for name in DIMENSIONS if name != "novelty"]
 
 
 def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
@@ -94,7 +94,7 @@ def check_score(
     if score.nearest is None and score.novelty == NOVELTY_UNKNOWN:
         nearest = None
     expected = score_trace(trace, nearest, policy or Policy(), counts)
-    numbers, texts = {name: name for name in _DIMENSIONS}, ["overrides"]
+    numbers, texts = {name: name for name in _RECOMPUTED}, ["overrides"]
     if policy is not None:
         numbers |= {"quality_score": "score", "threshold": "threshold"}
         if None not in (score.learned, expected.learned):
