@@ -59,7 +59,7 @@ kp() {  # a kp-worker command in a container of its own, with the deployment's s
     knowledgepulse-worker:local "$@" --config /etc/kp-worker/worker.toml
 }
 traces() {  # COPIES TAG: that many copies of the real traces, each with its own id and objective
-  python3 - "$SRC/worker/tools/demo/real_traces.jsonl" "$1" "$2" <<'E'
+  python3 - "$SRC/worker/knowledgepulse_worker/tools/demo/real_traces.jsonl" "$1" "$2" <<'E'
 import json, sys, uuid
 path, copies, tag = sys.argv[1], int(sys.argv[2]), sys.argv[3] + str(uuid.uuid4())
 lines = open(path, encoding="utf-8").read().splitlines()
@@ -258,7 +258,7 @@ step_build() {
 
 step_image() {
   say "the image by itself: no network, nothing to write to but /tmp, no capabilities, any user"
-  head -n 3 "$SRC/worker/tools/demo/real_traces.jsonl" | docker run --rm -i --network none --read-only --tmpfs /tmp \
+  head -n 3 "$SRC/worker/knowledgepulse_worker/tools/demo/real_traces.jsonl" | docker run --rm -i --network none --read-only --tmpfs /tmp \
     --cap-drop ALL --security-opt no-new-privileges --user 54321:0 knowledgepulse-worker:local score - | cut -c1-120
 }
 

@@ -114,7 +114,7 @@ class Stage:
         """Finish a trace; without a score, it has the policy's."""
         profile = self.policy.profiles[domain]
         if score is None:
-            score = quality_score(Dimensions(0.5, 0.25, 1.0, 0.0), overrides, profile.weights)
+            score = quality_score(Dimensions(0.5, 0.25, 1.0, 0.0), overrides, profile)
         scored = Score(score, 0.5, 0.25, 1.0, 0.0, overrides, domain, profile.threshold, text)
         record = ScoredRecord(
             source=f"raw-traces/0/{next(self._offsets)}",

@@ -17,6 +17,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from support.accessibility import serious_findings
 from support.contrasts import CONTRASTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # one browser for all
@@ -49,7 +50,7 @@ def label(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     """Start the command on traces: `label(lines, "ann", count=50)`; the labels are in `labels.jsonl`."""
     with ExitStack() as stack:
 
-        def start(lines: list[bytes], by: str = "ann", count: int = 50) -> Command:
+        def start(lines: list[bytes], by: str = "ann", count: int = 50, *options: str) -> Command:
             traces = tmp_path / "traces.jsonl"
             traces.write_bytes(b"\n".join(lines))
             process = subprocess.Popen(
@@ -63,7 +64,7 @@ def label(tmp_path: Path) -> Iterator[Callable[..., Command]]:
                         str(traces),
                     ),
                     *("--embedder", "none", "--output", str(tmp_path / "labels.jsonl"), "--by", by),
-                    *("--count", str(count), "--port", str(free_ports(1)[0])),
+                    *("--count", str(count), "--port", str(free_ports(1)[0]), *options),
                 ],
                 stdout=subprocess.PIPE,
                 text=True,
@@ -108,7 +109,7 @@ async def press(page: Page, key: str, status: str) -> None:
 async def test_fifty_traces_are_labelled_by_keyboard_through_a_kill(label, visit, real_traces, tmp_path):
     command, judged = label(real_traces), {}
     page = (here := await visit(command.url)).page
-    await expect(page.locator("#objective")).to_be_focused()
+    await expect(page.locator("#question")).to_be_focused()
     for number in range(50):
         if number == 23:
             command.kill()
@@ -148,7 +149,9 @@ async def test_skip_and_undo(label, visit, real_traces, tmp_path):
     await press(page, "u", "0 of 3")
     await expect(page.locator("#about dd").first).to_have_text(second)
     assert labels(tmp_path) == []
+    await expect(page.get_by_role("status")).to_contain_text("1 skipped")
     await page.keyboard.press("u")
+    await expect(page.get_by_role("status")).not_to_contain_text("skipped")
     await expect(page.locator("#about dd").first).to_have_text(first)
     await expect(page.locator("#undo")).to_be_disabled()
 
@@ -164,6 +167,43 @@ async def test_what_a_trace_holds_is_readable_and_collapsed(label, visit, real_t
     await page.keyboard.press("w")
     await expect(page.locator("#score")).to_contain_text("outcome confidence")
     await expect(page.locator("#score")).to_contain_text(re.compile("falls short by|passes by"))
+
+
+async def test_the_question_the_rubric_and_the_result_come_before_the_steps(
+    label, visit, real_traces, tmp_path
+):
+    """The prompt's boilerplate used to fill the first screen."""
+    (tmp_path / "rubric.md").write_text("Nothing rude.")
+    url = label(real_traces, "ann", 1, "--rubric", str(tmp_path / "rubric.md")).url
+    page = (await visit(url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)).page
+
+    seen = [page.locator(name) for name in ("#question", "#rubric", "#task", "#result", "#steps", "footer")]
+    *tops, buttons = [(await one.bounding_box())["y"] for one in seen]
+    assert tops == sorted(tops)
+    assert tops[-1] < buttons
+    await expect(page.locator("#objective")).to_be_hidden()
+    await page.get_by_text("Rubric", exact=True).tap()
+    await expect(page.locator("#criteria")).to_have_text("Nothing rude.")
+    await expect(page.locator("#keep kbd")).to_be_hidden()  # there are no keys
+
+
+async def test_code_is_shown_as_code(label, visit, real_traces):
+    said = "I call `run`:\n```python\nrun(1)\n```\nthen ```run(2)``` and wait. " + "x" * 100_000
+    steps = [{"step_id": 0, "type": "thought", "content": said}]
+    page = (await visit(label([hostile_trace(real_traces, steps=steps)]).url)).page
+
+    await expect(page.locator("#steps code")).to_have_text("run")
+    assert await page.locator("#steps pre").all_inner_texts() == ["run(1)", "run(2)"]
+
+
+async def test_the_last_page_gives_the_command_that_uses_the_labels(label, visit, real_traces, tmp_path):
+    page = (await visit(label(real_traces, count=1).url)).page
+    await page.keyboard.press("k")
+
+    await expect(page.locator("#end")).to_contain_text("The trace is labelled")
+    await expect(page.locator("#end pre")).to_have_text(
+        f"kp-worker policy evaluate {tmp_path}/traces.jsonl --embedder none --labels {tmp_path}/labels.jsonl"
+    )
 
 
 async def test_text_from_a_trace_never_becomes_markup(label, visit, real_traces, tmp_path):
@@ -189,12 +229,12 @@ async def test_a_trace_of_very_many_steps_opens_in_parts(label, visit, real_trac
     page = (await visit(label([hostile_trace(real_traces, steps=steps)]).url)).page
 
     await expect(page.locator("#steps > li")).to_have_count(201)
-    await page.get_by_role("button", name="4800 more steps").click()
+    await page.get_by_role("button", name="4,800 more steps").click()
     await expect(page.locator("#steps > li")).to_have_count(401)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (960, "dark")])
-async def test_it_fits_and_has_sufficient_contrast(label, visit, real_traces, width, scheme):
+async def test_it_fits_and_is_accessible(label, visit, real_traces, width, scheme):
     url = label([hostile_trace(real_traces)]).url
     page = (await visit(url, viewport={"width": width, "height": 700}, color_scheme=scheme)).page
     await page.keyboard.press("w")
@@ -204,6 +244,9 @@ async def test_it_fits_and_has_sufficient_contrast(label, visit, real_traces, wi
     contrasts = await page.evaluate(CONTRASTS)
     assert len(contrasts) > 30
     assert [one for one in contrasts if one[0] < 4.5] == []
+    assert await serious_findings(page) == []
+    await press(page, "k", "1 of 1")
+    assert await serious_findings(page) == []
 
 
 def answer(url: str, headers: dict[str, str], body: bytes | None = None) -> int:

@@ -11,6 +11,7 @@ from playwright.async_api import expect
 from yarl import URL
 
 from generator.build import build
+from support.accessibility import serious_findings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -64,3 +65,11 @@ async def test_no_page_is_wider_than_the_screen(site, visit, path, width):
     assert await visited.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert visited.asked == {site.authority}
     assert not errors(visited)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["index.html", "curators/threshold.html", "reference/settings.html"])
+async def test_every_page_is_accessible(site, visit, path, scheme):
+    visited = await visit(str(site / path), color_scheme=scheme)
+
+    assert await serious_findings(visited.page) == []

@@ -16,6 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score
 from knowledgepulse_worker.settings import Settings
+from support.accessibility import serious_findings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
 
@@ -418,7 +419,7 @@ async def test_phones_need_no_horizontal_scrolling(stage, visit, width):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_all_text_has_sufficient_contrast(stage, visit, scheme):
+async def test_the_page_is_accessible(stage, visit, scheme):
     stage.metrics.set_shadow(Policy(threshold=0.1))
     stage.finish(overrides=("single_tool",))
     stage.finish(0.8, "legal")
@@ -431,6 +432,15 @@ async def test_all_text_has_sufficient_contrast(stage, visit, scheme):
 
     assert len(contrasts) > 100
     assert [one for one in contrasts if one[0] < 4.5] == []
+    assert await serious_findings(page) == []
+
+
+@pytest.mark.parametrize("state", [{}, {"leader_silence": 60.0}])
+async def test_the_page_without_traces_is_accessible(stage, visit, state):
+    stage.diagnosis.observe(replace(WELL, **state))
+    page = (await visit(stage.url, viewport={"width": 390, "height": 844})).page
+
+    assert await serious_findings(page) == []
 
 
 async def test_the_page_shows_when_the_worker_stops_responding(stage, visit):

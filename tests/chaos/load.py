@@ -25,7 +25,7 @@ class Load:
         bootstrap_servers: the brokers' addresses for the tests.
         topic: the target topic.
         partitions: the topic's partition count.
-        rate: mean number of records per second.
+        rate: returns the mean number of records per second from now on.
         make: creates the records.
 
     Attributes:
@@ -33,7 +33,9 @@ class Load:
         idle: whether it is paused without records in flight.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int, rate: float, make: Make) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, partitions: int, rate: Callable[[], float], make: Make
+    ) -> None:
         self.sent = 0
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
@@ -62,7 +64,7 @@ class Load:
                 await self._flows.wait()
                 delivery = await self._send(producer)
                 delivery.add_done_callback(self._confirmed)
-                await asyncio.sleep(random.expovariate(self._rate))
+                await asyncio.sleep(random.expovariate(self._rate()))
 
     @asynccontextmanager
     async def _producing(self, **arguments: object) -> AsyncIterator[AIOKafkaProducer]:
@@ -123,7 +125,7 @@ class TransactionalLoad(Load):
                         await producer.abort_transaction()
                         self.aborted += size
                     self._pending -= size
-                    await asyncio.sleep(random.expovariate(self._rate / size))
+                    await asyncio.sleep(random.expovariate(self._rate() / size))
 
 
 def traces(lines: Sequence[bytes], malformed_every: int = 0) -> Make:

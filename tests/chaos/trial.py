@@ -34,6 +34,11 @@ WRAPS = 3
 IN_FLIGHT = 24
 RATE = 200.0
 """Published records per second."""
+BACKLOG = WRAPS * RING * PARTITIONS
+"""Number of records without an output at which the load drops to a tenth.
+
+On a busy machine, the backlog would otherwise grow as long as the row lasts, and prolong it.
+"""
 EMBEDDING = 0.002
 """Seconds per text: one worker has capacity for twice the load."""
 
@@ -177,10 +182,14 @@ async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> A
         sources = None if row.release is None else await asyncio.to_thread(_sources_of, row.release, folder)
         fleet = Fleet(stream, effective, stack, orders.path, row.without, sources)
         make = traces(real_traces(), row.malformed_every)
-        load = (TransactionalLoad if row.transactional else Load)(
-            brokers.direct, settings.topics.raw, PARTITIONS, RATE, make
-        )
         witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)
+
+        def rate() -> float:
+            return RATE if len(witness.raw) - len(witness.outputs) < BACKLOG else RATE / 10
+
+        load = (TransactionalLoad if row.transactional else Load)(
+            brokers.direct, settings.topics.raw, PARTITIONS, rate, make
+        )
         trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxy, say)
         async with _tasks([load.run(), witness.run()]) as trial.tasks:
             yield trial

@@ -100,7 +100,7 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
             status, shown, _ = await kp_worker(
                 "contributions", "delete", gone, "kp:trace:never", "--config", file, **key
             )
-            assert (status, shown) == (0, f"{gone}: deleted\nkp:trace:never: is not there\n")
+            assert (status, shown) == (0, f"{gone}: deleted\nkp:trace:never: not in the registry\n")
             assert gone not in registry.units
             status, shown, _ = await kp_worker("traces", "show", gone, "--config", file)
             sent, deleted = (line.split(": ")[1] for line in shown.splitlines()[-2:])

@@ -144,7 +144,7 @@ async def test_lists_dead_letters(make_stream, dead_letters):
     assert head.split()[:3] == ["POSITION", "TIME", "REASON"]
     assert [row.split()[0] for row in rows] == ["0/0", "0/1", "1/0", "1/1"]
     assert "4 dead letters: 4 not_json\n" in result.stderr
-    assert f"skipped 1 records of {topic} that were not written by a worker\n" in result.stderr
+    assert f"skipped 1 record of {topic}, which no worker wrote\n" in result.stderr
 
     chosen = ("--source", letters[3].record.source, "--since", "1h", "--until", "2100-01-01")
     (one,) = map(json.loads, lines(await dead_letters(stream, "list", "--json", *chosen)))

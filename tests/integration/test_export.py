@@ -149,9 +149,9 @@ async def test_what_may_not_leave_does_not_and_is_named(make_stream, real_traces
     guarded = stream.configured(policy={"contribute_visibility": ["org"]})
     status, _, errors = await export(stream, tmp_path / "guarded", settings=guarded)
     assert status == 0
-    assert errors.count("not exported: visibility not permitted to leave") == 6
+    assert errors.count("not exported: the visibility does not permit export") == 6
     assert all(json.loads(record.value)["id"] in errors for record in outputs)
-    assert "export 1: 0 of 6 records exported; 6 left out: visibility not permitted to leave" in errors
+    assert "export 1: 0 of 6 records exported; 6 left out: the visibility does not permit export" in errors
     assert rows(tmp_path / "guarded") == {}
 
     # The redacted copies, where there are any: one of them could not be made.
@@ -187,7 +187,7 @@ async def test_what_does_not_fit_the_topic_is_refused_and_what_was_deleted_is_co
         status, _, errors = await export(stream, tmp_path / "set")
         assert (status, errors) == (
             1,
-            f"Error: {tmp_path / 'set'}: another export is writing to it; wait for its end\n",
+            f"Error: {tmp_path / 'set'}: another export is writing to it; wait until it has ended\n",
         )
 
     # Retention deletes what was never exported.
@@ -199,14 +199,14 @@ async def test_what_does_not_fit_the_topic_is_refused_and_what_was_deleted_is_co
     await stream.delete_records(topic, 0, before=ends[0])
     status, _, errors = await export(stream, tmp_path / "set")
     assert status == 0
-    assert f"{topic}/0: 3 offsets were deleted since the last export" in errors
+    assert f"{topic}/0: 3 offsets deleted since the last export" in errors
     assert "3 offsets had been deleted" in " ".join((tmp_path / "set/README.md").read_text().split())
     assert before.keys() < tree(tmp_path / "set").keys()
 
     await stream.recreate_topic(topic, 2)
     status, _, errors = await export(stream, tmp_path / "set")
     assert status == 1
-    assert f"{tmp_path / 'set'} is another dataset: {topic} (id) was" in errors
+    assert f"{tmp_path / 'set'}: contains a different dataset: {topic} (id) was" in errors
     assert PLAN not in tree(tmp_path / "set")
 
 

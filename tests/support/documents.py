@@ -19,22 +19,27 @@ DOCUMENTS = [
     *sorted(str(file.relative_to(ROOT)) for folder in _FOLDERS for file in (ROOT / folder).rglob("*.md")),
 ]
 
-RUN = {"sh", "python", "toml", "json"}
-"""Blocks that a test runs; a file's name after ``toml`` or ``json`` is where the later blocks find it."""
+RUN = {"sh", "python", "toml"}
+"""Blocks that a test runs."""
 SHOWN = {"output", "text"}
 """Blocks that nobody runs: the output of the block before, and pictures."""
 
-# What a test must not do for a reader, such as installing, is reduced to a check of the arguments.
-# `make demo` has a test of its own.
+# What a test must not do for a reader, such as installing or starting a cluster, is reduced to a check of the
+# arguments. `make demo`, the image and the manifests have tests of their own.
 _STAND_INS = r"""
 make() { command make --dry-run --directory "$ROOT" "$@"; }
 pip() { PIP_DRY_RUN=1 PIP_NO_DEPS=1 PIP_NO_INDEX=1 python -m pip "$@" --no-build-isolation --quiet; }
 python3() {
     if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin"; touch "$3/bin/activate"; else python "$@"; fi
 }
+docker() { [ "$1 $4" = "build --file" ] && [ -f "$5" ] && [ -d "$6" ]; }
+kind() { [[ "$*" =~ ^(create\ cluster|load\ docker-image\ [^ ]+)$ ]]; }
+kubectl() {
+    case "$*" in "apply -k "*) [ -f "$3/kustomization.yaml" ];; *" deployment/kp-worker "*) ;; *) false;; esac
+}
 """
 _EVENTUALLY = 60.0
-_BACKGROUND = "kp-worker run"
+_BACKGROUND = re.compile(r"(KP_\w+=\S+ )*kp-worker (run|assemble)\b")
 # bfloat16 and float32 differ in the third decimal, which may change the second one that is shown.
 _TOLERANCE = 0.015
 
@@ -76,17 +81,24 @@ def table(document: str, heading: str) -> list[str]:
 
 
 class Reader:
-    """A reader who runs a document's blocks in order, in a folder that looks like a checkout.
+    """A reader who runs a document's blocks in order, in an empty folder or in a checkout.
 
     Args:
         folder: an empty folder.
         environment: variables that override the tests' environment.
         renamed: replacements for texts in the blocks, such as the test's own addresses, ports and topics.
         prefix: a prefix of printed names that no document shows.
+        checkout: whether the folder looks like a checkout.
     """
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], renamed: Mapping[str, str], prefix: str = ""
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        renamed: Mapping[str, str],
+        prefix: str = "",
+        *,
+        checkout: bool = False,
     ) -> None:
         self._folder = folder
         self._renamed = renamed
@@ -95,28 +107,26 @@ class Reader:
         self._environment = {**os.environ, "PATH": path, "ROOT": str(ROOT), "COLUMNS": "200", **environment}
         self._background: list[subprocess.Popen[bytes]] = []
         self._previous: tuple[list[str], str] = ([], "")
-        for entry in ROOT.iterdir():
+        for entry in ROOT.iterdir() if checkout else ():
             if not entry.name.startswith("."):
                 (folder / entry.name).symlink_to(entry)
 
     def read(self, document: str) -> None:
         """Run every block of a document; raise AssertionError if an output differs from the document."""
-        remaining = blocks(document)
-        while remaining:
-            block = remaining.pop(0)
+        for block in blocks(document):
             try:
-                self._do(block, remaining)
+                self._do(block)
             except AssertionError as error:
                 raise AssertionError(f"{document}:{block.line}: {error}") from None
 
     def shell(self, text: str) -> None:
-        """Run shell commands; `kp-worker run` in the last line continues in the background."""
+        """Run shell commands; a worker or an assembler in the last line continues in the background."""
         lines = self._named(text).rstrip().splitlines()
-        if not lines[-1].startswith(_BACKGROUND):
+        if not _BACKGROUND.match(lines[-1]):
             self._run(["bash", "-euo", "pipefail", "-c", "\n".join([_STAND_INS, *lines])])
             return
-        command = "\n".join([_STAND_INS, *lines[:-1], f"exec {lines[-1]}"])
-        with (self._folder / "worker.log").open("wb") as log:
+        command = "\n".join([_STAND_INS, *lines[:-1], f"exec env {lines[-1]}"])
+        with self._log.open("ab") as log:
             self._background.append(
                 subprocess.Popen(
                     ["bash", "-euo", "pipefail", "-c", command],
@@ -131,20 +141,21 @@ class Reader:
         for process in self._background:
             process.send_signal(signal.SIGINT)
         statuses = [process.wait(60) for process in self._background]
-        assert not any(statuses), (self._folder / "worker.log").read_text()
+        assert not any(statuses), self._log.read_text()
+
+    @property
+    def _log(self) -> Path:
+        return self._folder.with_name(f"{self._folder.name}.log")
 
     @property
     def _place(self):
         return {"cwd": self._folder, "env": self._environment, "stdin": subprocess.DEVNULL}
 
-    def _do(self, block: Block, later: list[Block]) -> None:
+    def _do(self, block: Block) -> None:
         if block.tag == "sh":
             self.shell(block.text)
         elif block.tag == "python":
             self._run([sys.executable, "-W", "error", "-c", self._named(block.text)])
-        elif block.tag in {"toml", "json"} and block.argument:
-            assert any(block.argument in one.text for one in later), f"no block uses {block.argument}"
-            (self._folder / block.argument).write_text(block.text)
         elif block.tag == "toml":
             (self._folder / "block.toml").write_text(block.text)
             self._run(["kp-worker", "config", "--config", "block.toml"])

@@ -9,7 +9,8 @@ UNIT = st.floats(0, 1)
 
 @st.composite
 def weights(draw):
-    cuts = sorted(draw(st.lists(UNIT, min_size=3, max_size=3)))
+    inner = len(Weights.model_fields) - 1
+    cuts = sorted(draw(st.lists(UNIT, min_size=inner, max_size=inner)))
     parts = [high - low for low, high in zip([0, *cuts], [*cuts, 1], strict=True)]
     return Weights(**dict(zip(Weights.model_fields, parts, strict=True)))
 

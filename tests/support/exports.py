@@ -393,6 +393,39 @@ DOCUMENTS = {
             }
         ],
     },
+    "adk": {
+        "id": "s",
+        "app_name": "weather",
+        "user_id": "u",
+        "state": {"x": "y"},
+        "events": [
+            {
+                "author": "user",
+                "invocation_id": "1",
+                "content": {"parts": [{"text": "Weather?"}], "role": "user"},
+            },
+            {
+                "author": "forecaster",
+                "invocation_id": "1",
+                "content": {
+                    "parts": [{"function_call": {"name": "weather", "args": {}, "id": "1"}}],
+                    "role": "model",
+                },
+                "actions": {"state_delta": {"x": "y"}},
+            },
+            {
+                "author": "forecaster",
+                "invocation_id": "1",
+                "content": {
+                    "parts": [
+                        {"function_response": {"name": "weather", "id": "1", "response": {"output": "Sunny"}}}
+                    ],
+                    "role": "user",
+                },
+            },
+            {"author": "forecaster", "invocation_id": "1", "content": {"parts": [{"text": "It is sunny."}]}},
+        ],
+    },
     "agentdojo": {
         "suite_name": "banking",
         "pipeline_name": "gpt",

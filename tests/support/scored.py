@@ -44,7 +44,7 @@ def scored_record(
     profile = policy.profile(domain)
     least = profile.threshold if threshold is None else threshold
     score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, least, text)
-    score = replace(score, quality_score=quality_score(score.dimensions, (), profile.weights))
+    score = replace(score, quality_score=quality_score(score.dimensions, (), profile))
     return ScoredRecord("raw/2/7", text, domain, "network", "aggregated", True, 0.75, score, policy.digest)
 
 

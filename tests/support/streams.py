@@ -250,6 +250,21 @@ class Stream:
 
     async def read(self, *topics: str) -> list[ConsumerRecord]:
         """Return all records in the topics, by topic, partition and offset."""
+        async with self._reading(topics) as (consumer, partitions):
+            ends = await consumer.end_offsets(partitions)
+            records: list[ConsumerRecord] = []
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                for batch in (await consumer.getmany(timeout_ms=200)).values():
+                    records += batch
+        return sorted(
+            records, key=lambda record: (topics.index(record.topic), record.partition, record.offset)
+        )
+
+    @asynccontextmanager
+    async def _reading(
+        self, topics: Iterable[str]
+    ) -> AsyncIterator[tuple[AIOKafkaConsumer, list[TopicPartition]]]:
+        """Read the committed records of the topics from their beginning."""
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.settings.kafka.bootstrap_servers, isolation_level="read_committed"
         )
@@ -261,14 +276,7 @@ class Stream:
             ]
             consumer.assign(partitions)
             await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
-            records: list[ConsumerRecord] = []
-            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-                for batch in (await consumer.getmany(timeout_ms=200)).values():
-                    records += batch
-        return sorted(
-            records, key=lambda record: (topics.index(record.topic), record.partition, record.offset)
-        )
+            yield consumer, partitions
 
     async def members(self) -> list[Any]:
         """Return the members of the workers' group, as its coordinator knows them."""
@@ -288,17 +296,20 @@ class Stream:
 
     async def outputs(self, worker: Worker, raw: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
         """Return the records in the output topics, once every raw record has an output."""
-        wanted = {(record.partition, record.offset) for record in raw}
+        missing = {(record.partition, record.offset) for record in raw}
         topics = self.settings.topics
+        outputs = (topics.contribute, topics.rejected, topics.dead_letter)
         deadline = asyncio.get_running_loop().time() + ARRIVAL_LIMIT
-        while True:
-            outputs = await self.read(topics.contribute, topics.rejected, topics.dead_letter)
-            missing = wanted - {source_of(record) for record in outputs}
-            if not missing:
-                return outputs
-            assert worker.process.returncode is None, f"the worker ended:\n{worker.log()}"
-            in_time = asyncio.get_running_loop().time() < deadline
-            assert in_time, f"missing after {ARRIVAL_LIMIT} s: {sorted(missing)}\n{worker.log()}"
+        async with self._reading(outputs) as (consumer, _):
+            while missing and worker.process.returncode is None:
+                for batch in (await consumer.getmany(timeout_ms=200)).values():
+                    missing -= {source_of(record) for record in batch}
+                in_time = not missing or asyncio.get_running_loop().time() < deadline
+                assert in_time, f"missing after {ARRIVAL_LIMIT} s: {sorted(missing)}\n{worker.log()}"
+        found = await self.read(*outputs)
+        missing -= {source_of(record) for record in found}
+        assert not missing, f"the worker ended:\n{worker.log()}"
+        return found
 
 
 async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:

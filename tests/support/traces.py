@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-_DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[1] / "data"
 
-LABELS = _DATA / "reference_labels.jsonl"
+LABELS = DATA / "reference_labels.jsonl"
 """The rewards of their runs."""
 
-SCORES = _DATA / "reference_scores.jsonl"
+SCORES = DATA / "reference_scores.jsonl"
 """The scores that the KnowledgePulse SDK 0.1.1 gave them in a single pass, starting with an empty cache."""
 
-TRACES = _DATA / "reference_traces.jsonl"
+TRACES = DATA / "reference_traces.jsonl"
 
 
 def real_traces() -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 
 from support.documents import ROOT, table
 
@@ -11,6 +12,11 @@ RETIRED = {
     "RejectedRecord": "InvalidRecordError",
     "ScoreHeader": "Score",
     "RecentVectors": "embedding cache",
+    "SourceModel": "InputModel",
+    "TopicSource": "TopicInputs",
+    "FileSource": "FileInputs",
+    "placed_lines": "located_lines",
+    "typed_weights": "rounded_weights",
     "score_and_remember": "a vector is added to the novelty cache",
 }
 """Names that had several meanings, or a second name for one thing, with their replacements."""
@@ -31,9 +37,24 @@ def names(path):
             yield node.name.rpartition(".")[2]
 
 
+def terms():
+    """Return the glossary's terms."""
+    return [re.match(r"\| \*\*(.+?)\*\* \| \S", row)[1] for row in table("worker/README.md", "Glossary")]
+
+
 def test_each_term_is_explained_once_in_order():
-    terms = [re.match(r"\| \*\*(.+?)\*\* \| \S", row)[1] for row in table("worker/README.md", "Glossary")]
-    assert terms == sorted(set(terms))
+    assert terms() == sorted(set(terms()))
+
+
+def test_no_term_names_two_classes():
+    defined = Counter(
+        node.name.lower()
+        for folder in ("worker", "schemas")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {term: defined[name] for term in terms() if defined[name := term.replace(" ", "")] > 1} == {}
 
 
 def test_retired_words_are_no_names():

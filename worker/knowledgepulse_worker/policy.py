@@ -1,4 +1,7 @@
-"""The policy: weights and thresholds by domain, and guards. It can change while the worker runs."""
+"""The policy: weights, thresholds and learned values by domain, and guards.
+
+It can change while the worker runs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 
@@ -65,6 +68,86 @@ class Weights(BaseModel):
 DIMENSIONS = tuple(Weights.model_fields)
 """The names of the four dimensions of a score, in the order of the formula."""
 
+FACTS_VERSION = 1
+"""The version of the set of facts. A later one adds facts, and changes none."""
+
+FACT_NAMES = (
+    "steps", "characters", "calls", "tools", "thought_length", "observation_length", "result_length",
+    "one_tool_share", "repeated_share", "failed_share", "recovered_share", "last_failed", "ends_observed",
+    "declines", "asks",
+)  # fmt: skip
+"""The names of the facts, which :mod:`knowledgepulse_worker.scoring.facts` computes."""
+
+TERMS = (*DIMENSIONS, *FACT_NAMES)
+"""The names of all terms that a learned value may have."""
+
+
+class Term(BaseModel):
+    """The part of one fact or dimension in a learned value.
+
+    Its value, less ``mean``, in units of ``deviation`` and clipped to ``-clip..clip``, is multiplied by
+    ``weight``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    mean: FiniteFloat
+    deviation: Annotated[FiniteFloat, Field(gt=0)]
+    weight: Annotated[float, Field(ge=-100, le=100)]
+    clip: Annotated[float, Field(gt=0, le=100)]
+
+
+class Fitted(BaseModel):
+    """The origin of a learned value, for people; it affects no score, so unknown members are kept.
+
+    Attributes:
+        on: the date of the fit.
+        labels: number of labels by source.
+        traces: number of labelled traces.
+        kept: number of these that are worth keeping.
+        groups: number of independent groups, such as tasks.
+        agents: the agents of the traces.
+        auc: the AUC on traces that were not fitted to, with its 95% interval.
+        within_groups: likewise over pairs of traces of one group; None if there are too few.
+        new_agents: likewise over traces of agents that were not fitted to; None if there are too few.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+
+    on: str
+    labels: dict[str, int]
+    traces: int
+    kept: int
+    groups: int
+    agents: tuple[str, ...] = ()
+    auc: tuple[float, float, float]
+    within_groups: float | None = None
+    new_agents: float | None = None
+
+
+class Learned(BaseModel):
+    """A value that was fitted to labels: the probability that a trace is worth keeping.
+
+    It is the logistic function of ``intercept`` plus the terms. ``share`` is its part in the score; with 0,
+    the score is that of the KnowledgePulse formula.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    share: UnitFloat = 0.0
+    facts_version: Annotated[int, Field(ge=1)]
+    intercept: Annotated[float, Field(ge=-1000, le=1000)]
+    terms: dict[str, Term]
+    fitted: Fitted | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> Learned:
+        if self.facts_version > FACTS_VERSION:
+            raise ValueError(f"facts_version {self.facts_version} belongs to a later release than this")
+        if unknown := [name for name in self.terms if name not in TERMS]:
+            raise ValueError(f"there is no fact or dimension {unknown[0]!r}; known: {', '.join(TERMS)}")
+        return self
+
 
 class DomainPolicy(BaseModel):
     """The values of a domain that differ from the default."""
@@ -73,6 +156,7 @@ class DomainPolicy(BaseModel):
 
     threshold: UnitFloat | None = None
     weights: Weights | None = None
+    learned: Learned | None = None
 
 
 def _weights(complexity: float, novelty: float, tool_diversity: float, outcome_confidence: float) -> Weights:
@@ -96,11 +180,12 @@ REFERENCE_WEIGHTS = {
 
 @dataclass(frozen=True)
 class Profile:
-    """The effective weights and threshold of a domain."""
+    """The effective weights, threshold and learned value of a domain; None without an effective one."""
 
     domain: str
     weights: Weights
     threshold: float
+    learned: Learned | None = None
 
 
 class PolicyInForce:
@@ -123,10 +208,11 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    threshold: UnitFloat = Field(default=0.75, description="a score at or above it is routed to `contribute`")
+    threshold: UnitFloat = Field(default=0.75, description="lowest score that is routed to `contribute`")
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
-        description="`<name>.threshold` and `<name>.weights` of each domain that differs from the default",
+        description="`<name>.threshold` and `<name>.weights` of each domain that differs from the default, "
+        "and `<name>.learned`, which `kp-worker policy fit` writes",
     )
     contribute_visibility: Annotated[tuple[Visibility, ...] | None, _some_of(VISIBILITIES)] = Field(
         default=None,
@@ -135,8 +221,9 @@ class Policy(BaseModel):
     )
     contribute_privacy_level: Annotated[tuple[PrivacyLevel, ...] | None, _some_of(PRIVACY_LEVELS)] = Field(
         default=None,
-        description="values of `metadata.privacy_level` that may be contributed, in the same way: a list of "
-        "`aggregated`, `federated` and `private`",
+        description="values of `metadata.privacy_level` that may be contributed: a list of `aggregated`, "
+        "`federated` and `private`; traces with any other value are rejected; by default, all values are "
+        "accepted",
     )
 
     @model_validator(mode="after")
@@ -150,7 +237,9 @@ class Policy(BaseModel):
         """All profiles by domain, including ``default``."""
         default_weights = self._weights(DEFAULT_DOMAIN) or REFERENCE_WEIGHTS[DEFAULT_DOMAIN]
         return {
-            name: Profile(name, self._weights(name) or default_weights, self._threshold(name))
+            name: Profile(
+                name, self._weights(name) or default_weights, self._threshold(name), self._learned(name)
+            )
             for name in [
                 *REFERENCE_WEIGHTS,
                 *(name for name in self.domains if name not in REFERENCE_WEIGHTS),
@@ -160,6 +249,11 @@ class Policy(BaseModel):
     def profile(self, task_domain: str) -> Profile:
         """Return the profile with exactly this name, else ``default``."""
         return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]
+
+    @cached_property
+    def learns(self) -> bool:
+        """Whether a learned value has a share in the score of any domain."""
+        return any(profile.learned for profile in self.profiles.values())
 
     @cached_property
     def guards(self) -> dict[Guard, tuple[str, ...]]:
@@ -176,7 +270,13 @@ class Policy(BaseModel):
             f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
             for name, p in sorted(self.profiles.items())
         ]
-        lines += [  # a guard that lets every trace pass adds no line, so that earlier releases' digests stay
+        # Nothing is added for what has no effect, so that earlier releases' digests stay.
+        lines += [
+            f"learned {name} {one.share!r} {one.intercept!r} {sorted(map(_hashed, one.terms.items()))!r}"
+            for name, p in sorted(self.profiles.items())
+            if (one := p.learned)
+        ]
+        lines += [
             f"contribute_{guard} {listed!r}"
             for guard, listed in self.guards.items()
             if listed not in (VISIBILITIES, PRIVACY_LEVELS)
@@ -187,8 +287,18 @@ class Policy(BaseModel):
         domain = self.domains.get(name)
         return domain.weights if domain and domain.weights else REFERENCE_WEIGHTS.get(name)
 
+    def _learned(self, name: str) -> Learned | None:
+        """Return the domain's own learned value; others do not inherit it, since it does not transfer."""
+        domain = self.domains.get(name)
+        return domain.learned if domain and domain.learned and domain.learned.share else None
+
     def _threshold(self, name: str) -> float:
         named = (self.domains.get(name), self.domains.get(DEFAULT_DOMAIN))
         return next(
             (domain.threshold for domain in named if domain and domain.threshold is not None), self.threshold
         )
+
+
+def _hashed(term: tuple[str, Term]) -> tuple[str, float, float, float, float]:
+    name, one = term
+    return name, one.mean, one.deviation, one.weight, one.clip

@@ -17,22 +17,22 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import Labels
+from knowledgepulse_schemas.convert.input_format import InputFormat
+from knowledgepulse_schemas.convert.input_formats import AUTO, INPUT_FORMATS, convert, input_format_of
 from knowledgepulse_schemas.convert.losses import Loss, Losses
-from knowledgepulse_schemas.convert.source import Source
-from knowledgepulse_schemas.convert.sources import AUTO, SOURCES, convert, source_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options
 
 __all__ = [
     "AUTO",
-    "SOURCES",
+    "INPUT_FORMATS",
     "Conversion",
     "ConversionError",
+    "InputFormat",
     "Labels",
     "Loss",
     "Losses",
     "NoRunError",
     "Options",
-    "Source",
     "convert",
     "from_anthropic",
     "from_atif",
@@ -51,34 +51,34 @@ __all__ = [
     "from_phoenix",
     "from_swe_agent",
     "from_tau_bench",
-    "source_of",
+    "input_format_of",
 ]
 
 
-def _one(source: str, what: str) -> Callable[..., Conversion]:
-    def from_source(document: Any, options: Options | None = None) -> Conversion:
-        conversions = _all(document, source, options)
+def _one(format_name: str, what: str) -> Callable[..., Conversion]:
+    def from_format(document: Any, options: Options | None = None) -> Conversion:
+        conversions = _all(document, format_name, options)
         if len(conversions) != 1:
             raise ConversionError(
                 f"{len(conversions)} runs instead of one; use knowledgepulse_schemas.convert.convert"
             )
         return conversions[0]
 
-    from_source.__doc__ = f"Convert {what} to a trace; raise a ConversionError if that fails."
-    return from_source
+    from_format.__doc__ = f"Convert {what} to a trace; raise a ConversionError if that fails."
+    return from_format
 
 
-def _many(source: str, what: str) -> Callable[..., list[Conversion]]:
-    def from_source(document: Any, options: Options | None = None) -> list[Conversion]:
-        return _all(document, source, options)
+def _many(format_name: str, what: str) -> Callable[..., list[Conversion]]:
+    def from_format(document: Any, options: Options | None = None) -> list[Conversion]:
+        return _all(document, format_name, options)
 
-    from_source.__doc__ = f"Convert each run in {what} to a trace; raise a ConversionError if one fails."
-    return from_source
+    from_format.__doc__ = f"Convert each run in {what} to a trace; raise a ConversionError if one fails."
+    return from_format
 
 
-def _all(document: Any, source: str, options: Options | None) -> list[Conversion]:
+def _all(document: Any, format_name: str, options: Options | None) -> list[Conversion]:
     conversions = []
-    for conversion in convert(document, source, options):
+    for conversion in convert(document, format_name, options):
         if isinstance(conversion, ConversionError):
             raise conversion
         conversions.append(conversion)

@@ -11,8 +11,8 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import inspect_logs
 from knowledgepulse_schemas.convert.hub import Error, Labels, Message, Run
-from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
-from knowledgepulse_schemas.convert.source import of_records
+from knowledgepulse_schemas.convert.input_format import of_records
+from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read_record
 
 NAME = "agentdojo"
 
@@ -20,7 +20,7 @@ _NAMES = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injecti
 _MEMBERS = {"text": "text", "thinking": "reasoning"}
 
 
-class _Log(SourceModel):
+class _Log(InputModel):
     suite_name: str
     pipeline_name: str
     messages: list[dict[str, Any]]
@@ -84,7 +84,7 @@ def _renamed_call(call: Any) -> Any:
     return call
 
 
-SOURCE = of_records(
+FORMAT = of_records(
     NAME,
     "suite_name pipeline_name messages",
     lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),

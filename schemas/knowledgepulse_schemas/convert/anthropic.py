@@ -10,16 +10,16 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.definitions import definitions_of
+from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "anthropic"
 
@@ -31,7 +31,7 @@ _BESIDE = {
 _OWN_BLOCKS = {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use", "tool_result"}
 
 
-class _Block(SourceModel):
+class _Block(InputModel):
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -44,13 +44,13 @@ class _Block(SourceModel):
     is_error: bool | None = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str
     content: str | list[_Block]
     stop_reason: str | None = None
 
 
-class _Record(SourceModel):
+class _Record(InputModel):
     """A request's messages, together with the members of the response."""
 
     id: str | None = None
@@ -71,7 +71,7 @@ def recognises(document: Any) -> bool:
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert Anthropic messages; raise a ConversionError if an item is not a message."""
-    return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
+    return [message_of(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
 def run_of_record(document: Any, path: str) -> hub.Run:
@@ -79,15 +79,16 @@ def run_of_record(document: Any, path: str) -> hub.Run:
     record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
     if record.system is not None:
-        messages.append(_message({"role": "system", "content": record.system}, "system", "", losses))
+        messages.append(message_of({"role": "system", "content": record.system}, "system", "", losses))
     messages += messages_of(record.messages, "messages", losses)
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
-        messages.append(_message(answer, "content", "", losses))
+        messages.append(message_of(answer, "content", "", losses))
     return hub.Run(NAME, messages, native_id=record.id, losses=losses)
 
 
-def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
+def message_of(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
+    """Convert a message; ``unindexed`` is its path in the loss report."""
     message = read(_Message, value, path)
     count_unread(message, unindexed, losses)
     role = hub.role_of(message.role, path)
@@ -152,7 +153,7 @@ def _is_record(value: Any) -> bool:
     return answered or any(map(_is_message, value["messages"]))
 
 
-SOURCE = of_messages(
+FORMAT = of_messages(
     NAME,
     "messages stop_reason",
     recognises,

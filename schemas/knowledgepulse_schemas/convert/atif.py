@@ -14,9 +14,9 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, items_of, parse_time, read_record
-from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.reading import InputModel, items_of, parse_time, read_record
 
 NAME = "atif"
 
@@ -24,23 +24,23 @@ _CONTENT = "steps[].message"
 _ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
 
 
-class _ToolCall(SourceModel):
+class _ToolCall(InputModel):
     id: str | None = None
     tool_call_id: str | None = None
     function_name: str
     arguments: Any = None
 
 
-class _Result(SourceModel):
+class _Result(InputModel):
     source_call_id: str | None = None
     content: str | list[Content] | None = None
 
 
-class _Observation(SourceModel):
+class _Observation(InputModel):
     results: list[_Result]
 
 
-class _Step(SourceModel):
+class _Step(InputModel):
     step_id: int
     source: str
     timestamp: str | None = None
@@ -51,12 +51,12 @@ class _Step(SourceModel):
     is_copied_context: bool | None = None
 
 
-class _Agent(SourceModel):
+class _Agent(InputModel):
     name: str
     tool_definitions: list[Any] | None = None
 
 
-class _Subagent(SourceModel):
+class _Subagent(InputModel):
     schema_version: str | None = None
     session_id: str | None = None
     trajectory_id: str | None = None
@@ -130,4 +130,6 @@ def _recognises(value: Any) -> bool:
     return isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF")
 
 
-SOURCE = Source(NAME, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs)
+FORMAT = InputFormat(
+    NAME, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs
+)

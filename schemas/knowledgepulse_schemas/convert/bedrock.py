@@ -16,9 +16,9 @@ from typing import Any
 from knowledgepulse_schemas.convert import anthropic
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Message, Run
+from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text
-from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "bedrock"
 
@@ -121,7 +121,7 @@ def _is_record(value: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(map(_is_message, messages))
 
 
-SOURCE = of_messages(
+FORMAT = of_messages(
     NAME,
     "messages toolConfig",
     recognises,

@@ -1,7 +1,7 @@
 """Text that agent programs write into the user's messages: a part of the prompt, not a request.
 
 The same text arrives in a program's own log, in a tracer's spans and in saved API messages of any vendor, so
-it is told apart from requests here, for every source. It is recognised by elements that begin a line and by
+it is told apart from requests here, for every format. It is recognised by elements that begin a line and by
 headings, both of which only these programs write.
 """
 
@@ -23,6 +23,13 @@ _HEADING = re.compile(
 )
 _IDE = re.compile(r"\s*# Context from my IDE setup:\n")
 _IDE_REQUEST = re.compile(r"^## My request for Codex:[ \t]*\n", re.MULTILINE)
+_OPENCLAW = re.compile(
+    r"\s*(?:[A-Z][\w ]* \(untrusted metadata\):\n```json\n.*?\n```\s*)*"
+    r"(?:\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [^\]\n]+\] "
+    r"|\[OpenClaw heartbeat poll\]\s*\Z)?",
+    re.DOTALL,
+)
+"""The sender and the time before a message to OpenClaw; always matches."""
 _CLINE = "<environment_details>"
 _CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
 
@@ -50,6 +57,9 @@ def _split(text: str) -> tuple[list[str], str]:
         end = request.end() if request else len(rest)
         own.append(rest[:end].strip())
         rest = rest[end:]
+    if (before := _OPENCLAW.match(rest)) and before[0].strip():
+        own.append(before[0].strip())
+        rest = rest[before.end() :]
     kept, position = [], 0
     for start, end in _elements(rest):
         own.append(rest[start:end].strip())

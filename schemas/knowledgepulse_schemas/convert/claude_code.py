@@ -15,9 +15,9 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import anthropic, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
+from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "claude_code"
 
@@ -31,6 +31,8 @@ _KINDS = {
     "file-history-snapshot",
     "queue-operation",
 }
+_FOREIGN = {"reasoning_effort", "toolId", "finalText"}
+"""Members of the lines that Droid prints, which are similar."""
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
 _COMMAND = re.compile(
     r"<command-message>.*?</command-message>\s*<command-name>(.*?)</command-name>"
@@ -71,7 +73,7 @@ _BOOKKEEPING = {
 """Types of lines about the session; those of its messages are "user" and "assistant"."""
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     id: str | None = None
     role: str | None = None
     model: str | None = None
@@ -79,7 +81,7 @@ class _Message(SourceModel):
     stop_reason: str | None = None
 
 
-class _Line(SourceModel):
+class _Line(InputModel):
     type: str
     uuid: str | None = None
     parent: str | None = Field(default=None, alias="parentUuid")
@@ -104,7 +106,10 @@ def _recognises(document: Any) -> bool:
         has_parts = isinstance(message, dict) and "parts" in message  # of Gemini CLI's forks
         return not has_parts and ("sessionId" in line or "uuid" in line)
     if "sessionId" in line:  # a line about the session
-        return line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
+        is_foreign = not _FOREIGN.isdisjoint(line)
+        return not is_foreign and (
+            line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
+        )
     return (line["type"] == "summary" and "leafUuid" in line) or (
         line["type"] == "file-history-snapshot" and "snapshot" in line
     )
@@ -321,4 +326,4 @@ def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     return "user", part
 
 
-SOURCE = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)
+FORMAT = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)

@@ -14,9 +14,9 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.claude_code import Session
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.reading import InputModel, count_unread, read
 from knowledgepulse_schemas.convert.sessions import first_line, lines_of, project_of
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "claude_stream"
 
@@ -24,7 +24,7 @@ _ENVELOPE = {"session_id": "sessionId", "parent_tool_use_id": "agentId", "isSynt
 """The members that a line of a log has by another name."""
 
 
-class _Result(SourceModel):
+class _Result(InputModel):
     type: str
     subtype: str | None = None
     session_id: str | None = None
@@ -40,7 +40,8 @@ def _recognises(document: Any) -> bool:
         return False
     match line.get("type"):
         case "system":
-            return "subtype" in line and ("tools" in line or "uuid" in line)
+            is_droid = "reasoning_effort" in line
+            return "subtype" in line and ("tools" in line or "uuid" in line) and not is_droid
         case "user" | "assistant" | "stream_event":
             return "parent_tool_use_id" in line
         case "result":
@@ -123,4 +124,4 @@ def _answers(line: dict[str, Any]) -> Iterator[tuple[str, str]]:
                         yield call, text
 
 
-SOURCE = of_session(NAME, "type session_id parent_tool_use_id message", _recognises, _runs)
+FORMAT = of_session(NAME, "type session_id parent_tool_use_id message", _recognises, _runs)

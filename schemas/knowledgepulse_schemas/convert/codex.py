@@ -19,10 +19,10 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, parse_json, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, project_of, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "codex"
 
@@ -379,4 +379,4 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-SOURCE = of_session(NAME, "timestamp type payload", _recognises, _runs)
+FORMAT = of_session(NAME, "timestamp type payload", _recognises, _runs)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
 from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "codex_exec"
 
@@ -25,16 +25,16 @@ _ENDINGS = {"turn.started": False, "turn.completed": True}
 _FAILED = {"failed", "declined"}
 
 
-class _Failure(SourceModel):
+class _Failure(InputModel):
     message: str | None = None
 
 
-class _Result(SourceModel):
+class _Result(InputModel):
     content: Any = None
     structured_content: Any = None
 
 
-class _Item(SourceModel):
+class _Item(InputModel):
     type: str
     id: str | None = None
     status: str | None = None
@@ -58,7 +58,7 @@ class _Item(SourceModel):
     error: _Failure | None = None
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     type: str
     thread_id: str | None = None
     item: _Item | None = None
@@ -188,4 +188,4 @@ def _result_text(result: _Result, losses: Losses) -> str:
     return "\n".join(filter(None, texts))
 
 
-SOURCE = of_session(NAME, "type thread_id item", _recognises, _runs)
+FORMAT = of_session(NAME, "type thread_id item", _recognises, _runs)

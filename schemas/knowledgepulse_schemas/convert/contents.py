@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel
+from knowledgepulse_schemas.convert.reading import InputModel
 
 _MEDIA = {
     *(
@@ -27,7 +27,7 @@ _MEDIA = {
 _TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 
 
-class Content(SourceModel):
+class Content(InputModel):
     """A part of a content."""
 
     type: str

@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, text_or_none
+from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "copilot_cli"
 
@@ -24,21 +24,21 @@ _BOOKKEEPING = ("hook.", "session.", "assistant.turn", "permission.", "subagent"
 """How the kinds of events begin that hold no content of the conversation."""
 
 
-class _Request(SourceModel):
+class _Request(InputModel):
     id: str | None = Field(default=None, alias="toolCallId")
     name: str
     arguments: Any = None
 
 
-class _Result(SourceModel):
+class _Result(InputModel):
     content: str | None = None
 
 
-class _Failure(SourceModel):
+class _Failure(InputModel):
     message: str | None = None
 
 
-class _Data(SourceModel):
+class _Data(InputModel):
     session: str | None = Field(default=None, alias="sessionId")
     context: dict[str, Any] | None = None
     content: str | None = None
@@ -56,7 +56,7 @@ class _Data(SourceModel):
     reason: str | None = None
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     type: str
     id: str | None = None
     parent: str | None = Field(default=None, alias="parentId")
@@ -143,4 +143,4 @@ class _Reader:
             self.transcript.losses.add("arguments of another form at a call's start", data.arguments)
 
 
-SOURCE = of_session(NAME, "parentId", _recognises, _runs)
+FORMAT = of_session(NAME, "parentId", _recognises, _runs)

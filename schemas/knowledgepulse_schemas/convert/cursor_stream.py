@@ -13,10 +13,10 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
+from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread
 from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "cursor_stream"
 
@@ -34,12 +34,12 @@ _SUFFIX = "ToolCall"
 _OUTPUTS = {"stdout", "stderr", "interleavedOutput"}
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str | None = None
     content: str | list[Content] | None = None
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     type: str
     subtype: str | None = None
     session_id: str | None = None
@@ -82,7 +82,7 @@ class _Stream:
         if (event := event_of(_Event, value, transcript.losses)) is None:
             return
         transcript.run.native_id = transcript.run.native_id or event.session_id
-        at = transcript.reached(None if event.timestamp_ms is None else event.timestamp_ms / 1000)
+        at = transcript.reached_milliseconds(event.timestamp_ms)
         count_unread(event, event.type, transcript.losses)
         if event.type == "thinking":
             self._add_piece(hub.Reasoning(event.text or ""), at)
@@ -237,4 +237,4 @@ def _text_of(value: Any, losses: Losses) -> str:
     return as_text(value)
 
 
-SOURCE = of_session(NAME, "type subtype session_id tool_call", _recognises, _runs)
+FORMAT = of_session(NAME, "type subtype session_id tool_call", _recognises, _runs)

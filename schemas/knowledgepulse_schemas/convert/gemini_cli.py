@@ -16,10 +16,10 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import gemini, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_cli"
 
@@ -34,12 +34,12 @@ _NOTES = {"info", "warning"}
 _FAILED = {"error", "cancelled"}
 
 
-class _Thought(SourceModel):
+class _Thought(InputModel):
     subject: str | None = None
     description: str | None = None
 
 
-class _Call(SourceModel):
+class _Call(InputModel):
     id: str | None = None
     name: str
     args: Any = None
@@ -47,7 +47,7 @@ class _Call(SourceModel):
     status: str | None = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     id: str
     type: str
     timestamp: Any = None
@@ -188,4 +188,4 @@ def _response_text(value: Any, losses: Losses) -> str:
     return ""
 
 
-SOURCE = of_session(NAME, "sessionId projectHash messages", _recognises, _runs)
+FORMAT = of_session(NAME, "sessionId projectHash messages", _recognises, _runs)

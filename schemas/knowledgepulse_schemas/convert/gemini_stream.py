@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread
+from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
 from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_stream"
 
@@ -28,12 +28,12 @@ _MEMBERS = {
 """The members that each type of event has."""
 
 
-class _Failure(SourceModel):
+class _Failure(InputModel):
     type: str | None = None
     message: str | None = None
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     type: str
     timestamp: Any = None
     session_id: str | None = None
@@ -125,4 +125,4 @@ class _Stream:
         )
 
 
-SOURCE = of_session(NAME, "type timestamp tool_id", _recognises, _runs)
+FORMAT = of_session(NAME, "type timestamp tool_id", _recognises, _runs)

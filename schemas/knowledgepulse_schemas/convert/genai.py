@@ -11,17 +11,18 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from knowledgepulse_schemas.convert import gemini, hub, openai, wrapped
+from knowledgepulse_schemas.convert import bedrock, gemini, hub, openai, wrapped
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
@@ -42,6 +43,8 @@ _FINISH = "gen_ai.response.finish_reasons"
 _DETAILS = "gen_ai.client.inference.operation.details"
 _IN_DETAILS = {_INPUT, _OUTPUT, _SYSTEM, _TOOLS}
 _EVENTS = "events"
+_CYCLE = "event_loop.cycle_id"
+"""An attribute of Strands' spans around a model call and its tools, which repeat some of their messages."""
 _EVALUATION = "gen_ai.evaluation"
 _TOOL_CALL = "gen_ai.tool.call"
 _MEDIA = {"blob", "file", "uri"}
@@ -49,7 +52,7 @@ _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
 
 
-class _Part(SourceModel):
+class _Part(InputModel):
     type: str
     content: Any = Field(default=None, validation_alias=AliasChoices("content", "text"))
     id: str | None = None
@@ -61,7 +64,7 @@ class _Part(SourceModel):
     server_tool_call_response: Any = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str
     parts: list[_Part]
     name: str | None = None
@@ -76,7 +79,7 @@ def node(span: Span) -> Node:
     event: ModelCall | ToolRun | None = None
     if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
-    else:
+    elif _CYCLE not in span.attributes:
         call = _model_call(span, used, losses)
         if call.input or call.output:
             event = ModelCall(call.input, call.output, error)
@@ -123,6 +126,9 @@ def _parts(part: _Part, path: str, losses: Losses) -> Iterator[hub.Part]:
         yield hub.Text(as_text(part.content))
     elif part.type == "reasoning":
         yield hub.Reasoning(as_text(part.content))
+    elif part.type == "reasoningContent" and isinstance(part.content, dict):  # Strands
+        block = {"role": "assistant", "content": [{part.type: part.content}]}
+        yield from bedrock.messages_of([block], path, losses)[0].parts
     elif part.type == "tool_call":
         yield hub.ToolCall(part.name or "", part.arguments, part.id)
     elif part.type == "tool_call_response":
@@ -166,7 +172,31 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
             instructions = [{"type": "text", "content": instructions}]
         system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
-    return ModelCall((*system, *inputs), outputs)
+    return ModelCall((*system, *_linked(inputs)), outputs)
+
+
+def _linked(messages: tuple[hub.Message, ...]) -> tuple[hub.Message, ...]:
+    """Return a conversation whose calls have the ids of their responses.
+
+    The instrumentation of the OpenAI Agents SDK repeats a call with the id of its item, where the call itself
+    and its response have the id of the call.
+    """
+    parts = [part for message in messages for part in message.parts]
+    called = [part.id for part in parts if isinstance(part, hub.ToolCall)]
+    answered = [part.id for part in parts if isinstance(part, hub.ToolCallResponse)]
+    known_calls, known_answers = set(called), set(answered)
+    unanswered = [one for one in called if one not in known_answers]
+    uncalled = [one for one in answered if one not in known_calls]
+    if not uncalled or len(uncalled) != len(unanswered) or None in (*uncalled, *unanswered):
+        return messages
+    ids = dict(zip(unanswered, uncalled, strict=True))
+    return tuple(
+        replace(message, parts=tuple(_with_id(part, ids) for part in message.parts)) for message in messages
+    )
+
+
+def _with_id(part: hub.Part, ids: dict[str | None, str | None]) -> hub.Part:
+    return replace(part, id=ids.get(part.id, part.id)) if isinstance(part, hub.ToolCall) else part
 
 
 def _details(span: Span, losses: Losses) -> dict[str, Any]:

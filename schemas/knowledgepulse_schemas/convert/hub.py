@@ -1,8 +1,8 @@
-"""The common form that every source is converted to, modelled on OpenTelemetry's GenAI conventions.
+"""The common form that every input format is converted to, modelled on OpenTelemetry's GenAI conventions.
 
-A source yields a :class:`Run`, which ``convert.trace.to_trace`` converts to a trace. The message
+A format yields a :class:`Run`, which ``convert.trace.to_trace`` converts to a trace. The message
 parts are those of the conventions (text, reasoning, tool_call, tool_call_response), plus :class:`Error` for
-failures that a source flags outside of a tool response.
+failures that the input flags outside of a tool response.
 
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 """
@@ -85,7 +85,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResponse:
-    """A tool's response; ``failed`` only if the source flags it."""
+    """A tool's response; ``failed`` only if the input flags it."""
 
     response: str
     id: str | None = None
@@ -101,7 +101,7 @@ class ToolCallResponse:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """A failure that the source flags outside of a tool response.
+    """A failure that the input flags outside of a tool response.
 
     After an ``interruption``, by the user or a crash, the agent's next step is no recovery.
     """
@@ -134,7 +134,7 @@ Part = Text | Reasoning | ToolCall | ToolCallResponse | Error | ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation, and its time if the source records one."""
+    """One turn of a conversation, and its time if the input records one."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -175,16 +175,16 @@ class Run:
     """One run of an agent.
 
     Attributes:
-        framework: The source's name, which becomes ``metadata.framework``.
+        framework: The format's name, which becomes ``metadata.framework``.
         messages: The conversation in time order, without repeated messages.
-        native_id: The run's id in the source. Without one, the trace's id is derived from the content.
+        native_id: The run's id in the input. Without one, the trace's id is derived from the content.
         parent_id: The native id of the run that started this one as a subagent.
         span: OpenTelemetry's trace id and span id of the root, in hexadecimal.
-        ending: How the run ended, judged by the source's structure alone.
-        agent_id: The agent's id or name in the source.
+        ending: How the run ended, judged by the input's structure alone.
+        agent_id: The agent's id or name in the input.
         names: Names of the agent, the service and the project, to look up in a domain map.
         models: The models that answered, in the order of their first answers.
-        labels: The source's own labels.
+        labels: The input's own labels.
     """
 
     framework: str

@@ -16,16 +16,16 @@ from pydantic import Field
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     count_others,
     count_unread,
     each,
     parse_time,
     read,
 )
-from knowledgepulse_schemas.convert.source import Source
 
 NAME = "inspect"
 
@@ -34,15 +34,15 @@ _VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
 """The values of scores that judge the whole sample: correct, incorrect, no answer; others are partial."""
 
 
-class _Failure(SourceModel):
+class _Failure(InputModel):
     message: str = ""
 
 
-class _Score(SourceModel):
+class _Score(InputModel):
     value: Any = None
 
 
-class _Sample(SourceModel):
+class _Sample(InputModel):
     id: int | str
     epoch: int
     input: str | list[Any] = ""
@@ -54,7 +54,7 @@ class _Sample(SourceModel):
     uuid: str | None = None
 
 
-class _Eval(SourceModel):
+class _Eval(InputModel):
     task: str
     task_id: str = ""
     run_id: str = ""
@@ -63,11 +63,11 @@ class _Eval(SourceModel):
     solver: str | None = None
 
 
-class _Stats(SourceModel):
+class _Stats(InputModel):
     completed_at: str | None = None
 
 
-class _Log(SourceModel):
+class _Log(InputModel):
     eval: _Eval
     stats: _Stats = Field(default_factory=_Stats)
     samples: list[dict[str, Any]] | None = None
@@ -199,4 +199,4 @@ def _resolved(value: Any, attachments: Any) -> Any:
     return value
 
 
-SOURCE = Source(NAME, "version eval plan", _recognises, _runs)
+FORMAT = InputFormat(NAME, "version eval plan", _recognises, _runs)

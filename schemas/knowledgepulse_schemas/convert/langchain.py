@@ -11,9 +11,10 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
@@ -21,7 +22,6 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "langchain"
 
@@ -37,7 +37,7 @@ _ROLES: dict[str, hub.Role] = {
 _CALL_BLOCKS = {"tool_use", "tool_call", "tool_call_chunk", "function_call", "invalid_tool_call"}
 
 
-class _Call(SourceModel):
+class _Call(InputModel):
     name: str | None = None
     args: Any = None
     id: str | None = None
@@ -56,7 +56,7 @@ class _Block(Content):
     thinking: str | None = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     type: str
     content: str | list[str | _Block] = ""
     role: str | None = None
@@ -70,13 +70,13 @@ class _Message(SourceModel):
     additional_kwargs: dict[str, Any] | None = None
 
 
-class _State(SourceModel):
+class _State(InputModel):
     """A graph state. In a thread snapshot, it is the member ``values``."""
 
     messages: list[Any]
 
 
-class _Snapshot(SourceModel):
+class _Snapshot(InputModel):
     values: _State
     created_at: str | None = None
     checkpoint: dict[str, Any] | None = None
@@ -216,6 +216,6 @@ def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}
 
 
-SOURCE = of_messages(
+FORMAT = of_messages(
     NAME, "type content", _recognises, lambda items: any(map(is_message, items)), messages_of, _run_of_state
 )

@@ -17,18 +17,18 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
     CamelModel,
-    SourceModel,
+    InputModel,
     count_unread,
     each,
     parse_json,
     read,
     unwrap,
 )
-from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langfuse"
@@ -60,7 +60,7 @@ class _Observation(CamelModel):
     status_message: str | None = None
 
 
-class _Trace(SourceModel):
+class _Trace(InputModel):
     id: str
     name: str | None = None
     timestamp: Any = None
@@ -187,7 +187,7 @@ def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node
     )
 
 
-SOURCE = Source(
+FORMAT = InputFormat(
     NAME,
     "id traceId type startTime",
     lambda document: are_all(lambda one: _is_trace(one) or _is_observation(one), _unwrapped(document)),

@@ -11,21 +11,21 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     count_others,
     count_unread,
     read,
 )
-from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langsmith"
 
 
-class _Run(SourceModel):
+class _Run(InputModel):
     id: str
     name: str = ""
     run_type: str
@@ -114,7 +114,7 @@ def _is_run(value: Any) -> bool:
     return isinstance(value, dict) and "run_type" in value and "id" in value
 
 
-SOURCE = Source(
+FORMAT = InputFormat(
     NAME,
     "id run_type inputs outputs",
     lambda document: are_all(_is_run, document, within="runs"),

@@ -1,4 +1,4 @@
-"""The loss report: values of the source that have no place in the trace."""
+"""The loss report: values of the input that have no place in the trace."""
 
 from __future__ import annotations
 
@@ -73,14 +73,15 @@ def _characters(value: Any) -> int:
 
 
 def _has_content(value: Any) -> bool:
-    """Check a JSON value for a member that holds content, at any depth."""
-    rest = [value]
+    """Check a JSON value for text in a member that holds content, at any depth."""
+    rest = [(value, False)]
     while rest:
-        one = rest.pop()
-        if isinstance(one, dict):
-            if any(name in _CONTENT and _characters(member) for name, member in one.items()):
+        one, is_content = rest.pop()
+        if isinstance(one, str):
+            if one and is_content:
                 return True
-            rest.extend(one.values())
+        elif isinstance(one, dict):
+            rest.extend((member, is_content or name in _CONTENT) for name, member in one.items())
         elif isinstance(one, list):
-            rest.extend(one)
+            rest.extend((inner, is_content) for inner in one)
     return False

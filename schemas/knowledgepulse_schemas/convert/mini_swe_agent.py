@@ -19,9 +19,10 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, openai
+from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
@@ -29,7 +30,6 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import Source
 
 NAME = "mini_swe_agent"
 
@@ -39,12 +39,12 @@ _COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n```", re.DOTAL
 _STATUS = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
-class _Action(SourceModel):
+class _Action(InputModel):
     command: str
     tool_call_id: str | None = None
 
 
-class _Extra(SourceModel):
+class _Extra(InputModel):
     """The commands in a message, or the exit status of a command."""
 
     actions: list[_Action] = Field(default_factory=list)
@@ -54,12 +54,12 @@ class _Extra(SourceModel):
     timestamp: float | None = None
 
 
-class _Info(SourceModel):
+class _Info(InputModel):
     exit_status: str | None = None
     submission: str | None = None
 
 
-class _Trajectory(SourceModel):
+class _Trajectory(InputModel):
     trajectory_format: str
     messages: list[dict[str, Any]]
     info: _Info = Field(default_factory=_Info)
@@ -166,4 +166,4 @@ def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hu
     return message
 
 
-SOURCE = Source(NAME, "trajectory_format messages info", _recognises, _runs)
+FORMAT = InputFormat(NAME, "trajectory_format messages info", _recognises, _runs)

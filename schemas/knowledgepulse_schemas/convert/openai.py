@@ -12,9 +12,10 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
@@ -22,7 +23,6 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "openai"
 
@@ -32,20 +32,20 @@ _BESIDE = {"item_reference", "compaction", "mcp_list_tools", "mcp_approval_reque
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
 
 
-class _Called(SourceModel):
+class _Called(InputModel):
     name: str
     arguments: Any = None
     input: Any = None
 
 
-class _ToolCall(SourceModel):
+class _ToolCall(InputModel):
     id: str | None = None
     type: str | None = None
     function: _Called | None = None
     custom: _Called | None = None
 
 
-class _Item(SourceModel):
+class _Item(InputModel):
     """A chat message or a Responses API item."""
 
     type: str | None = None
@@ -77,13 +77,13 @@ class _Item(SourceModel):
         return self.role is None and kind.endswith("_call") and kind not in _CALLS
 
 
-class _Choice(SourceModel):
+class _Choice(InputModel):
     index: int = 0
     finish_reason: str | None = None
     message: _Item
 
 
-class _Record(SourceModel):
+class _Record(InputModel):
     """Messages with their completion, or a response with its input."""
 
     id: str | None = None
@@ -291,7 +291,7 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
         return False
 
 
-SOURCE = of_messages(
+FORMAT = of_messages(
     NAME,
     "role content",
     _recognises,

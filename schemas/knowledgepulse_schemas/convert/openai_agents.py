@@ -15,20 +15,20 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read, text_or_none
-from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read, text_or_none
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "openai_agents"
 
 
-class _Error(SourceModel):
+class _Error(InputModel):
     message: str = ""
 
 
-class _Data(SourceModel):
+class _Data(InputModel):
     type: str
     name: str | None = None
     input: Any = None
@@ -37,7 +37,7 @@ class _Data(SourceModel):
     mcp_data: dict[str, Any] | None = None
 
 
-class _Span(SourceModel):
+class _Span(InputModel):
     object: str
     id: str
     trace_id: str | None = None
@@ -123,7 +123,7 @@ def _is_exported(value: Any) -> bool:
     return isinstance(value, dict) and value.get("object") in ("trace", "trace.span")
 
 
-SOURCE = Source(
+FORMAT = InputFormat(
     NAME,
     "object trace_id span_data",
     lambda document: are_all(_is_exported, document, within="data"),

@@ -16,10 +16,10 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read, text_or_none
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "opencode"
 
@@ -28,14 +28,14 @@ _BESIDE = {"agent", "compaction", "file", "patch", "retry", "snapshot", "step-fi
 _ABORTED = "MessageAbortedError"
 
 
-class _Span(SourceModel):
+class _Span(InputModel):
     start: float | None = None
     end: float | None = None
     created: float | None = None
     completed: float | None = None
 
 
-class _State(SourceModel):
+class _State(InputModel):
     status: str | None = None
     input: Any = None
     output: str | None = None
@@ -43,7 +43,7 @@ class _State(SourceModel):
     time: _Span | None = None
 
 
-class Part(SourceModel):
+class Part(InputModel):
     """A part of a message."""
 
     type: str
@@ -60,14 +60,14 @@ class Part(SourceModel):
     time: _Span | None = None
 
 
-class Failure(SourceModel):
+class Failure(InputModel):
     """The failure of a message."""
 
     name: str | None = None
     data: dict[str, Any] | None = None
 
 
-class _Info(SourceModel):
+class _Info(InputModel):
     """A message without its parts."""
 
     role: str
@@ -226,4 +226,4 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-SOURCE = of_session(NAME, "info messages", _recognises, _runs)
+FORMAT = of_session(NAME, "info messages", _recognises, _runs)

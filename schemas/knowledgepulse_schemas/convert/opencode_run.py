@@ -12,16 +12,16 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, opencode
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.reading import InputModel, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
-from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "opencode_run"
 
 _PARTS = {"step_start", "text", "reasoning", "tool_use", "step_finish"}
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     type: str
     timestamp: float | None = None
     session: str | None = Field(default=None, alias="sessionID")
@@ -55,7 +55,7 @@ class _Stream:
             transcript.losses.add_unknown("events of another form", value)
             return
         transcript.run.native_id = transcript.run.native_id or event.session
-        at = transcript.reached(None if event.timestamp is None else event.timestamp / 1000)
+        at = transcript.reached_milliseconds(event.timestamp)
         count_unread(event, event.type, transcript.losses)
         if part is not None:
             for role, own in opencode.messages_of(part, transcript.losses):
@@ -70,4 +70,4 @@ class _Stream:
         return self.transcript.finish()
 
 
-SOURCE = of_session(NAME, "type timestamp sessionID part", _recognises, _runs)
+FORMAT = of_session(NAME, "type timestamp sessionID part", _recognises, _runs)

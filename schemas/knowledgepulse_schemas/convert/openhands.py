@@ -17,9 +17,10 @@ from pydantic import Field
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
+    InputModel,
     as_text,
     count_others,
     count_unread,
@@ -27,7 +28,6 @@ from knowledgepulse_schemas.convert.reading import (
     parse_time,
     read,
 )
-from knowledgepulse_schemas.convert.source import Source, are_all
 
 NAME = "openhands"
 
@@ -63,12 +63,12 @@ class _Content(Content):
     type: str = "text"
 
 
-class _Metadata(SourceModel):
+class _Metadata(InputModel):
     function_name: str | None = None
     tool_call_id: str | None = None
 
 
-class _LegacyEvent(SourceModel):
+class _LegacyEvent(InputModel):
     source: str | None = None
     timestamp: str | None = None
     action: str | None = None
@@ -84,24 +84,24 @@ class _LegacyEvent(SourceModel):
     cause: Any = None
 
 
-class _LlmMessage(SourceModel):
+class _LlmMessage(InputModel):
     role: str
     content: str | list[_Content] = ""
     reasoning_content: str | None = None
 
 
-class _ToolCall(SourceModel):
+class _ToolCall(InputModel):
     id: str | None = None
     name: str | None = None
     arguments: Any = None
 
 
-class _Observed(SourceModel):
+class _Observed(InputModel):
     content: str | list[_Content] = ""
     is_error: bool | None = None
 
 
-class _Event(SourceModel):
+class _Event(InputModel):
     kind: str
     source: str | None = None
     timestamp: str | None = None
@@ -121,7 +121,7 @@ class _Event(SourceModel):
     detail: str | None = None
 
 
-class _Output(SourceModel):
+class _Output(InputModel):
     """A line of an evaluation's ``output.jsonl`` file."""
 
     history: list[Any]
@@ -327,7 +327,7 @@ def _is_event(value: Any) -> bool:
     return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
 
 
-SOURCE = Source(
+FORMAT = InputFormat(
     NAME,
     "kind source timestamp",
     lambda document: are_all(_is_event, document, within="history"),

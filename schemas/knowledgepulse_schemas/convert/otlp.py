@@ -13,21 +13,21 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import CamelModel, SourceModel, count_others, count_unread, read
+from knowledgepulse_schemas.convert.reading import CamelModel, InputModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.span import Event, Span
 
 FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 """The codes of a failed span."""
 
 
-class KeyValue(SourceModel):
+class KeyValue(InputModel):
     """An attribute."""
 
     key: str
     value: Any = None
 
 
-class _Status(SourceModel):
+class _Status(InputModel):
     code: int | str | None = None
     message: str | None = None
 
@@ -50,15 +50,15 @@ class _Span(CamelModel):
     status: _Status | None = None
 
 
-class _Scope(SourceModel):
+class _Scope(InputModel):
     spans: list[_Span] = Field(default_factory=list)
 
 
-class _Attributes(SourceModel):
+class _Attributes(InputModel):
     attributes: list[KeyValue] | None = None
 
 
-class _Resource(SourceModel):
+class _Resource(InputModel):
     resource: _Attributes | None = None
     scopes: list[_Scope] | None = Field(
         default=None,
@@ -66,7 +66,7 @@ class _Resource(SourceModel):
     )
 
 
-class _Export(SourceModel):
+class _Export(InputModel):
     resources: list[_Resource] = Field(
         validation_alias=AliasChoices("resourceSpans", "resource_spans", "batches")
     )
@@ -116,14 +116,14 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
                 )
 
 
-def unread_of(span: SourceModel) -> Losses:
+def unread_of(span: InputModel) -> Losses:
     """Return the dropped values of a span."""
     losses = Losses()
     count_unread(span, "spans[]", losses)
     return losses
 
 
-def unread_around(reading: SourceModel, resource: dict[str, Any] | None = None) -> Losses:
+def unread_around(reading: InputModel, resource: dict[str, Any] | None = None) -> Losses:
     """Return the dropped values of an object around spans: unknown members, and resource attributes."""
     losses = Losses()
     for name, value in (reading.model_extra or {}).items():

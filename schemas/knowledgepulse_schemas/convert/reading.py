@@ -1,4 +1,4 @@
-"""Reading a source's JSON: pydantic models declare the fields in use, all others are losses."""
+"""Reading the JSON of an input format: pydantic models declare the fields in use, all others are losses."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KINDS = {
 }
 
 
-class SourceModel(BaseModel):
-    """Base class of the source models: strict types; unknown members are kept for the loss report."""
+class InputModel(BaseModel):
+    """Base class of the input models: strict types; unknown members are kept for the loss report."""
 
     # Deferred, since a command needs the models of one format.
     model_config = ConfigDict(strict=True, extra="allow", populate_by_name=True, defer_build=True)
 
 
-class CamelModel(SourceModel):
+class CamelModel(InputModel):
     """Base class of models whose members have camel-case or snake-case names, depending on the exporter."""
 
     model_config = ConfigDict(
@@ -42,12 +42,12 @@ class CamelModel(SourceModel):
     )
 
 
-T = TypeVar("T", bound=SourceModel)
+T = TypeVar("T", bound=InputModel)
 R = TypeVar("R")
 
 
 def read(model: type[T], value: Any, path: str = "") -> T:
-    """Validate plain JSON as a source model; ``path``: the value's in the document, for the error.
+    """Validate plain JSON as an input model; ``path``: the value's in the document, for the error.
 
     Raises:
         ConversionError: the value does not fit; the message names the members and what they should be.
@@ -93,18 +93,18 @@ def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | Conver
             yield error
 
 
-def count_unread(model: SourceModel, path: str, losses: Losses) -> None:
+def count_unread(model: InputModel, path: str, losses: Losses) -> None:
     """Count every member that no field declares, at any depth."""
     for name, value in (model.model_extra or {}).items():
         losses.add(f"{path}.{name}".lstrip("."), value)
     for name, field in type(model).model_fields.items():
         below = f"{path}.{field.alias or name}".lstrip(".")
         value = getattr(model, name)
-        if isinstance(value, SourceModel):
+        if isinstance(value, InputModel):
             count_unread(value, below, losses)
         elif isinstance(value, list):
             for one in value:
-                if isinstance(one, SourceModel):
+                if isinstance(one, InputModel):
                     count_unread(one, f"{below}[]", losses)
 
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read
+from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read
 
-_Event = TypeVar("_Event", bound=SourceModel)
+_Event = TypeVar("_Event", bound=InputModel)
 
 
 def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
@@ -73,6 +73,15 @@ class Transcript:
         if at is not None and (self.run.ended_at is None or at > self.run.ended_at):
             self.run.ended_at = at
         return at
+
+    def reached_milliseconds(self, time: Any) -> datetime | None:
+        """Note a time in milliseconds since 1970, as ``reached`` does; None if the value is no number."""
+        if not isinstance(time, int | float) or isinstance(time, bool):
+            return None
+        try:
+            return self.reached(time / 1000)
+        except OverflowError:
+            return None
 
     def named(self, model: Any) -> None:
         """Note the model of an answer."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import genai, hub, openinference, otlp
+from knowledgepulse_schemas.convert import ai_sdk, genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
-from knowledgepulse_schemas.convert.source import Source
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
@@ -25,7 +25,7 @@ OTLP, TEMPO, JAEGER, PHOENIX = "otlp", "tempo", "jaeger", "phoenix"
 _JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
 
 
-class _Reference(SourceModel):
+class _Reference(InputModel):
     kind: str | None = Field(default=None, alias="refType")
     trace_id: str | None = Field(default=None, alias="traceID")
     span_id: str = Field(alias="spanID")
@@ -35,12 +35,12 @@ class _Tag(otlp.KeyValue):
     type: str | None = None
 
 
-class _Log(SourceModel):
+class _Log(InputModel):
     timestamp: int = 0
     fields: list[_Tag] = Field(default_factory=list)
 
 
-class _JaegerSpan(SourceModel):
+class _JaegerSpan(InputModel):
     trace_id: str = Field(alias="traceID")
     span_id: str = Field(alias="spanID")
     name: str = Field(default="", alias="operationName")
@@ -53,31 +53,31 @@ class _JaegerSpan(SourceModel):
     process_id: str | None = Field(default=None, alias="processID")
 
 
-class _Process(SourceModel):
+class _Process(InputModel):
     service: str | None = Field(default=None, alias="serviceName")
     tags: list[_Tag] | None = None
 
 
-class _JaegerTrace(SourceModel):
+class _JaegerTrace(InputModel):
     spans: list[_JaegerSpan]
     processes: dict[str, _Process] | None = None
 
 
-class _Jaeger(SourceModel):
+class _Jaeger(InputModel):
     data: list[_JaegerTrace]
 
 
-class _Context(SourceModel):
+class _Context(InputModel):
     trace_id: str
     span_id: str
 
 
-class _PhoenixEvent(SourceModel):
+class _PhoenixEvent(InputModel):
     name: str = ""
     attributes: dict[str, Any] | None = None
 
 
-class _PhoenixSpan(SourceModel):
+class _PhoenixSpan(InputModel):
     context: _Context
     name: str = ""
     kind: str | None = Field(default=None, alias="span_kind")
@@ -95,20 +95,20 @@ def has_agent(export: Any) -> bool:
     return any(_node_of(span).agent for span in otlp.spans_of(export, ""))
 
 
-def _runs(document: Any, source: str) -> Iterator[hub.Run | ConversionError]:
+def _runs(document: Any, format_name: str) -> Iterator[hub.Run | ConversionError]:
     """Yield the agent runs of an export, or of a list of exports that share traces."""
     documents = document if isinstance(document, list) else [document]
-    _, spans_of = _FORMATS[source]
+    _, spans_of = _READERS[format_name]
     spans = [
         span
         for number, one in enumerate(documents)
         for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
     ]
-    yield from runs_of(map(_node_of, spans), source)
+    yield from runs_of(map(_node_of, spans), format_name)
 
 
 def _node_of(span: Span) -> Node:
-    conventions = openinference if openinference.follows(span) else genai
+    conventions = next((one for one in (openinference, ai_sdk) if one.follows(span)), genai)
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
 
@@ -215,7 +215,7 @@ def _is_jaeger(document: Any) -> bool:
     return trace is not document and isinstance(trace, dict) and "spans" in trace
 
 
-_FORMATS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[Span]]]] = {
+_READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[Span]]]] = {
     OTLP: (otlp.is_otlp, otlp.spans_of),
     TEMPO: (otlp.is_tempo, otlp.spans_of),
     JAEGER: (_is_jaeger, _jaeger),
@@ -224,24 +224,26 @@ _FORMATS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[S
 """The check and the reader of each export format."""
 
 
-def _source_of(document: Any) -> str | None:
+def _format_name_of(document: Any) -> str | None:
     """Detect the export format of a document, or of a list of documents in the same format."""
     if not isinstance(document, list):
-        return next((name for name, (recognises, _) in _FORMATS.items() if recognises(document)), None)
-    found = {_source_of(one) for one in document}
+        return next((name for name, (recognises, _) in _READERS.items() if recognises(document)), None)
+    found = {_format_name_of(one) for one in document}
     return found.pop() if len(found) == 1 else None
 
 
-def _source(name: str, members: str) -> Source:
+def _input_format(name: str, members: str) -> InputFormat:
     def recognises(document: Any) -> bool:
-        return _source_of(document) == name
+        return _format_name_of(document) == name
 
-    return Source(name, members, recognises, partial(_runs, source=name), is_fragment=lambda line: True)
+    return InputFormat(
+        name, members, recognises, partial(_runs, format_name=name), is_fragment=lambda line: True
+    )
 
 
-SOURCES = (
-    _source(OTLP, "resourceSpans"),
-    _source(TEMPO, "batches"),
-    _source(JAEGER, "traceID spanID operationName"),
-    _source(PHOENIX, "context span_kind attributes"),
+FORMATS = (
+    _input_format(OTLP, "resourceSpans"),
+    _input_format(TEMPO, "batches"),
+    _input_format(JAEGER, "traceID spanID operationName"),
+    _input_format(PHOENIX, "context span_kind attributes"),
 )

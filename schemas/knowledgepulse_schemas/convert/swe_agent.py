@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
+from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
-from knowledgepulse_schemas.convert.source import Source
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
 
 NAME = "swe_agent"
 
 
-class _Turn(SourceModel):
+class _Turn(InputModel):
     """A message of the history: a chat message with its parsed thought and action."""
 
     role: str
@@ -32,7 +32,7 @@ class _Turn(SourceModel):
     tool_call_ids: list[str] | None = None
 
 
-class _Step(SourceModel):
+class _Step(InputModel):
     thought: str | None = None
     response: str | None = None
     action: str | None = None
@@ -40,12 +40,12 @@ class _Step(SourceModel):
     messages: Any = None  # the model's input, a part of the history
 
 
-class _Info(SourceModel):
+class _Info(InputModel):
     exit_status: str | None = None
     submission: str | None = None
 
 
-class _Trajectory(SourceModel):
+class _Trajectory(InputModel):
     history: list[_Turn] | None = None
     trajectory: list[_Step] | None = None
     info: _Info | None = None
@@ -158,4 +158,4 @@ def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losse
                 losses.add(f"trajectory[].{name}", text)
 
 
-SOURCE = Source(NAME, "trajectory history info", _recognises, _runs)
+FORMAT = InputFormat(NAME, "trajectory history info", _recognises, _runs)

@@ -12,30 +12,30 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import of_records
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
-from knowledgepulse_schemas.convert.source import of_records
+from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read_record
 
 NAME = "tau_bench"
 
 _STOPPED = {"user_stop", "agent_stop"}
 
 
-class _Result(SourceModel):
+class _Result(InputModel):
     """A tau-bench result: OpenAI chat messages and their reward."""
 
     messages: list[Any] = Field(alias="traj")
     reward: float | None = None
 
 
-class _Call(SourceModel):
+class _Call(InputModel):
     id: str | None = None
     name: str
     arguments: Any = None
     requestor: str | None = None
 
 
-class _Message(SourceModel):
+class _Message(InputModel):
     role: str
     content: str | None = None
     id: str | None = None
@@ -45,11 +45,11 @@ class _Message(SourceModel):
     tool_messages: list[_Message] | None = None
 
 
-class _Reward(SourceModel):
+class _Reward(InputModel):
     reward: float | None = None
 
 
-class _Simulation(SourceModel):
+class _Simulation(InputModel):
     """A tau2-bench simulation."""
 
     id: str
@@ -113,7 +113,7 @@ def _is_simulation(value: Any) -> bool:
     return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()
 
 
-SOURCE = of_records(
+FORMAT = of_records(
     NAME,
     "task_id reward traj",
     lambda value: _is_result(value) or _is_simulation(value),

@@ -1,4 +1,4 @@
-"""Conversion of runs to traces, by the same rules for every source."""
+"""Conversion of runs to traces, by the same rules for every input format."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Trace fields that a source cannot provide.
+    """Trace fields that the input cannot provide.
 
     Attributes:
         domains: The ``task_domain`` by the name of an agent, service, project or format. Other runs get
             ``default``.
-        labels: Labels by the run's native id or the trace's id. They override the labels of the source.
+        labels: Labels by the run's native id or the trace's id. They override the labels of the input.
         visibility: The visibility of the traces.
         privacy_level: The privacy level of the traces.
         keep_prompt: Whether to keep system text and tool definitions, as ``task.system`` and ``task.tools``.
@@ -60,7 +60,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A trace, and the dropped values of its source."""
+    """A trace, and the dropped values of the input."""
 
     trace: ReasoningTrace
     losses: Losses
@@ -81,7 +81,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         )
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
-    native_id = _encodable(run.native_id or _digest(objective, steps.steps))
+    native_id = _encodable(run.native_id or _hash(objective, steps.steps))
     trace_id = trace_id_of(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(hub.Labels.over, [*overrides, run.labels])
@@ -293,7 +293,7 @@ def _success(run: hub.Run, labels: hub.Labels, *, failed_last: bool) -> tuple[bo
     return True, "ended_without_error"
 
 
-def _digest(objective: str, steps: list[Step]) -> str:
+def _hash(objective: str, steps: list[Step]) -> str:
     """Return a hash of a run's content, to replace a missing native id.
 
     The calls' ids are no content: some tracers make them up anew.

@@ -19,6 +19,8 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END_OF_TIME = 2**64
+"""Times of spans have 64 bits; a larger number is no time."""
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
@@ -446,6 +448,6 @@ def tool_run(
         text = error.message
     elif error is not None and error.message not in (text or ""):
         losses.add("errors of tools that responded", error.message)
-    latency = (end - start) / 1e6 if end > start > 0 else None
+    latency = (end - start) / 1e6 if _END_OF_TIME > end > start > 0 else None
     call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
     return ToolRun(call, text, failed or error is not None or (answer is not None and answer.failed))

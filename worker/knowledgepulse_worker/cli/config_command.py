@@ -15,7 +15,7 @@ from knowledgepulse_worker.terminal.options import config_option
 def config(config: Path | None) -> None:
     """Print the effective settings as TOML, without secrets.
 
-    Comments say what each setting is, which are not set, which secrets are, and the effective weights by
-    domain.
+    Comments describe each setting, name the settings that are not set and the secrets that are, and list the
+    effective threshold and weights of each domain.
     """
     click.echo(render(load_settings(config)), nl=False)

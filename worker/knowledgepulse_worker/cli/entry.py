@@ -71,12 +71,12 @@ _COMMANDS = (
     LazyCommand(
         "audit",
         "tools.audit.audit_command:audit",
-        "Audit the outputs: nothing may be missing, nothing may differ.",
+        "Check that every record has its output and that every output is right.",
     ),
     LazyCommand(
         "export",
         "tools.export.export_command:export",
-        "Export contributed traces to a dataset in FOLDER, from where the last export to it ended.",
+        "Export contributed traces to a dataset in FOLDER, starting where the last export ended.",
     ),
     LazyCommand(
         "config", "cli.config_command:config", "Print the effective settings as TOML, without secrets."
@@ -105,6 +105,9 @@ _COMMANDS = (
         "Send contributed traces to a KnowledgePulse registry, and delete them there.",
     ),
     LazyCommand(
+        "sample", "tools.sample.sample_command:sample", "Print a sample file to try the other commands with."
+    ),
+    LazyCommand(
         "demo", "tools.demo.demo_command:demo", "Demonstrate the worker on 154 real traces and a real broker."
     ),
 )
@@ -125,8 +128,8 @@ class _Group(CommandGroup):
             # Otherwise Python would write the rest at exit, and fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if error.errno != errno.EPIPE:
-                place = error.filename or "standard output"
-                click.echo(f"Error: {place}: {error.strerror or error}", err=True)
+                name = error.filename or "standard output"
+                click.echo(f"Error: {name}: {error.strerror or error}", err=True)
             sys.exit(1)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -24,11 +24,11 @@ PROCESS = (sys.executable, "-m", "knowledgepulse_worker.cli.entry", "work")
 def run(config: Path | None) -> None:
     """Run a worker until SIGTERM, SIGHUP or Ctrl-C.
 
-    On a signal, it completes the records in flight, commits, and leaves its group. Run up to as many workers
-    as the raw topic has partitions; Kafka assigns the partitions.
+    On a signal, the worker finishes the records in flight, commits, and leaves its group. Run at most as many
+    workers as the raw topic has partitions; Kafka assigns the partitions to them.
 
-    It waits for unreachable brokers, and restarts its child process when that exits or hangs. It exits with
-    status 78 if the configuration is invalid.
+    If no broker can be reached, the worker waits. If its child process exits or hangs, the worker restarts
+    it. If the configuration is invalid, the worker exits with status 78.
     """
     with extra("worker"):  # before a broker is waited for
         version("faust-streaming")

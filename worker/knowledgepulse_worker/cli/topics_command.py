@@ -12,6 +12,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import differences
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.options import config_option
 
 
@@ -34,9 +35,9 @@ def topics(config: Path | None, partitions: int, replication_factor: int) -> Non
     """Create missing topics, and report existing ones with other settings.
 
     The output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
-    gets one. The output and dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record
-    fits with its score and headers, and unlimited retention: outputs have the timestamps of their records,
-    and those of old records would otherwise be deleted at once.
+    gets one partition. The size limit of the output and dead-letter topics is 1 MiB above the raw topic's, so
+    that a record fits with its score and headers. Their retention is unlimited, because outputs have the
+    timestamps of their records and the outputs of old records would otherwise be deleted at once.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 
@@ -49,7 +50,6 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
     for _, topic in sorted(existing.items()):
         state = "created" if topic.name in created else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"
-        count = f"{topic.partitions} partition{'s' if topic.partitions > 1 else ''}"
-        click.echo(f"{topic.name}: {state}, {count}, {limit}")
+        click.echo(f"{topic.name}: {state}, {counted(topic.partitions, 'partition')}, {limit}")
     for difference in differences(existing, settings.topics):
         errors.print(f"differs: {difference}")

@@ -72,24 +72,24 @@ def _default_model(cache_folder: Path | None) -> ModelFolder:
         folder = _downloaded(DEFAULT_MODEL, DEFAULT_REVISION, cache_folder, DEFAULT_SHA256)
         return ModelFolder(folder, "all-MiniLM-L6-v2")
     folder = Path(package.origin).parent / "model"
-    _require_digests(folder, DEFAULT_SHA256, f"reinstall {PACKAGE}")
+    _require_hashes(folder, DEFAULT_SHA256, f"reinstall {PACKAGE}")
     return ModelFolder(folder, "all-MiniLM-L6-v2 (packaged)")
 
 
-def _downloaded(model: str, revision: str, cache_folder: Path | None, digests: Mapping[str, str]) -> Path:
+def _downloaded(model: str, revision: str, cache_folder: Path | None, hashes: Mapping[str, str]) -> Path:
     """Return the folder of a model from the hub; download it unless an earlier start did."""
     folder = (_default_cache() if cache_folder is None else cache_folder) / f"{model}@{revision}".replace(
         "/", "--"
     )
     if folder.is_dir():
-        _require_digests(folder, digests, "delete its folder, to download it again")
+        _require_hashes(folder, hashes, "delete its folder, to download it again")
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent, prefix="new-") as new:
             _download(model, revision, Path(new) / folder.name)
-            _require_digests(
-                Path(new) / folder.name, digests, "it was changed or damaged in transit; try again"
+            _require_hashes(
+                Path(new) / folder.name, hashes, "it was changed or damaged in transit; try again"
             )
             _keep(Path(new) / folder.name, folder)
     except OSError as error:
@@ -132,8 +132,8 @@ def _download(model: str, revision: str, folder: Path) -> None:
         ) from error
 
 
-def _require_digests(folder: Path, digests: Mapping[str, str], remedy: str) -> None:
-    for name, expected in digests.items():
+def _require_hashes(folder: Path, hashes: Mapping[str, str], remedy: str) -> None:
+    for name, expected in hashes.items():
         file = folder / name
         try:
             with file.open("rb") as opened:

@@ -118,7 +118,7 @@ def _kept_policy(record: Record) -> KeptPolicy:
 def _complete(policy: Policy) -> Policy:
     """Return the policy with all weights and thresholds, so that later defaults cannot change it."""
     domains = {
-        name: DomainPolicy(threshold=profile.threshold, weights=profile.weights)
+        name: DomainPolicy(threshold=profile.threshold, weights=profile.weights, learned=profile.learned)
         for name, profile in policy.profiles.items()
     }
     return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)

@@ -349,9 +349,10 @@ class Lane:
             return self._with_output(Scored(taken, failed_entry(record, taken.failure)))
         embedded = taken.embedding.result() if taken.embedding is not None else None
         policy = self._services.policy.policy
-        entry = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
+        entry, counts = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
         self._metrics.cache_size(self.partition, self._cache.size)
-        return self._with_output(Scored(taken, entry, embedded=embedded, ledger=self._ledger_record(entry)))
+        ledger = self._ledger_record(entry)
+        return self._with_output(Scored(taken, entry, embedded=embedded, counts=counts, ledger=ledger))
 
     def _with_output(self, scored: Scored) -> Scored:
         """Build the output, and request the redacted copy of a contributed trace."""

@@ -11,6 +11,7 @@ import msgspec
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import Decoded, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.scoring import Score, ScoredRecord
@@ -75,7 +76,9 @@ class Reporter:
                 objective=objective,
             )
         elif score is not None and isinstance(taken, Decoded):
-            trace, metadata = taken.trace, taken.trace.metadata
+            trace, metadata, counts = taken.trace, taken.trace.metadata, scored.counts
+            if counts is None and self._metrics.needs_counts:
+                counts = counts_of(record.value or b"")
             decided = ScoredRecord(
                 source=record.source,
                 id=entry.trace_id or "",
@@ -86,6 +89,7 @@ class Reporter:
                 confidence=trace.outcome.confidence,
                 score=score,
                 policy=entry.policy,
+                counts=counts,
             )
             self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
 

@@ -11,10 +11,11 @@ from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, score_and_add
+from knowledgepulse_worker.scoring import Counts, Score, VectorCache, bounded_id, count_trace, score_and_add
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,10 @@ class LaneScorer:
         embedded: Embedded | None,
         taken_at: float,
         policy: Policy,
-    ) -> Entry:
-        """Return a trace's entry; an unexpected error turns only this record into a dead letter.
+    ) -> tuple[Entry, Counts | None]:
+        """Return a trace's entry, and its counts if the policy in force or the shadow policy needs them.
+
+        An unexpected error turns only this record into a dead letter.
 
         Args:
             record: the raw record.
@@ -55,13 +58,17 @@ class LaneScorer:
         """
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
+        counts = None
         try:
-            score = score_and_add(trace, vector, self._cache, policy, at=record.timestamp_ms / 1000)
+            if policy.learns or self._metrics.needs_counts:
+                counts = count_trace(trace, decode_inputs(record.value or b""))
+            at = record.timestamp_ms / 1000
+            score = score_and_add(trace, vector, self._cache, policy, at=at, counts=counts)
         except Exception as error:
             logger.exception("%s: scoring failed", record.source)
-            return failed_entry(record, bounded_failure("scoring_failed", error))
+            return failed_entry(record, bounded_failure("scoring_failed", error)), None
         self._observe(score, trace.id, embedded, started, taken_at)
-        return Entry(
+        entry = Entry(
             record.offset,
             record.timestamp_ms,
             trace_id=bounded_id(trace.id),
@@ -73,6 +80,7 @@ class LaneScorer:
             precision="" if self._embedder is None else self._embedder.precision,
             topic_id=record.topic_id,
         )
+        return entry, counts
 
     def _observe(
         self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken_at: float

@@ -12,6 +12,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.scoring import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Scored:
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
         embedded: the trace's vector and its timings.
+        counts: the trace's counts; None if no policy needed them when the record was scored.
         ledger: the record for the changelog; None without a vector.
         copying: makes the redacted copy; None if there is none to make.
         copy: the redacted copy, once it is made.
@@ -61,6 +63,7 @@ class Scored:
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None
     embedded: Embedded | None = None
+    counts: Counts | None = None
     ledger: OutputRecord | None = None
     copying: asyncio.Task[OutputRecord] | None = None
     copy: OutputRecord | None = None

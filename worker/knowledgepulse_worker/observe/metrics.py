@@ -247,7 +247,7 @@ class Metrics:
             self._threshold.labels(domain).set(profile.threshold)
             for decision in DECISIONS:
                 self._quality_of(domain, decision)
-            for dimension in DIMENSIONS:
+            for dimension in (*DIMENSIONS, *(["learned"] if profile.learned else [])):
                 self._dimension_of(domain, dimension)
         if self.shadow is not None:
             self.set_shadow(self.shadow.policy)
@@ -259,6 +259,12 @@ class Metrics:
         if policy is not None:
             self._shadow_policy.labels(policy.digest).set(1)
             self.shadow = Rescored(policy, flips=deque(maxlen=LAST_RECORDS))
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether the policy in force or the shadow policy has a learned value."""
+        shadow = self.shadow is not None and self.shadow.policy.learns
+        return shadow or self.recent.policies[-1].learns
 
     def policy_reloaded(self, result: str) -> None:
         """Count a reload of a changed policy file."""
@@ -276,6 +282,8 @@ class Metrics:
         """Observe a score and the time since the record's admission."""
         for dimension in DIMENSIONS:
             self._dimension_of(score.domain, dimension).observe(getattr(score, dimension))
+        if score.learned is not None:
+            self._dimension_of(score.domain, "learned").observe(score.learned)
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
         self.recent.scored(seconds)
         if seconds > self._budget:

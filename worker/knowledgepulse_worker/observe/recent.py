@@ -49,7 +49,7 @@ class RecentTrace:
     """A published trace, with excerpts of its producer's texts.
 
     Attributes:
-        record: the trace and its score, whose domain is the name of the applied profile.
+        record: the trace and its score, whose domain names the applied profile.
         policy: the policy of the score; None if it is not among the worker's latest policies.
         task_domain: the trace's own domain.
         objective: the trace's objective; None if it was republished from its ledger entry.

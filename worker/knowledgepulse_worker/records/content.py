@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.scoring import Content, StepText, content
+from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_steps
 
 
 class _Tool(msgspec.Struct):
@@ -77,9 +77,19 @@ def texts_of(value: bytes) -> Texts:
 
 
 def content_of(value: bytes) -> Content:
-    """Return the shortened texts of a valid trace, and its features.
+    """Return the shortened texts of a valid trace.
 
     Raises:
         InvalidRecordError: the trace is not valid.
     """
     return content(*texts_of(value))
+
+
+def counts_of(value: bytes) -> Counts:
+    """Return the counts of a valid trace.
+
+    Raises:
+        InvalidRecordError: the trace is not valid.
+    """
+    texts = texts_of(value)
+    return count_steps(texts.steps, texts.result)

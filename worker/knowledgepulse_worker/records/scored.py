@@ -9,10 +9,11 @@ import msgspec
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.scoring import Content, Score, ScoredRecord, Unit
+from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Unit
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
 """The headers that the worker appends to a scored record, in order."""
@@ -41,6 +42,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Unit
     embedder: str | None = None
     content: Content | None = None
+    counts: Counts | None = None
+    agent_id: str | None = None
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
@@ -64,6 +67,8 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         score=score,
         embedder=one.embedder,
         content=one.content,
+        counts=one.counts,
+        agent_id=one.agent_id,
     )
 
 
@@ -79,6 +84,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
     try:
         parts = decode_score(score)
         trace = decode_members(record.value or b"", TraceSummary)
+        counts = counts_of(record.value or b"")
         source_text, policy_digest = source.decode(), policy.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
         return None
@@ -93,6 +99,8 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         score=parts,
         policy=policy_digest,
         timestamp_ms=record.timestamp,
+        counts=counts,
+        agent_id=trace.metadata.agent_id,
     )
 
 

@@ -13,20 +13,28 @@ The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 """
 
 from knowledgepulse_worker.scoring.cache import Nearest, VectorCache
-from knowledgepulse_worker.scoring.content import Content, Features, StepText, content, shortened
-from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
+from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened
+from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace
+from knowledgepulse_worker.scoring.dimensions import (
+    Dimensions,
+    complexity,
+    novelty,
+    outcome_confidence,
+    tool_diversity,
+)
 from knowledgepulse_worker.scoring.explanation import (
     Explanation,
     explain_score,
     override_effects,
     similarity_text,
 )
+from knowledgepulse_worker.scoring.facts import FACTS, Fact
 from knowledgepulse_worker.scoring.flips import Flip, Rescored, rescore_all
+from knowledgepulse_worker.scoring.learned import Contribution, NoFactsError, contributions, learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
 from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.score import (
     Decision,
-    Dimensions,
     Score,
     Unit,
     quality_score,
@@ -37,15 +45,19 @@ from knowledgepulse_worker.scoring.scorer import Embed, Scorer, score_and_add
 from knowledgepulse_worker.scoring.text import PART, TraceText, bounded_id, embedding_text
 
 __all__ = [
+    "FACTS",
     "PART",
     "Content",
+    "Contribution",
+    "Counts",
     "Decision",
     "Dimensions",
     "Embed",
     "Explanation",
-    "Features",
+    "Fact",
     "Flip",
     "Nearest",
+    "NoFactsError",
     "Override",
     "Rescored",
     "Score",
@@ -59,8 +71,12 @@ __all__ = [
     "bounded_id",
     "complexity",
     "content",
+    "contributions",
+    "count_steps",
+    "count_trace",
     "embedding_text",
     "explain_score",
+    "learned_value",
     "novelty",
     "outcome_confidence",
     "override_effects",

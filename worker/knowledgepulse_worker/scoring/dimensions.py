@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from knowledgepulse_schemas import ReasoningTrace
 
 NOVELTY_UNKNOWN = 0.5
 """Novelty if there is nothing to compare with, because the cache is empty or there is no embedder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The four dimensions of a trace's quality, each from 0 to 1."""
+
+    complexity: float
+    novelty: float
+    tool_diversity: float
+    outcome_confidence: float
 
 
 def tool_names(trace: ReasoningTrace) -> set[str]:

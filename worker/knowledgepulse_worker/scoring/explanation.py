@@ -5,26 +5,31 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import msgspec
 
-from knowledgepulse_worker.policy import Guard, Policy, Profile
+from knowledgepulse_worker.policy import DIMENSIONS, Guard, Policy, Profile
+from knowledgepulse_worker.scoring.learned import Contribution, contributions
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.score import Score, quality_score
+
+CONTRIBUTIONS = 3
+"""Number of contributions to the learned value that an explanation names."""
 
 _DECIMALS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The contribution of a dimension to a score.
+    """The contribution of a dimension, or of the learned value, to a score.
 
     Attributes:
-        dimension: the dimension's name.
+        dimension: the dimension's name; ``learned`` for the learned value.
         value: the dimension's value, 0 to 1.
-        weight: the dimension's weight in the policy's profile.
+        weight: its weight in the score; those of the dimensions are smaller with a learned value.
         points: value × weight.
     """
 
@@ -44,6 +49,7 @@ class Explanation:
         verdict: a sentence that compares the score with the threshold.
         remedies: descriptions of the single changes that would have made the trace pass; empty if it passes.
         guard: a sentence about the guard that withholds the trace; None if none does.
+        learned: the largest contributions to the learned value; empty without one.
     """
 
     parts: tuple[Part, ...]
@@ -51,26 +57,24 @@ class Explanation:
     verdict: str
     remedies: tuple[str, ...]
     guard: str | None
+    learned: tuple[Contribution, ...] = ()
 
 
 def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
-    """Explain a trace's score; return None if this policy gives another score."""
-    score = record.score
-    if record.policy not in (None, policy.digest) or record.under(policy) != score:
+    """Explain a trace's score; return None if this policy gives another score, or needs unknown counts."""
+    score, profile = record.score, policy.profile(record.task_domain)
+    if record.policy not in (None, policy.digest) or (profile.learned and record.counts is None):
         return None
-    profile = policy.profile(record.task_domain)
+    if record.under(policy) != score:
+        return None
     remedies = () if score.reaches_threshold else tuple(_remedies(record, profile))
     return Explanation(
-        parts=tuple(
-            Part(name, value, weight, value * weight)
-            for (name, value), (_, weight) in zip(
-                asdict(score.dimensions).items(), profile.weights, strict=True
-            )
-        ),
-        weighted=quality_score(score.dimensions, (), profile.weights),
+        parts=tuple(_parts(score, profile)),
+        weighted=quality_score(score.dimensions, (), profile, score.learned),
         verdict=_verdict(score, has_remedies=bool(remedies)),
         remedies=remedies,
         guard=_guard(score.withheld, policy) if score.withheld else None,
+        learned=_largest(record, profile),
     )
 
 
@@ -84,6 +88,21 @@ def similarity_text(score: Score) -> str | None:
     if score.nearest is None:
         return None
     return f"{1 - score.novelty:.4f}" if score.novelty < 1 else "0 or less"
+
+
+def _parts(score: Score, profile: Profile) -> Iterator[Part]:
+    share = profile.learned.share if profile.learned else 0.0
+    for (name, value), (_, weight) in zip(asdict(score.dimensions).items(), profile.weights, strict=True):
+        part = (1 - share) * weight
+        yield Part(name, value, part, value * part)
+    if score.learned is not None:
+        yield Part("learned", score.learned, share, score.learned * share)
+
+
+def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]:
+    if profile.learned is None:
+        return ()
+    return tuple(contributions(profile.learned, record.score.dimensions, record.counts)[:CONTRIBUTIONS])
 
 
 def _verdict(score: Score, *, has_remedies: bool) -> str:
@@ -101,30 +120,39 @@ def _guard(withheld: Guard, policy: Policy) -> str:
 
 
 def _remedies(record: ScoredRecord, profile: Profile) -> Iterator[str]:
-    """Yield the single changes that would make the trace pass."""
+    """Yield the single changes that would make the trace pass.
+
+    With a learned value, these are not changes of a dimension, on which it may depend in either direction.
+    """
     score = record.score
-    for name, value in asdict(score.dimensions).items():
+    names = DIMENSIONS if score.learned is None else ("learned",)
+    for name in names:
         needed = _needed(score, name, profile)
         if needed is not None:
-            yield f"{name.replace('_', ' ')} of {needed:.4f} instead of {value:.4f}"
-    if not record.success and _passes(score, profile, outcome_confidence=record.confidence):
+            title = "learned value" if name == "learned" else name.replace("_", " ")
+            yield f"{title} of {needed:.4f} instead of {getattr(score, name):.4f}"
+    if (
+        score.learned is None
+        and not record.success
+        and _passes(score, profile, outcome_confidence=record.confidence)
+    ):
         yield f"success, with the same confidence of {record.confidence:g}"
     for name in score.overrides:
         fewer = tuple(other for other in score.overrides if other != name)
-        if _passes(msgspec.structs.replace(score, overrides=fewer), profile):
+        if _passes(score, profile, overrides=fewer):
             yield f"no override {name}"
 
 
-def _passes(score: Score, profile: Profile, **dimensions: float) -> bool:
-    changed = replace(score.dimensions, **dimensions)
-    return quality_score(changed, score.overrides, profile.weights) >= score.threshold
+def _passes(score: Score, profile: Profile, **changes: Any) -> bool:
+    changed = msgspec.structs.replace(score, **changes)
+    return quality_score(changed.dimensions, changed.overrides, profile, changed.learned) >= score.threshold
 
 
 def _needed(score: Score, name: str, profile: Profile) -> float | None:
-    """Return the smallest value of a dimension, to four decimals, with which the trace passes.
+    """Return the smallest value, to four decimals, with which the trace passes.
 
     Return None if it does not pass even with 1. Bisection finds the value because the score is monotonic in
-    every dimension, whatever the overrides.
+    every dimension and in the learned value, whatever the overrides.
     """
     if not _passes(score, profile, **{name: 1.0}):
         return None

@@ -9,6 +9,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.content import Content
+from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.score import Score, rescore
 
 
@@ -27,7 +28,9 @@ class ScoredRecord:
         policy: the digest of the policy that gave the score; None if it was not recorded.
         timestamp_ms: the record's timestamp; None for a line of a file.
         embedder: the embedder with which novelty was computed; None if it was not recorded.
-        content: the texts and features for judging the trace; None if they were not read.
+        content: the texts for judging the trace; None if they were not read.
+        counts: the counts of the trace, which policies with learned values need; None if unknown.
+        agent_id: the agent's id; None if the trace names none or it was not recorded.
     """
 
     source: str
@@ -42,6 +45,8 @@ class ScoredRecord:
     timestamp_ms: int | None = None
     embedder: str | None = None
     content: Content | None = None
+    counts: Counts | None = None
+    agent_id: str | None = None
 
     @classmethod
     def of(
@@ -51,6 +56,7 @@ class ScoredRecord:
         score: Score,
         embedder: str | None = None,
         content: Content | None = None,
+        counts: Counts | None = None,
     ) -> Self:
         """Create the record of a trace and its score."""
         metadata = trace.metadata
@@ -65,8 +71,14 @@ class ScoredRecord:
             score=score,
             embedder=embedder,
             content=content,
+            counts=counts,
+            agent_id=metadata.agent_id,
         )
 
     def under(self, policy: Policy) -> Score:
-        """Return the trace's score under a policy."""
-        return rescore(self.score, self, policy)
+        """Return the trace's score under a policy.
+
+        Raises:
+            NoFactsError: the policy has a learned value for the trace, whose counts are unknown.
+        """
+        return rescore(self.score, self, policy, self.counts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -11,9 +10,17 @@ from msgspec.structs import asdict, replace
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
-from knowledgepulse_worker.policy import Guard, Policy, Weights
+from knowledgepulse_worker.policy import Guard, Policy, Profile
 from knowledgepulse_worker.scoring.cache import Nearest
-from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
+from knowledgepulse_worker.scoring.counts import Counts
+from knowledgepulse_worker.scoring.dimensions import (
+    Dimensions,
+    complexity,
+    novelty,
+    outcome_confidence,
+    tool_diversity,
+)
+from knowledgepulse_worker.scoring.learned import learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
 
 Decision = Literal["contribute", "rejected"]
@@ -33,16 +40,6 @@ class Routed(Protocol):
     def privacy_level(self) -> PrivacyLevel: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True)
-class Dimensions:
-    """The four dimensions of a trace's quality, each from 0 to 1."""
-
-    complexity: float
-    novelty: float
-    tool_diversity: float
-    outcome_confidence: float
-
-
 class Score(Struct, frozen=True, omit_defaults=True):
     """A trace's quality score and its parts, in the order of the ``kp-score`` header.
 
@@ -52,10 +49,11 @@ class Score(Struct, frozen=True, omit_defaults=True):
         quality_score: the score, from 0 to 1.
         complexity, novelty, tool_diversity, outcome_confidence: the dimensions, each from 0 to 1.
         overrides: the names of the applied overrides, in order.
-        domain: the applied weight profile.
+        domain: the name of the applied profile.
         threshold: the threshold for ``contribute``.
         nearest: the id of the most similar earlier trace, if any.
         withheld: the policy's guard that keeps the trace from being contributed, if any.
+        learned: the learned value, from 0 to 1; None if it has no share in the score.
     """
 
     quality_score: Unit = field(name="score")
@@ -68,6 +66,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
     threshold: Unit
     nearest: str | None
     withheld: Guard | None = None
+    learned: Unit | None = None
 
     @property
     def decision(self) -> Decision:
@@ -89,25 +88,44 @@ class Score(Struct, frozen=True, omit_defaults=True):
         return asdict(self)
 
 
-def quality_score(dimensions: Dimensions, overrides: Collection[str], weights: Weights) -> float:
-    """Return the weighted sum of the dimensions after the overrides, from 0 to 1."""
+def quality_score(
+    dimensions: Dimensions, overrides: Collection[str], profile: Profile, learned: float | None = None
+) -> float:
+    """Return the weighted sum of the dimensions and the learned value after the overrides, from 0 to 1.
+
+    Args:
+        dimensions: the dimensions.
+        overrides: the names of the overrides that apply.
+        profile: the domain's weights, and the share of the learned value.
+        learned: the learned value; None without one.
+    """
+    weights = profile.weights
     weighted = (
         dimensions.complexity * weights.complexity
         + dimensions.novelty * weights.novelty
         + dimensions.tool_diversity * weights.tool_diversity
         + dimensions.outcome_confidence * weights.outcome_confidence
     )
+    if profile.learned is not None and learned is not None:
+        share = profile.learned.share
+        weighted = (1 - share) * weighted + share * learned
     # Because of rounding, weights that sum to 1 can give a score slightly above 1.
     return min(1.0, apply_overrides(weighted, overrides))
 
 
-def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) -> Score:
+def score_trace(
+    trace: ReasoningTrace, nearest: Nearest | None, policy: Policy, counts: Counts | None = None
+) -> Score:
     """Score a trace.
 
     Args:
         trace: the trace.
         nearest: the most similar earlier trace; None if there is none or no embedder.
-        policy: weights, thresholds and guards.
+        policy: weights, thresholds, learned values and guards.
+        counts: the trace's counts, which only a policy with learned values needs.
+
+    Raises:
+        NoFactsError: the counts are needed and None.
     """
     profile = policy.profile(trace.metadata.task_domain)
     dimensions = Dimensions(
@@ -117,8 +135,9 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
         outcome_confidence=outcome_confidence(trace),
     )
     overrides = overrides_of(trace)
+    learned = learned_value(profile.learned, dimensions, counts) if profile.learned else None
     return Score(
-        quality_score=quality_score(dimensions, overrides, profile.weights),
+        quality_score=quality_score(dimensions, overrides, profile, learned),
         complexity=dimensions.complexity,
         novelty=dimensions.novelty,
         tool_diversity=dimensions.tool_diversity,
@@ -128,6 +147,7 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
         threshold=profile.threshold,
         nearest=None if nearest is None else nearest.id,
         withheld=_withheld(trace.metadata, policy),
+        learned=learned,
     )
 
 
@@ -135,22 +155,28 @@ def _withheld(metadata: Routed, policy: Policy) -> Guard | None:
     return next((one for one, listed in policy.guards.items() if getattr(metadata, one) not in listed), None)
 
 
-def rescore(score: Score, metadata: Routed, policy: Policy) -> Score:
+def rescore(score: Score, metadata: Routed, policy: Policy, counts: Counts | None = None) -> Score:
     """Rescore a trace from its dimensions under another policy, without embedding it.
 
-    The dimensions and overrides do not depend on the policy. Therefore the result under the original policy
-    equals ``score`` to the last bit.
+    The dimensions, overrides and counts do not depend on the policy. Therefore the result under the original
+    policy equals ``score`` to the last bit.
 
     Args:
         score: the trace's score.
         metadata: the trace's metadata, since a score names only the profile that was applied.
-        policy: weights, thresholds and guards.
+        policy: weights, thresholds, learned values and guards.
+        counts: the trace's counts, which only a policy with learned values needs.
+
+    Raises:
+        NoFactsError: the counts are needed and None.
     """
     profile = policy.profile(metadata.task_domain)
+    learned = learned_value(profile.learned, score.dimensions, counts) if profile.learned else None
     return replace(
         score,
-        quality_score=quality_score(score.dimensions, score.overrides, profile.weights),
+        quality_score=quality_score(score.dimensions, score.overrides, profile, learned),
         domain=profile.domain,
         threshold=profile.threshold,
         withheld=_withheld(metadata, policy),
+        learned=learned,
     )

@@ -9,15 +9,22 @@ from numpy.typing import ArrayLike
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.cache import VectorCache
+from knowledgepulse_worker.scoring.counts import Counts, count_trace
 from knowledgepulse_worker.scoring.score import Score, score_trace
-from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text, own_inputs
 
 Embed = Callable[[str], ArrayLike]
 """Returns a text's vector, with the cache's dimensions."""
 
 
 def score_and_add(
-    trace: ReasoningTrace, vector: ArrayLike | None, cache: VectorCache, policy: Policy, *, at: float | None
+    trace: ReasoningTrace,
+    vector: ArrayLike | None,
+    cache: VectorCache,
+    policy: Policy,
+    *,
+    at: float | None,
+    counts: Counts | None = None,
 ) -> Score:
     """Score a trace against a cache, then add its vector, whatever the decision.
 
@@ -28,13 +35,15 @@ def score_and_add(
         cache: the earlier traces' vectors.
         policy: weights and thresholds.
         at: the trace's time in seconds since the epoch, for the cache's ttl; None means now.
+        counts: the trace's counts, which only a policy with learned values needs.
 
     Raises:
         ValueError: the vector does not fit the cache.
+        NoFactsError: the counts are needed and None.
     """
     if vector is None:
-        return score_trace(trace, None, policy)
-    score = score_trace(trace, cache.nearest(vector, at=at), policy)
+        return score_trace(trace, None, policy, counts)
+    score = score_trace(trace, cache.nearest(vector, at=at), policy, counts)
     cache.add(vector, id=bounded_id(trace.id), at=at)
     return score
 
@@ -65,11 +74,18 @@ class Scorer:
         self, trace: ReasoningTrace, *, inputs: Iterable[str] | None = None, at: float | None = None
     ) -> Score:
         """Embed the trace's text (see :func:`embedding_text`), then call :meth:`evaluate_embedded`."""
-        vector = None if self.embed is None else self.embed(embedding_text(trace, self.text, inputs))
-        return self.evaluate_embedded(trace, vector, at=at)
+        given = [*(own_inputs(trace) if inputs is None else inputs)] if self.policy.learns else inputs
+        vector = None if self.embed is None else self.embed(embedding_text(trace, self.text, given))
+        counts = count_trace(trace, given) if self.policy.learns and given is not None else None
+        return self.evaluate_embedded(trace, vector, at=at, counts=counts)
 
     def evaluate_embedded(
-        self, trace: ReasoningTrace, vector: ArrayLike | None, *, at: float | None = None
+        self,
+        trace: ReasoningTrace,
+        vector: ArrayLike | None,
+        *,
+        at: float | None = None,
+        counts: Counts | None = None,
     ) -> Score:
         """Call :func:`score_and_add` with this scorer's cache and policy."""
-        return score_and_add(trace, vector, self.cache, self.policy, at=at)
+        return score_and_add(trace, vector, self.cache, self.policy, at=at, counts=counts)

@@ -70,7 +70,7 @@ def embedding_text(
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
-    steps = _steps(trace, _own_inputs(trace) if inputs is None else inputs, replies=text == "parts")
+    steps = _steps(trace, own_inputs(trace) if inputs is None else inputs, replies=text == "parts")
     objective = trace.task.objective
     if text == "agent":
         return _joined(itertools.chain([_beginning(objective[:MAX_CHARACTERS])], steps), MAX_CHARACTERS)
@@ -114,7 +114,8 @@ def _ending(objective: str) -> str:
     return end[starts[0] :] if starts else ""
 
 
-def _own_inputs(trace: ReasoningTrace) -> Iterator[str]:
+def own_inputs(trace: ReasoningTrace) -> Iterator[str]:
+    """Yield the JSON of each step's input, empty without one."""
     for step in trace.steps:
         yield "" if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str)
 

@@ -1,11 +1,12 @@
-"""What is wrong with the settings, in words: the setting, its value, and what is accepted."""
+"""Errors of the settings: where the value came from, the setting, its value, and what is accepted."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic_core import ErrorDetails
@@ -16,12 +17,12 @@ from knowledgepulse_worker.urls import without_secrets
 
 
 def ignored_variables() -> list[str]:
-    """Return the KP_ variables that are no settings' and look like none, such as a Kubernetes Service's."""
+    """Return the KP_ variables that do not look like settings, such as those of a Kubernetes Service."""
     return [name for name in _foreign_variables() if NESTED not in name]
 
 
 def unknown_variables() -> Iterator[str]:
-    """Describe the KP_ variables that no section takes; the model itself refuses those inside a section."""
+    """Describe the KP_ variables of unknown sections; the model itself rejects unknown keys of a section."""
     for name in _foreign_variables():
         if NESTED in name:
             takes = f"{ENV_PREFIX}<SECTION>{NESTED}<KEY> with a section of {', '.join(Settings.model_fields)}"
@@ -37,26 +38,76 @@ def _foreign_variables() -> Iterator[str]:
 
 def unreadable_variables() -> Iterator[str]:
     """Describe the KP_ variables for a whole section, all domains or a list that are not JSON."""
-    for name, value in sorted(os.environ.items()):
-        path = name.upper().removeprefix(ENV_PREFIX).lower().split(NESTED)
-        if not name.upper().startswith(ENV_PREFIX):
-            continue
+    for path, name in _variables().items():
         is_list = get_origin(annotation_at(path)) is tuple
-        if is_list or model_at(path) or path[1:] == ["domains"]:
+        if is_list or model_at(path) or path[1:] == ("domains",):
             try:
-                json.loads(value)
+                json.loads(os.environ[name])
             except (ValueError, RecursionError):
                 parts = f"its parts can be set one by one, as {name}{NESTED}<KEY>"
                 yield f"{name}: is not JSON; {'it takes a list of strings' if is_list else parts}"
 
 
-def explain(error: ErrorDetails) -> str:
-    """Return a line for an error of the models, with the variable that could set it."""
+def explain(error: ErrorDetails, config: Path | None, values: Mapping[str, Any]) -> str:
+    """Return a line for an error of the models, which names the file or the variable that set the value.
+
+    Args:
+        error: the error.
+        config: the path of the settings file, if any.
+        values: the file's values.
+    """
     if not error["loc"]:  # settings of several sections do not fit together
         return error["msg"].removeprefix("Value error, ")
-    variable = _variable([str(part) for part in error["loc"]])
-    named = "" if error["type"] == "extra_forbidden" else f" ({variable} in the environment)"
-    return problem(error) + named
+    location = [str(part) for part in error["loc"]]
+    origins = _origins(location, config, values)
+    line = problem(error)
+    if [name.upper() for name in origins] == [ENV_PREFIX + NESTED.join(location).upper()]:
+        return origins[0] + line.removeprefix(".".join(location))
+    return f"{' and '.join(origins)}: {line}" if origins else line
+
+
+def _origins(location: Sequence[str], config: Path | None, values: Mapping[str, Any]) -> list[str]:
+    """Return the file and the variables that set a setting, or the nearest setting that contains it."""
+    for length in range(len(location), 0, -1):
+        path = tuple(location[:length])
+        variables = [name for at, name in _variables().items() if _sets(at, name, path)]
+        value = _value_at(values, path)
+        is_overridden = bool(variables) and not isinstance(value, Mapping)
+        in_file = config is not None and value is not None and not is_overridden
+        if in_file or variables:
+            return [*([str(config)] if in_file else []), *variables]
+    return []
+
+
+def _variables() -> dict[tuple[str, ...], str]:
+    """Return the KP_ variables by the path of the setting."""
+    return {
+        tuple(name.upper().removeprefix(ENV_PREFIX).lower().split(NESTED)): name
+        for name in sorted(os.environ)
+        if name.upper().startswith(ENV_PREFIX)
+    }
+
+
+def _sets(at: tuple[str, ...], name: str, path: tuple[str, ...]) -> bool:
+    """Return whether a variable sets a value at a path, below it, or in the JSON of a whole section."""
+    if at[: len(path)] == path:
+        return True
+    return path[: len(at)] == at and _value_at(_json(name), path[len(at) :]) is not None
+
+
+def _json(name: str) -> Any:
+    """Return a variable's value as JSON; None if it is not JSON."""
+    try:
+        return json.loads(os.environ[name])
+    except (ValueError, RecursionError):
+        return None
+
+
+def _value_at(values: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path of nested objects; None if there is none."""
+    for part in path:
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
 
 
 def problem(error: ErrorDetails) -> str:
@@ -68,10 +119,6 @@ def problem(error: ErrorDetails) -> str:
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     got = _shown(location, error["input"])
     return f"{setting}: got {got}; {message}"
-
-
-def _variable(location: list[str]) -> str:
-    return ENV_PREFIX + NESTED.join(location).upper()
 
 
 def _shown(location: list[str], value: Any) -> str:
@@ -86,7 +133,7 @@ def _shown(location: list[str], value: Any) -> str:
 
 
 def accepted(location: list[str]) -> str:
-    """Return what the settings take in place of an unknown one."""
+    """Return the settings that are accepted in place of an unknown one."""
     *parents, key = location
     names = names_at(parents)
     close = difflib.get_close_matches(key, names, n=1)

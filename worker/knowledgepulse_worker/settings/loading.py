@@ -27,9 +27,10 @@ def load_settings(config: Path | None = None) -> Settings:
     """Read the file, if any, and the environment.
 
     Raises:
-        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
+        SettingsError: all problems, one per line: the file or variable, the setting, its value, and what is
+            accepted.
     """
-    return settings_from({} if config is None else parse_file(config, read_file(config)))
+    return settings_from({} if config is None else parse_file(config, read_file(config)), config)
 
 
 def read_file(config: Path) -> bytes:
@@ -60,8 +61,12 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
         raise SettingsError(f"{config}: is not TOML: {error}") from error
 
 
-def settings_from(values: Mapping[str, Any]) -> Settings:
+def settings_from(values: Mapping[str, Any], config: Path | None = None) -> Settings:
     """Return the settings from a file's values, overridden by the environment.
+
+    Args:
+        values: the file's values.
+        config: the file's path, for errors.
 
     Raises:
         SettingsError: see :func:`load_settings`.
@@ -70,7 +75,9 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise SettingsError("\n".join([*unknown, *map(explain, error.errors())])) from None
+        raise SettingsError(
+            "\n".join([*unknown, *(explain(one, config, values) for one in error.errors())])
+        ) from None
     except (pydantic_settings.SettingsError, RecursionError) as error:
         raise SettingsError("\n".join([*unknown, *unreadable_variables()])) from error.__cause__
     if unknown:
@@ -107,6 +114,6 @@ def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Set
     try:
         changed = type(model).model_validate({**model.model_dump(), **values})
     except ValidationError as error:
-        lines = [explain({**one, "loc": (section, *one["loc"])}) for one in error.errors()]
+        lines = [problem({**one, "loc": (section, *one["loc"])}) for one in error.errors()]
         raise SettingsError("\n".join(lines)) from None
     return settings.model_copy(update={section: changed})

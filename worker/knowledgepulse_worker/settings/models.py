@@ -57,32 +57,35 @@ class KafkaSettings(SecretSection):
     )
     ssl_cafile: Path | None = Field(
         None,
-        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; by default the system's",
+        description="file with the certificate authorities (PEM), in librdkafka `ssl.ca.location`; the "
+        "system's by default",
     )
     ssl_certfile: Path | None = Field(
         None,
-        description="client certificate and its chain (PEM) for mutual TLS, `ssl.certificate.location`; read "
-        "again after renewal",
+        description="file with the client certificate and its chain (PEM) for mutual TLS, in librdkafka "
+        "`ssl.certificate.location`; a renewed certificate is read without a restart",
     )
     ssl_keyfile: Path | None = Field(
         None,
-        description="private key of the client certificate (PEM), `ssl.key.location`; by default in the "
-        "same file",
+        description="file with the private key of the client certificate (PEM), in librdkafka "
+        "`ssl.key.location`; by default, the key is in the certificate's file",
     )
     ssl_key_password: SecretStr | None = Field(
-        None, description="password of an encrypted private key, `ssl.key.password`; never printed"
+        None,
+        description="password of an encrypted private key, in librdkafka `ssl.key.password`; never printed",
     )
     ssl_key_password_file: Path | None = Field(None, description="file with the password")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
-        "SCRAM-SHA-512", description="used with a SASL protocol"
+        "SCRAM-SHA-512", description="login mechanism of the SASL protocols"
     )
-    sasl_username: str | None = Field(None, description="for PLAIN and SCRAM")
-    sasl_password: SecretStr | None = Field(None, description="for PLAIN and SCRAM; never printed")
+    sasl_username: str | None = Field(None, description="user name for PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(None, description="password for PLAIN and SCRAM; never printed")
     sasl_password_file: Path | None = Field(None, description="file with the password")
     sasl_oauthbearer_token_endpoint_url: str | None = Field(
         None,
         pattern="^https?://",
-        description="OAUTHBEARER: where the client credentials are exchanged for a token (RFC 6749, 4.4)",
+        description="OAUTHBEARER: URL that exchanges the client credentials for a token (RFC 6749, section "
+        "4.4)",
     )
     sasl_oauthbearer_client_id: str | None = Field(None, description="OAUTHBEARER: client id")
     sasl_oauthbearer_client_secret: SecretStr | None = Field(
@@ -93,7 +96,7 @@ class KafkaSettings(SecretSection):
     sasl_oauthbearer_token_provider: str | None = Field(
         None,
         pattern=PATTERN,
-        description="OAUTHBEARER: `module:function`, an async function that returns a token, instead of the "
+        description="OAUTHBEARER: `module:function`, an async function that returns a token; it replaces the "
         "client credentials",
     )
     session_timeout: float = Field(
@@ -103,7 +106,7 @@ class KafkaSettings(SecretSection):
         30.0,
         ge=1,
         le=3600,
-        description="seconds for the broker to confirm a record; then the process ends",
+        description="seconds for the broker to confirm a record; if it does not, the process ends",
     )
 
     commit_interval: float = Field(
@@ -143,7 +146,7 @@ class KafkaSettings(SecretSection):
 class TopicSettings(_Section):
     """The topics' names."""
 
-    raw: TopicName = Field("raw-traces", description="topic that agents publish to")
+    raw: TopicName = Field("raw-traces", description="topic to which agents publish")
     contribute: TopicName = Field("contribute", description="traces worth keeping")
     rejected: TopicName = Field("rejected", description="traces below the threshold")
     dead_letter: TopicName = Field("dead-letter", description="records that could not be scored")
@@ -175,13 +178,17 @@ class EmbeddingSettings(_Section):
 
     backend: Literal["sentence-transformers", "lexical", "none"] = Field(
         "sentence-transformers",
-        description="a model, as in the SDK, or the words of the whole trace; with `none` novelty is "
-        "always 0.5",
+        description="`sentence-transformers`: a model, as in the SDK; `lexical`: the words of the whole "
+        "trace; `none`: no embedding, so novelty is always 0.5",
     )
     model: str | None = Field(
-        None, description="a folder, or a hub name; by default all-MiniLM-L6-v2, from its package or the hub"
+        None,
+        description="folder or hub name of the model; by default all-MiniLM-L6-v2, from its package or the "
+        "hub",
     )
-    revision: str | None = Field(None, description="the hub's revision, required with a hub name")
+    revision: str | None = Field(
+        None, description="revision of a model from the hub; required with a hub name"
+    )
     max_tokens: int = Field(
         256, ge=3, le=512, description="tokens read of each text, special tokens included"
     )
@@ -191,15 +198,20 @@ class EmbeddingSettings(_Section):
     )
     text: Literal["sdk", "agent", "parts"] | None = Field(
         None,
-        description="`sdk`: the objective and all steps, as in the SDK; `agent`: the beginning of the "
-        "objective, then thoughts and tool calls; `parts`: also its end, and what the user said later; "
-        "by default `parts` with `lexical`, else `sdk`",
+        description="text that is embedded. `sdk`: the objective and all steps, as in the SDK; `agent`: "
+        "the beginning of the objective, then thoughts and tool calls; `parts`: like `agent`, "
+        "with the end of the objective and the user's later messages. The default is `parts` "
+        "with `lexical`, otherwise `sdk`",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="`auto`: bfloat16 where the processor has instructions for it"
+        "auto",
+        description="precision of the model; `auto`: bfloat16 if the processor has instructions for it, "
+        "otherwise float32",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="`cuda` needs the extra `sentence-transformers`; `auto` uses it where it can"
+        "auto",
+        description="device of the model; `cuda` needs the extra `sentence-transformers`, and `auto` uses "
+        "it if possible",
     )
     cache_folder: Path | None = Field(
         None, description="folder for a downloaded model; by default `~/.cache/knowledgepulse-worker`"
@@ -218,15 +230,15 @@ class CacheSettings(_Section):
         1000,
         ge=1,
         le=100_000,
-        description="scored traces that a new one is compared with. 1 000, 10 000, 100 000 take 8, 56, 690 "
-        "MB per partition; 2, 20, 200 MB of changelog; 0.05, 0.2, 20 ms a look-up; and 0.03, 0.3, 3 s when a "
-        "partition is opened",
+        description="number of scored traces with which a new one is compared. 1,000, 10,000 and 100,000 "
+        "traces take 8, 56 and 690 MB per partition; 2, 20 and 200 MB of changelog; 0.05, 0.2 "
+        "and 20 ms per look-up; and 0.03, 0.3 and 3 s when a partition is opened",
     )
-    dimensions: int = Field(384, ge=1, le=16_384, description="the model's")
+    dimensions: int = Field(384, ge=1, le=16_384, description="dimensions of the model's vectors")
     ttl: float | None = Field(
         None,
         gt=0,
-        description="greatest age difference in seconds between compared traces; unlimited by default",
+        description="largest difference in age, in seconds, between compared traces; unlimited by default",
     )
 
 
@@ -234,15 +246,18 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class FleetSettings(_Section):
-    """The agents and frameworks that metrics tell apart; a producer cannot add any."""
+    """The agents and frameworks that metrics distinguish; producers cannot add any."""
 
     agent_ids: tuple[_Name, ...] = Field(
         (),
         max_length=50,
-        description="agents with a series of their own in `kp_agent_traces_total`; others count as `other`",
+        description="agents with their own series in `kp_agent_traces_total`; all others count as `other`",
     )
     frameworks: tuple[_Name, ...] = Field(
-        (), max_length=50, description="likewise in `kp_framework_traces_total`"
+        (),
+        max_length=50,
+        description="frameworks with their own series in `kp_framework_traces_total`; all others count as "
+        "`other`",
     )
 
 
@@ -262,30 +277,37 @@ class LimitSettings(_Section):
         "record by record and without content",
     )
     in_flight_records: int = Field(
-        1024, ge=1, le=65_536, description="records between fetch and commit, per partition"
+        1024, ge=1, le=65_536, description="largest number of records between fetch and commit, per partition"
     )
     in_flight_bytes: int = Field(
-        16_777_216, ge=1024, description="likewise in bytes; a single record may exceed it"
+        16_777_216,
+        ge=1024,
+        description="largest size of these records in bytes; a single record may exceed it",
     )
     heartbeat: float = Field(
-        30.0, ge=2, description="seconds that the event loop may block; then the process is killed"
+        30.0, ge=2, description="seconds that the event loop may block before the process is killed"
     )
     stall: float = Field(
         60.0,
         ge=5,
-        description="seconds that records may wait without any being finished; then the process is restarted",
+        description="seconds that records may wait without any being finished before the process is "
+        "restarted",
     )
     drain: float = Field(
-        20.0, gt=0, description="seconds to finish what was scored when partitions leave or the worker stops"
+        20.0,
+        gt=0,
+        description="seconds to finish the scored records when partitions leave or the worker stops",
     )
     poison_attempts: int = Field(
         3,
         ge=1,
-        description="consecutive processes that a record may kill; then it goes to `dead-letter` as `poison`",
+        description="number of consecutive processes that a record may kill before it goes to "
+        "`dead-letter` as `poison`",
     )
     skip_poison: bool = Field(
         False,
-        description="whether to skip a record that is fatal even as a dead letter; otherwise it blocks",
+        description="whether to skip a record that kills the process even as a dead letter; otherwise, it "
+        "blocks its partition",
     )
 
     @property
@@ -301,7 +323,8 @@ class WebSettings(_Section):
     port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
     show_content: bool | None = Field(
         None,
-        description="whether the status page shows what producers wrote; by default only on loopback",
+        description="whether the status page shows the content of traces; by default, only on a loopback "
+        "address",
     )
 
 
@@ -333,8 +356,8 @@ class Settings(BaseSettings):
     policy: Policy = Field(default_factory=Policy)
     shadow: Policy | None = Field(
         None,
-        description="a second policy, with the keys of `policy`; its decisions are counted and compared, "
-        "not published",
+        description="a second policy with the same keys as `policy`; its decisions are counted and "
+        "compared, but not published",
     )
     fleet: FleetSettings = Field(default_factory=FleetSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)

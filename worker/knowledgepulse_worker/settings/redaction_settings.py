@@ -9,14 +9,17 @@ from knowledgepulse_worker.settings.section import Section
 
 
 class RedactionSettings(Section):
-    """The function that redacts contributed traces for a topic of their own."""
+    """The function that redacts contributed traces for a separate topic."""
 
     function: str | None = Field(
         None,
         pattern=PATTERN,
-        description="`module:function`, called with each contributed trace as a dict; returns the redacted "
-        "one, which goes to `topics.redacted`",
+        description="`module:function` that takes each contributed trace as a dict and returns the redacted "
+        "copy, which is published to `topics.redacted`",
     )
     timeout: float = Field(
-        5.0, gt=0, le=10, description="seconds that a call may take; then the trace has no redacted copy"
+        5.0,
+        gt=0,
+        le=10,
+        description="seconds that a call may take; a trace that takes longer gets no redacted copy",
     )

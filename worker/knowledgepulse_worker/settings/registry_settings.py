@@ -22,15 +22,15 @@ class RegistrySettings(SecretSection):
         None,
         min_length=1,
         max_length=200,
-        description="the agent that the API key is registered for; each contribution says it in place of the "
-        "trace's own, since the registry lets only it delete them",
+        description="agent that the API key is registered for; it replaces the agent of each contribution, "
+        "because the registry lets only this agent delete them",
     )
     api_key: SecretStr | None = Field(None, description="API key with the scope `write`; never printed")
     api_key_file: Path | None = Field(None, description="file with the API key")
     visibilities: Annotated[tuple[Literal["org", "network"], ...], Field(min_length=1)] = Field(
-        ("network",), description="list of the `metadata.visibility` to send, of `org` and `network`"
+        ("network",), description="values of `metadata.visibility` to send: a list of `org` and `network`"
     )
     require_clean: bool = Field(
-        True, description="whether to hold back traces in which the SDK's cleaning finds anything"
+        True, description="whether to hold back traces in which the SDK's cleaner finds anything"
     )
-    timeout: float = Field(30.0, gt=0, le=600, description="seconds for an answer of the registry")
+    timeout: float = Field(30.0, gt=0, le=600, description="seconds to wait for an answer from the registry")

@@ -20,8 +20,8 @@ _WIDTH = 110
 def render(settings: Settings) -> str:
     """Return the effective settings as TOML.
 
-    Comments say what each setting is, which are not set, which secrets are omitted, and what the effective
-    threshold and weights of each domain are.
+    Comments describe each setting, name the settings that are not set and the secrets that are omitted, and
+    list the effective threshold and weights of each domain.
     """
     blocks = []
     for section, values in settings.model_dump(mode="json").items():
@@ -55,6 +55,9 @@ def _effective(section: str, policy: Policy) -> Iterator[str]:
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
         domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
         yield f"# {section}.domains.{_toml_key(name)} = {domain}"
+        if profile.learned:
+            share = profile.learned.share
+            yield f"# {section}.domains.{_toml_key(name)}.learned has a share of {share!r} in the score"
 
 
 def _comment(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What all sections have in common."""
+"""The base classes of all sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Section(BaseModel):
 
 
 class SecretSection(Section):
-    """A section with secrets, each of which may come from ``<name>_file`` instead."""
+    """A section whose secrets may also come from files, each named by ``<name>_file``."""
 
     name: ClassVar[str]
     """The section's name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel
@@ -20,12 +21,12 @@ def names_at(parents: list[str]) -> list[str]:
     return [] if model is None else list(model.model_fields)
 
 
-def model_at(path: list[str]) -> type[BaseModel] | None:
+def model_at(path: Sequence[str]) -> type[BaseModel] | None:
     """Return the model at a path, through ``dict[str, Model]`` and ``Model | None``."""
     return _model_in(annotation_at(path))
 
 
-def annotation_at(path: list[str]) -> Any:
+def annotation_at(path: Sequence[str]) -> Any:
     """Return the annotation at a path; None without a setting there."""
     annotation: Any = Settings
     for part in path:

@@ -72,7 +72,7 @@ class PolicyReload:
         try:
             values = parse_file(self._config, content)
             self._require_policy(values)
-            settings = settings_from(values)
+            settings = settings_from(values, self._config)
         except SettingsError as error:
             self._reject(error)
             return

@@ -17,7 +17,9 @@ from knowledgepulse_worker.errors import InputError
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SOURCE = re.compile(r"(?P<topic>[\w.-]+)(?:/(?P<partition>\d{1,10})(?:/(?P<offset>\d{1,19}))?)?", re.ASCII)
+_TOPIC_PART = re.compile(
+    r"(?P<topic>[\w.-]+)(?:/(?P<partition>\d{1,10})(?:/(?P<offset>\d{1,19}))?)?", re.ASCII
+)
 _POSITION = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
@@ -58,7 +60,7 @@ class Period:
         )
 
 
-class Source(click.ParamType):
+class TopicPart(click.ParamType):
     """A topic, one of its partitions, or a record."""
 
     name = "topic[/partition[/offset]]"
@@ -67,7 +69,7 @@ class Source(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str | int, ...]:
         """Parse the parts that are present."""
-        match = _SOURCE.fullmatch(value)
+        match = _TOPIC_PART.fullmatch(value)
         if match is None:
             self.fail(f"{value!r} is not {self.name}, such as raw-traces/0/17")
         topic, *numbers = match.groups()
@@ -90,7 +92,7 @@ class Position(click.ParamType):
 
 
 class NewFile(click.Path):
-    """A file to write, in a folder that exists: known before minutes are spent on its content."""
+    """A file to write in an existing folder, which is checked before minutes are spent on its content."""
 
     def __init__(self, *suffixes: str) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path)
@@ -107,7 +109,7 @@ class NewFile(click.Path):
 
 
 class Number(click.types.FloatParamType):
-    """A number, which NaN is not: it compares to nothing."""
+    """A number except NaN, which cannot be compared."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""

@@ -35,7 +35,7 @@ def echo(line: str, progress: Progress) -> None:
 class Document:
     """A JSON document and its location, `file` or `file:line`."""
 
-    place: str
+    location: str
     text: bytes
 
 
@@ -49,7 +49,7 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
 
 def print_rejected(document: Document, error: InvalidRecordError) -> None:
     """Print a document's location, and why it is not a trace, on standard error."""
-    errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
+    errors.print(printable(f"{document.location}: {error.reason}: {error}"), markup=False, emoji=False)
 
 
 def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:

@@ -26,7 +26,7 @@ def file_errors(path: object, action: Literal["read", "written"]) -> Iterator[No
         raise InputError(f"{path}: cannot be {action}: {error.strerror}") from error
 
 
-def placed_lines(path: Path) -> Iterator[tuple[str, bytes]]:
+def located_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the non-empty lines of a file, each with its location ``file:line``.
 
     Raises:

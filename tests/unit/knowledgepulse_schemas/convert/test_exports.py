@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessa
 from langfuse.api.commons.types.observation_v2 import ObservationV2
 from langsmith.schemas import Run as LangsmithRun
 
-from knowledgepulse_schemas.convert import ConversionError, convert, from_atif, source_of
+from knowledgepulse_schemas.convert import ConversionError, convert, from_atif, input_format_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ASK, DONE = HumanMessage("What is the weather in Paris?"), AIMessage("It is sunny.")
@@ -81,7 +81,7 @@ def langsmith_runs():
 def test_langsmith_runs_of_a_trace_are_one_agent_run():
     trace = only(langsmith_runs()).trace
 
-    assert source_of(langsmith_runs()).name == "langsmith"
+    assert input_format_of(langsmith_runs()).name == "langsmith"
     assert "span_context" not in trace.metadata.model_extra, "a UUID is no span"
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
     assert trace.task.objective == ASK.content
@@ -175,7 +175,7 @@ def trajectory(**members):
 def test_converts_an_atif_trajectory():
     conversion = from_atif(trajectory(notes="a note"))
 
-    assert source_of(trajectory()).name == "atif"
+    assert input_format_of(trajectory()).name == "atif"
     assert conversion.trace.task.objective == "Weather in Paris?"
     assert steps(conversion) == [
         ("thought", "Look it up", None),

@@ -11,7 +11,7 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
-from knowledgepulse_schemas.convert import from_langchain, source_of
+from knowledgepulse_schemas.convert import from_langchain, input_format_of
 
 MESSAGES = [
     SystemMessage("Be brief"),
@@ -40,7 +40,7 @@ def test_all_serialised_forms_give_the_same_trace(way):
 
     trace = from_langchain(document).trace
 
-    assert source_of(document).name == "langchain"
+    assert input_format_of(document).name == "langchain"
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == [
         ("thought", "One moment", None),
         ("tool_call", None, "weather"),

@@ -26,8 +26,11 @@ UNREPORTED = {
     "the arguments of a call that is recorded twice": (
         r"(recorded )?(jaeger|lang.*|openai_agents|otlp|phoenix|tempo): .*"
         r"([.]arguments|[.]args|\[TOOL\][.]input|\[tool\][.]inputs|[.]span_data[.]input"
-        r"|[.]attributes[.]input[.]value|content\[tool_use\][.]input"
-        r"|\[(.*arguments|.*_args|input[.]value)\][.]value([.]string_?[vV]alue)?)"
+        r"|[.]attributes[.]input[.]value|content\[tool(_use|-call)\][.](input|args)"
+        r"|\[(.*arguments|.*_args|ai[.]toolCall[.]args|input[.]value)\][.]value([.]string_?[vV]alue)?)"
+    ),
+    "the response of a call that is recorded twice": (
+        r"recorded otlp: .*\[ai[.]prompt[.]messages\].*content\[tool-result\][.](output[.]value|result)"
     ),
     "a later line replaces this one": (
         r"recorded gemini_cli: (a gemini session is a run 3\[gemini\]"

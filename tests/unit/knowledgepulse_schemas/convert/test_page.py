@@ -3,7 +3,7 @@
 import re
 
 import knowledgepulse_schemas.convert
-from knowledgepulse_schemas.convert import SOURCES
+from knowledgepulse_schemas.convert import INPUT_FORMATS
 from support.documents import table
 
 
@@ -13,7 +13,7 @@ def test_the_page_lists_every_source_and_its_function():
         for row in table("docs/producers/convert.md", "Sources")
     ]
 
-    assert {name for row in rows for name in row if name in SOURCES} == set(SOURCES)
+    assert {name for row in rows for name in row if name in INPUT_FORMATS} == set(INPUT_FORMATS)
     assert all(
         hasattr(knowledgepulse_schemas.convert, name)
         for row in rows

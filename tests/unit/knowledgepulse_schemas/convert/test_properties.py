@@ -8,7 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.convert import AUTO, SOURCES, Conversion, ConversionError, convert, source_of
+from knowledgepulse_schemas.convert import (
+    AUTO,
+    INPUT_FORMATS,
+    Conversion,
+    ConversionError,
+    convert,
+    input_format_of,
+)
 from support.exports import DOCUMENTS
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -50,7 +57,7 @@ def outcomes(document, source):
     return list(convert(document, source))
 
 
-@given(arbitrary_json | likely_json, st.sampled_from([AUTO, *SOURCES]))
+@given(arbitrary_json | likely_json, st.sampled_from([AUTO, *INPUT_FORMATS]))
 @example(
     {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "", "spanId": "", "attributes": None}]}]}]},
     "otlp",
@@ -79,10 +86,10 @@ def test_a_too_deeply_nested_document_is_of_no_source():
     for _ in range(DEPTH):
         document = [document]
 
-    assert source_of(document) is None
+    assert input_format_of(document) is None
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", INPUT_FORMATS)
 def test_too_deeply_nested_documents_are_rejected(source):
     deep = inner = {}
     for _ in range(DEPTH):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_schemas.convert import ConversionError, NoRunError, convert, source_of
+from knowledgepulse_schemas.convert import ConversionError, NoRunError, convert, input_format_of
 from support.conversions import FOLDER, read_cases
 
 NAMES = (
@@ -21,19 +21,20 @@ NAMES = (
     "gemini_stream",
     "opencode",
     "opencode_run",
+    "pi",
 )
 CASES = {name: read_cases(FOLDER / f"{name}.jsonl") for name in NAMES}
 DOCUMENTS = {
     name: [case["document"] for case in cases if isinstance(case["document"], list) and case["document"]]
     for name, cases in CASES.items()
 }
-SESSIONS = {name: next(one for one in found if source_of(one[0])) for name, found in DOCUMENTS.items()}
+SESSIONS = {name: next(one for one in found if input_format_of(one[0])) for name, found in DOCUMENTS.items()}
 TIME = "2026-03-26T00:00:00Z"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_line_names_its_format_at_the_start(name):
-    assert source_of(SESSIONS[name][0]).name == name
+    assert input_format_of(SESSIONS[name][0]).name == name
 
 
 @pytest.mark.parametrize("name", NAMES)

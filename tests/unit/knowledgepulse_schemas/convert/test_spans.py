@@ -178,6 +178,103 @@ def test_all_export_formats_of_the_same_spans_give_the_same_trace(export_format)
     assert (trace.steps[0].input, trace.steps[0].latency_ms) == ({"city": "Paris"}, 1000)
 
 
+def test_a_call_that_is_repeated_with_another_id_is_the_one_that_its_response_answers():
+    """The instrumentation of the OpenAI Agents SDK repeats calls with the ids of their items."""
+    repeated = {**CALL, "parts": [{**CALL["parts"][0], "id": "fc_1"}]}
+    spans = run()
+    spans[3] = span(4, "chat gpt-5", chat([ASK, repeated, ANSWER], [DONE]), parent=1, at=5)
+
+    trace = only(otlp(spans)).trace
+
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
+
+
+# Strands --------------------------------------------------------------------------------------------------
+
+THOUGHT = {"type": "reasoningContent", "content": {"reasoningText": {"text": "Look it up"}}}
+ASKED = [{"text": "What is the weather in Paris?"}]
+CALLED = [
+    {"reasoningContent": {"reasoningText": {"text": "Look it up"}}},
+    {"toolUse": {"toolUseId": "call_1", "name": "weather", "input": {"city": "Paris"}}},
+]
+ANSWERED = [{"toolResult": {"toolUseId": "call_1", "status": "success", "content": [{"text": "Sunny"}]}}]
+SAID = [{"text": "It is sunny."}]
+
+
+def strands_events(**messages):
+    """Return an event for each message, as Strands writes them by default."""
+    return [
+        Span.Event(
+            name="gen_ai.choice" if name == "choice" else f"gen_ai.{name}.message",
+            attributes=attributes({"message" if name == "choice" else "content": json.dumps(content)}),
+        )
+        for name, content in messages.items()
+    ]
+
+
+def strands_details(**messages):
+    """Return details events, as Strands writes them in the latest conventions."""
+    return [
+        Span.Event(
+            name="gen_ai.client.inference.operation.details",
+            attributes=attributes({f"gen_ai.{name}.messages": json.dumps(content)}),
+        )
+        for name, content in messages.items()
+    ]
+
+
+def strands_run(cycles, chats):
+    """Return the spans of two cycles of the event loop, each with a model call, and a tool in the first."""
+    spans = [span(1, "invoke_agent forecaster", AGENT, takes=10)]
+    for number, (cycle, call) in enumerate(zip(cycles, chats, strict=True)):
+        at, around = 5 * number, 2 + 2 * number
+        operation = {gen_ai.GEN_AI_OPERATION_NAME: "execute_event_loop_cycle", "event_loop.cycle_id": "x"}
+        spans.append(span(around, "execute_event_loop_cycle", operation, parent=1, at=at, takes=5))
+        spans[-1].events.extend(cycle)
+        spans.append(
+            span(around + 1, "chat", {gen_ai.GEN_AI_OPERATION_NAME: "chat"}, parent=around, at=at + 1)
+        )
+        spans[-1].events.extend(call)
+    return [*spans, span(9, "execute_tool weather", TOOL, parent=2, at=3)]
+
+
+STRANDS = {
+    "events": strands_run(
+        [
+            strands_events(user=ASKED, choice=CALLED),
+            strands_events(user=ASKED, assistant=CALLED, tool=ANSWERED),
+        ],
+        [
+            strands_events(user=ASKED, choice=CALLED),
+            strands_events(user=ASKED, assistant=CALLED, tool=ANSWERED, choice=SAID),
+        ],
+    ),
+    "details": strands_run(
+        [
+            [*strands_details(input=[ASK]), *strands_details(input=[{**ANSWER, "role": "user"}])],
+            strands_details(input=[ASK, CALL, ANSWER]),
+        ],
+        [
+            strands_details(input=[ASK], output=[{**CALL, "parts": [THOUGHT, *CALL["parts"]]}]),
+            strands_details(input=[ASK, CALL, ANSWER], output=[{**DONE, "parts": DONE["parts"][1:]}]),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("convention", STRANDS)
+def test_cycles_of_strands_do_not_hide_the_model_calls_below_them(convention):
+    trace = only(otlp(STRANDS[convention])).trace
+
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == [
+        ("thought", "Look it up", None),
+        ("tool_call", None, "weather"),
+        ("observation", "Sunny", "weather"),
+        ("thought", "It is sunny.", None),
+    ]
+    assert trace.metadata.success
+
+
 # OpenInference --------------------------------------------------------------------------------------------
 
 

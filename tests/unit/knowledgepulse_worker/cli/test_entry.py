@@ -71,6 +71,7 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "threshold",
         "nearest",
         "withheld",
+        "learned",
         "decision",
         "task_domain",
         "visibility",
@@ -79,6 +80,8 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "confidence",
         "embedder",
         "content",
+        "counts",
+        "agent_id",
     ]
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
@@ -120,17 +123,6 @@ def test_convert_says_of_a_trace_that_it_needs_no_conversion(kp_worker, tmp_path
         f"{file}:1: not converted: a trace already; "
         "`kp-worker publish` and `kp-worker score` take it as it is"
     )
-
-
-def test_label_says_which_files_it_takes_instead_of_a_queue(kp_worker, tmp_path, traces):
-    queue = tmp_path / "queue.jsonl"
-    queue.write_text(kp_worker("policy", "queue", traces, "--embedder", "none").stdout)
-
-    result = kp_worker("policy", "label", queue, "--by", "me", "--output", tmp_path / "labels.jsonl")
-
-    assert result.exit_code == 1
-    assert f"{queue}:1: output of `kp-worker policy queue`" in result.stderr
-    assert "give the files that it read" in result.stderr
 
 
 def test_a_file_without_traces_is_an_error_of_score(kp_worker, tmp_path):
@@ -290,8 +282,8 @@ def test_invalid_settings_are_one_line_errors_without_a_traceback(kp_worker, mon
     monkeypatch.setenv("KP_WEB__PORT", "no")
     result = kp_worker(name)
     assert result.exit_code == os.EX_CONFIG
-    assert result.stderr.startswith("Error: policy.threshold: got '2'")
-    assert "web.port: got 'no'" in result.stderr
+    assert result.stderr.startswith("Error: KP_POLICY__THRESHOLD: got '2'")
+    assert "KP_WEB__PORT: got 'no'" in result.stderr
 
 
 def test_variables_that_are_no_settings_are_named_once(kp_worker, monkeypatch):
@@ -449,8 +441,8 @@ def test_publish_refuses_traces_on_several_lines(kp_worker, tmp_path, traces, re
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        f"Error: {pretty}: has a trace on several lines, and one trace per line is expected; "
-        f"`jq -c {written} {pretty}` writes it so\n"
+        f"Error: {pretty}: has a trace on several lines, but one trace per line is expected; "
+        f"convert it with `jq -c {written} {pretty}`\n"
     )
 
 

@@ -171,10 +171,10 @@ async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harn
 async def test_a_scoring_failure_makes_one_dead_letter_and_leaves_the_cache_unchanged(
     make_harness, raw, monkeypatch
 ):
-    def fail_for_one(trace, nearest, policy):
+    def fail_for_one(trace, nearest, policy, counts):
         if trace.id == "kp:trace:0/1":
             raise ZeroDivisionError("by zero")
-        return score_trace(trace, nearest, policy)
+        return score_trace(trace, nearest, policy, counts)
 
     monkeypatch.setattr(scorer, "score_trace", fail_for_one)
     harness = make_harness()

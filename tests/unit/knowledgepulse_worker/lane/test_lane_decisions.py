@@ -117,3 +117,48 @@ async def test_a_failing_report_is_logged_without_content_and_stops_nothing(
     await harness.processed(await harness.lane(0, harness.changelog()), taken)
     assert harness.failures == []
     assert caplog.messages == ["raw-traces/0/0: details not reported: ValueError"]
+
+
+LEARNED = Policy.model_validate(
+    {
+        "threshold": 0.3,
+        "domains": {
+            "customer_service": {
+                "learned": {
+                    "share": 0.7,
+                    "facts_version": 1,
+                    "intercept": -0.3,
+                    "terms": {
+                        "repeated_share": {"mean": 0.02, "deviation": 0.05, "weight": -0.4, "clip": 3},
+                        "steps": {"mean": 3.3, "deviation": 0.4, "weight": -0.2, "clip": 3},
+                        "novelty": {"mean": 0.4, "deviation": 0.1, "weight": 0.1, "clip": 3},
+                    },
+                }
+            }
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(("active", "shadow"), [(LEARNED, ACTIVE), (ACTIVE, LEARNED), (LEARNED, LEARNED)])
+async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_an_output(
+    make_harness, raw, real_traces, active, shadow
+):
+    """To the last bit, whichever of the two policies has it."""
+    harness = make_harness(policy=active, uncommitted_records=1000)
+    harness.services.metrics.set_shadow(shadow)
+
+    await harness.processed(
+        await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))
+    )
+
+    records, policies = scored_records(harness), (active, shadow)
+    assert all(one.under(active) == one.score for one in records)
+    assert any(one.under(LEARNED).learned is not None for one in records)
+    assert any(one.under(LEARNED).learned is None for one in records)  # those of the domain without one
+    rescored = rescore_all(records, shadow)
+    assert list(harness.services.metrics.shadow.flips) == rescored.flips[-LAST_RECORDS:]
+    assert policies[0].digest == records[0].policy
+    learned = harness.metric("kp_dimension_score_count", domain="customer_service", dimension="learned")
+    scored = sum(one.score.learned is not None for one in records)
+    assert (learned or 0) == scored

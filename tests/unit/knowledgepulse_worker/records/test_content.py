@@ -1,4 +1,4 @@
-"""What of a trace is shown to people, and its features."""
+"""What of a trace is shown to people."""
 
 import json
 
@@ -24,10 +24,6 @@ def call(query, tool="search"):
     return {"type": "tool_call", "tool": {"name": tool}, "input": {"q": query}}
 
 
-def seen(text):
-    return {"type": "observation", "output_summary": text}
-
-
 def test_shows_both_ends_of_the_steps_on_lines_of_their_own():
     content = content_of(trace(call("a"), *({"type": "thought", "content": f"Step\n{n}"} for n in range(9))))
 
@@ -35,20 +31,6 @@ def test_shows_both_ends_of_the_steps_on_lines_of_their_own():
     assert (len(content.objective), content.objective[-1]) == (300, "…")
     assert content.steps[:2] == ('tool_call: search {"q": "a"}', "thought: Step 0")
     assert content.steps[3:] == ("… 3 more …", *(f"thought: Step {n}" for n in range(5, 9)))
-    assert content.features.length == 10
-
-
-@pytest.mark.parametrize(
-    ("feature", "value", "document"),
-    [
-        ("repeated", 0.25, trace(call("a"), call("b"), call("a"), call("a", "open"))),
-        ("failed", 0.5, trace(seen("Error: no such file"), seen("3 rows, then " + "x" * 300 + " error"))),
-        ("repeated", 0, trace()),
-        ("failed", 0, trace()),
-    ],
-)
-def test_features_of_the_whole_trace(feature, value, document):
-    assert getattr(content_of(document).features, feature) == value
 
 
 @pytest.mark.parametrize(("given_id", "native_id"), [("run-7", "run-7"), (7, None), ({"a": []}, None)])

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from knowledgepulse_worker.terminal.arguments import Moment, Position, Source
+from knowledgepulse_worker.terminal.arguments import Moment, Position, TopicPart
 from support.letters import NOON
 
 
@@ -44,16 +44,16 @@ def test_rejects_an_invalid_time(written):
 
 
 def test_parses_sources_and_positions():
-    assert Source().convert("raw-traces", None, None) == ("raw-traces",)
-    assert Source().convert("raw-traces/3", None, None) == ("raw-traces", 3)
-    assert Source().convert("raw-traces/3/17", None, None) == ("raw-traces", 3, 17)
+    assert TopicPart().convert("raw-traces", None, None) == ("raw-traces",)
+    assert TopicPart().convert("raw-traces/3", None, None) == ("raw-traces", 3)
+    assert TopicPart().convert("raw-traces/3/17", None, None) == ("raw-traces", 3, 17)
     assert Position().convert("3/17", None, None) == (3, 17)
 
 
 @pytest.mark.parametrize("written", ["", "/1", "a/b", "a/1/", "a/1/2/3", "a/-1", "a b"])
 def test_rejects_an_invalid_source(written):
     with pytest.raises(click.BadParameter, match="raw-traces/0/17"):
-        Source().convert(written, None, None)
+        TopicPart().convert(written, None, None)
 
 
 @pytest.mark.parametrize("written", ["", "1", "a/1/2", "1/", "1/-1", "dead-letter/0/1"])

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer
+from knowledgepulse_worker.records.content import counts_of
+from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
@@ -40,6 +41,19 @@ def kp_worker() -> Callable[..., Result]:
     return run
 
 
+def counts_of_calls(calls: int = 1, repeated: int = 0) -> Counts:
+    """Return the counts of a trace that consists of calls."""
+    return Counts(
+        calls, 0, calls, 0, 0, 10 * calls, 0, 0, 4, 1, calls, repeated, 0, False, False, False, False
+    )
+
+
+@pytest.fixture(scope="session")
+def make_counts() -> Callable[..., Counts]:
+    """Create the counts of a trace that consists of calls."""
+    return counts_of_calls
+
+
 @pytest.fixture(scope="session")
 def make_record() -> Callable[..., ScoredRecord]:
     """Create a scored record with these dimensions: complexity, novelty, tool diversity, confidence."""
@@ -59,6 +73,7 @@ def make_record() -> Callable[..., ScoredRecord]:
     ) -> ScoredRecord:
         policy = policy or Policy()
         profile = policy.profile(domain)
+        others.setdefault("counts", counts_of_calls())
         score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest)
         confidence = score.outcome_confidence if success else min(1.0, score.outcome_confidence / 0.3)
         record = ScoredRecord(
@@ -79,16 +94,10 @@ def make_record() -> Callable[..., ScoredRecord]:
 
 @pytest.fixture(scope="session")
 def make_content() -> Callable[..., Content]:
-    """Create the content of a trace with these features."""
+    """Create the content of a trace."""
 
-    def make(native_id: str | None = None, **features: float) -> Content:
-        return Content(
-            "Do it",
-            ("thought: First",),
-            "Done",
-            replace(Features(1, 0.0, 0.0), **features),
-            native_id,
-        )
+    def make(native_id: str | None = None) -> Content:
+        return Content("Do it", ("thought: First",), "Done", native_id)
 
     return make
 
@@ -104,7 +113,7 @@ def reference_records(real_traces: list[bytes], reference_scores: list[dict[str,
         weight = scorer.policy.profile(score.domain).weights.novelty
         added = (reference["score_minilm_256_tokens"] - reference["score_no_embedder"]) / weight
         scored = msgspec.structs.replace(score, novelty=score.novelty + added)
-        record = ScoredRecord.of(trace.id, trace, scored)
+        record = ScoredRecord.of(trace.id, trace, scored, counts=counts_of(line))
         records.append(replace(record, score=record.under(scorer.policy)))
     return records
 

@@ -20,10 +20,10 @@ from knowledgepulse_worker.tools.convert.convert_command import conversion_optio
 def assemble(config: Path | None, **options: Any) -> None:
     """Assemble agent runs from OpenTelemetry spans in Kafka.
 
-    Reads the topic that the Collector's Kafka exporter writes, converts each complete run as `kp-worker
-    convert` does, and publishes it to the raw topic exactly once. Late spans go to a topic of their own.
+    Reads the topic to which the Collector's Kafka exporter writes, converts each complete run as `kp-worker
+    convert` does, and publishes it to the raw topic exactly once. Late spans go to a separate topic.
 
-    Runs until SIGTERM, SIGHUP or Ctrl-C. It ends when the brokers are unreachable; let the orchestrator
+    Runs until SIGTERM, SIGHUP or Ctrl-C. It also ends if no broker can be reached, so let an orchestrator
     restart it.
     """
     settings = load_settings(config)

@@ -17,11 +17,9 @@ class AssemblyMetrics(CommandMetrics):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__(registry)
         make = self._make
-        spans = make.counter(
-            "kp_assembly_spans", "Spans, as they were read: taken, duplicate or late", ["result"]
-        )
+        spans = make.counter("kp_assembly_spans", "Spans that were read, by result", ["result"])
         self._runs = make.counter(
-            "kp_assembly_runs", "Complete runs, those without an agent too", ["completed_by"]
+            "kp_assembly_runs", "Complete runs, including those without an agent", ["completed_by"]
         )
         self._traces = make.counter("kp_assembly_traces", "Traces published to the raw topic")
         self._dead_letters = make.counter(
@@ -36,7 +34,7 @@ class AssemblyMetrics(CommandMetrics):
         start_at_zero(self._dead_letters, REASONS)
 
     def read(self, taken: int, duplicates: int, late: int) -> None:
-        """Count the spans of a record by what became of them."""
+        """Count the spans of a record by result."""
         for spans, count in zip(self._spans, (taken, duplicates, late), strict=True):
             spans.inc(count)
 
@@ -45,7 +43,7 @@ class AssemblyMetrics(CommandMetrics):
         self._runs.labels(completed_by).inc()
 
     def published(self, traces: int, dead_letters: Iterable[str]) -> None:
-        """Count what a transaction published: traces, and dead letters by their reasons."""
+        """Count the traces of a transaction, and its dead letters by reason."""
         self._traces.inc(traces)
         for reason in dead_letters:
             self._dead_letters.labels(reason).inc()

@@ -1,4 +1,4 @@
-"""The assemblers' group and topics, and the rights on them."""
+"""The assemblers' group and topics, and the rights that they need."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ async def require_topics(admin: TopicAdmin, settings: Settings) -> dict[str, Top
     names = {*admin.own, assemble.spans, assemble.late, assembled}
     if len(names) < len(admin.own) + 3:
         raise TopicError(
-            f"assemble.spans ({assemble.spans}) and assemble.late ({assemble.late}) need names that no "
-            "other topic has"
+            f"assemble.spans ({assemble.spans}) and assemble.late ({assemble.late}) must differ from each "
+            "other and from all other topics"
         )
     existing = await admin.describe({*needed, assemble.late, assembled})
     if missing := [name for name in needed if name not in existing]:
         raise TopicError(
-            f"missing: {', '.join(missing)}; `kp-worker topics` creates all but {assemble.spans}, which "
-            "the Collector writes to"
+            f"missing: {', '.join(missing)}; `kp-worker topics` creates all but {assemble.spans}, to which "
+            "the Collector writes"
         )
     spans = existing[assemble.spans]
     late_config = {MAX_MESSAGE_BYTES: str(spans.max_message_bytes + OUTPUT_HEADROOM)}
@@ -69,9 +69,9 @@ async def require_topics(admin: TopicAdmin, settings: Settings) -> dict[str, Top
             existing[name] = await admin.create(name, spans.partitions, -1, config)
     if existing[assembled].partitions != spans.partitions:
         raise TopicError(
-            f"{assembled} has {existing[assembled].partitions} partitions, {spans.name} has "
-            f"{spans.partitions}; delete {assembled} when no run is open (late spans of runs published "
-            "before then start other runs)"
+            f"{assembled} has {existing[assembled].partitions} partitions, but {spans.name} has "
+            f"{spans.partitions}; delete {assembled} when no run is open (late spans of runs that were "
+            "published before will start new runs)"
         )
     if existing[assembled].cleanup_policy not in (None, "compact"):
         raise TopicError(

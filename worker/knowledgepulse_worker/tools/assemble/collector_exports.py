@@ -23,12 +23,19 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class SpanExport(NamedTuple):
-    """A span, as an export of its own."""
+    """An export with a single span.
 
-    trace_id: str  # in lower-case hexadecimal
-    span_id: str  # likewise
+    Attributes:
+        trace_id: in lower-case hexadecimal.
+        span_id: in lower-case hexadecimal.
+        is_root: whether the span has no parent.
+        value: the export, in the encoding in which it arrived.
+    """
+
+    trace_id: str
+    span_id: str
     is_root: bool
-    value: bytes  # the export, in the encoding that it came in
+    value: bytes
 
 
 class _Span(msgspec.Struct, rename="camel"):
@@ -60,8 +67,7 @@ _span = msgspec.json.Decoder(_Span).decode
 def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
     """Return the spans of an export, in JSON or protobuf.
 
-    ``max_bytes``: the size that all spans may have together, each with its resource, of which the export has
-    one for many spans.
+    ``max_bytes``: the total size that the spans may have, each with its own copy of the resource.
 
     Raises:
         ConversionError: the value is neither, or a span's ids are invalid.
@@ -93,7 +99,7 @@ def _bounded(found: Iterable[SpanExport], max_bytes: int | None) -> list[SpanExp
 
 
 def join(values: Iterable[bytes]) -> list[bytes]:
-    """Join exports from :func:`split` into one for each encoding, which is nearly always a single one."""
+    """Join exports from :func:`split` into one export per encoding; nearly always, there is only one."""
     in_json, in_protobuf = [], []
     for value in values:
         if _is_split_json(value):

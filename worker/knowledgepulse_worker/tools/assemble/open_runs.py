@@ -1,10 +1,10 @@
-"""The agent runs of a partition that are still open; pure, and measured on record time.
+"""The open agent runs of a partition, without input or output, measured on record time.
 
-A run is here all spans with the same trace id. Nothing marks its end, so it is complete when one of
-:data:`CompletedBy` holds.
+A run consists of all spans with the same trace id. Nothing marks its end, so it is complete when one of the
+conditions in :data:`CompletedBy` holds.
 
-Time is that of the partition's records: the newest timestamp so far. It stands still while nothing arrives;
-whoever knows that the partition has nothing more to read may let it pass by :meth:`OpenRuns.wait`.
+The time is the newest timestamp of the partition's records so far. It does not advance while nothing arrives;
+a caller that has read the partition to its end may advance it with :meth:`OpenRuns.wait`.
 """
 
 from __future__ import annotations
@@ -19,34 +19,46 @@ from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport
 
 CompletedBy = Literal["root", "idle", "wait", "spans", "bytes", "memory"]
-"""Why a run is complete: its root span arrived ``assemble.grace`` ago; no span arrived for ``assemble.idle``;
-its first span arrived ``assemble.longest_wait`` ago; it exceeds ``assemble.run_spans`` or
-``assemble.run_bytes``; or it is the oldest when all open ones exceed ``assemble.open_bytes``."""
+"""The reason why a run is complete.
+
+- ``root``: its root span arrived ``assemble.grace`` ago.
+- ``idle``: no span has arrived for ``assemble.idle``.
+- ``wait``: its first span arrived ``assemble.longest_wait`` ago.
+- ``spans``, ``bytes``: it exceeds ``assemble.run_spans`` or ``assemble.run_bytes``.
+- ``memory``: it is the oldest open run while all open runs exceed ``assemble.open_bytes``.
+"""
 
 PUBLISHED_RUNS = 100_000
-"""Published runs that a partition remembers; a span of an older one starts another run."""
+"""Number of published runs that a partition remembers; a span of an older run starts a new run."""
 
 RUN_MEMORY, SPAN_MEMORY = 650, 160
-"""Bytes of memory that a run takes besides its spans, and a span besides its content, as measured."""
+"""Measured bytes of memory that a run takes in addition to its spans, and a span to its content."""
 
 _STALE = 1000
-"""Deadlines of closed runs that may be left, beyond one for each open run."""
+"""Number of deadlines of closed runs that may be kept, in addition to one for each open run."""
 
 COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
 
 
 @dataclass(slots=True)
 class SpanRun:
-    """A run; its times are those of records, in milliseconds since 1970."""
+    """A run; its times are record timestamps in milliseconds since the epoch.
+
+    Attributes:
+        first_offset: the offset of its first span.
+        root_time: the time of its root span; None if it has not arrived.
+        size: the size of its spans in bytes.
+        spans: the exports by span id.
+    """
 
     trace_id: str
-    first_offset: int  # of its first span
+    first_offset: int
     last_offset: int
     first_time: int
     last_time: int
-    root_time: int | None = None  # of its root span, if that has arrived
-    size: int = 0  # bytes of its spans
-    spans: dict[str, bytes] = field(default_factory=dict)  # exports, by span id
+    root_time: int | None = None
+    size: int = 0
+    spans: dict[str, bytes] = field(default_factory=dict)
     completed_by: CompletedBy = "idle"
 
 
@@ -102,7 +114,7 @@ class OpenRuns:
         self._clock = max(self._clock, time)
 
     def wait(self, milliseconds: int) -> None:
-        """Let time pass although nothing arrives."""
+        """Advance the time although nothing arrives."""
         self._clock += milliseconds
 
     def add(self, spans: Iterable[SpanExport]) -> tuple[list[SpanExport], int]:

@@ -1,4 +1,4 @@
-"""The records to publish for complete runs, late spans and what cannot be read; pure."""
+"""The records to publish for complete runs, late spans and unreadable records, without input or output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 logger = logging.getLogger(__name__)
 
 COMPLETED_BY = "kp-completed-by"
-"""Header of an assembled trace: why its run was complete."""
+"""The header of an assembled trace that says why its run was complete."""
 
 _MAX_MESSAGE = 1000
 _NO_ROOT = (
@@ -56,25 +56,25 @@ class RunOutputs:
         self._options = options
 
     def of_run(self, run: SpanRun, partition: int) -> list[OutputRecord | Refused]:
-        """Return a run's traces, one for each outermost agent, and dead letters for what cannot be one.
+        """Return a run's traces, one for each outermost agent, and dead letters for failed conversions.
 
-        Neither if the run has no agent, as that of any other service. A dead letter has the run's id as
-        key and its spans as value, and the position of its first span in this partition of the spans topic.
+        Returns nothing if the run has no agent, like a run of any other service. A dead letter has the run's
+        id as key, its spans as value, and the location of its first span in the spans topic.
         """
         exports = join(run.spans.values())
         traces, errors = self._converted(run, exports)
-        key, place = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
+        key, origin = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
         outputs: list[OutputRecord | Refused] = []
         for trace in traces:
             if self._fits(trace):
                 outputs.append(trace)
                 continue
             error = InvalidRecordError("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
-            source = RawRecord(*place, key, trace.value or b"", ())
+            source = RawRecord(*origin, key, trace.value or b"", ())
             outputs.append(self._refused(source, error.reason, error))
         if errors:
             message = "; ".join(map(str, errors))
-            sources = (RawRecord(*place, key, one, ()) for one in exports)
+            sources = (RawRecord(*origin, key, one, ()) for one in exports)
             outputs += [self._refused(one, "invalid_trace", errors[0], message) for one in sources]
         return outputs
 
@@ -89,7 +89,7 @@ class RunOutputs:
         )
 
     def of_unreadable(self, record: RawRecord, error: InvalidRecordError) -> Refused:
-        """Return the dead letter of a record that is no export of spans."""
+        """Return the dead letter of a record that is not an export of spans."""
         return self._refused(record, error.reason, error)
 
     def _converted(self, run: SpanRun, exports: list[bytes]) -> tuple[list[OutputRecord], list[Exception]]:

@@ -1,11 +1,11 @@
-"""The transactions of a partition: outputs, published runs and position, all of them or none.
+"""The transactions of a partition, which write outputs, published runs and the position together.
 
-Each partition has a transactional id. Whoever takes the partition over fences off its predecessor by it and
-completes or aborts the predecessor's last transaction, and only then reads where that ended.
+Each partition has a transactional id. With it, a new owner of the partition fences off its predecessor and
+completes or aborts the predecessor's last transaction before it reads the position of that transaction.
 
-The topic ``<kafka.group>-assembled``, compacted, has for each partition of the spans topic the runs that were
-published (trace id → offset of the last span) and under :data:`POSITION` the position of the last
-transaction. The consumer group's offset, committed by the same transactions, is the watermark.
+The compacted topic ``<kafka.group>-assembled`` stores for each partition of the spans topic the published
+runs (trace id → offset of the last span) and, under :data:`POSITION`, the position of the last transaction.
+The consumer group's offset, which the same transactions commit, is the watermark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic
 from knowledgepulse_worker.tools.assemble.run_outputs import Refused
 
 STEP_RECORDS = 100
-"""Records after which a transaction is committed; larger ones might time out."""
+"""Number of records after which a transaction is committed; larger transactions might time out."""
 STEP_BYTES = 1_048_576
 """Bytes after which a transaction is committed."""
 POSITION = b"position"
@@ -34,23 +34,38 @@ POSITION = b"position"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the last transaction left."""
+    """The state after the last transaction.
 
-    position: int  # the offset up to which the outputs of all records are published
-    published: Mapping[str, int]  # the last offset of each published run, by trace id, oldest first
+    Attributes:
+        position: the offset up to which the outputs of all records are published.
+        published: the last offset of each published run, by trace id, oldest first.
+    """
+
+    position: int
+    published: Mapping[str, int]
 
 
 @dataclass(slots=True)
 class Step:
-    """What a transaction publishes."""
+    """The content of a transaction.
+
+    Attributes:
+        outputs: the records to publish.
+        published: the last offset of each run that the outputs complete, by trace id.
+        traces: the number of traces among the outputs.
+        reasons: the reasons of the dead letters among the outputs.
+        forgotten: the ids of the runs to forget.
+        position: the offset up to which the outputs of all records are published after the transaction.
+        watermark: the offset to read from after a crash.
+    """
 
     outputs: list[OutputRecord] = field(default_factory=list)
-    published: dict[str, int] = field(default_factory=dict)  # last offset of each run that they complete
-    traces: int = 0  # how many of the outputs are traces
-    reasons: list[Reason] = field(default_factory=list)  # those of the dead letters among them
-    forgotten: Sequence[str] = ()  # the ids of runs to forget
-    position: int = 0  # the offset up to which this publishes the outputs of all records
-    watermark: int = 0  # the offset to read from after a crash
+    published: dict[str, int] = field(default_factory=dict)
+    traces: int = 0
+    reasons: list[Reason] = field(default_factory=list)
+    forgotten: Sequence[str] = ()
+    position: int = 0
+    watermark: int = 0
     _size: int = 0
 
     def add(self, output: OutputRecord | Refused) -> None:
@@ -63,7 +78,7 @@ class Step:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is to be published before it grows."""
+        """Whether the transaction must be committed before more is added."""
         return len(self.outputs) + len(self.published) >= STEP_RECORDS or self._size >= STEP_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Audit a stream's outputs against its raw topic: nothing lost, nothing different.
+"""Audit a stream's outputs against its raw topic: every record has its output, and every output is right.
 
 Data flows one way. :mod:`~knowledgepulse_worker.tools.audit.stream_audit` reads the topics, and
 :mod:`~knowledgepulse_worker.tools.audit.source_index` collects outputs and ledger entries by source offset.

@@ -23,12 +23,12 @@ from knowledgepulse_worker.tools.audit.audit_report_text import show
 @config_option
 @json_option
 def audit(config: Path | None, as_json: bool) -> None:
-    """Audit the outputs: nothing may be missing, nothing may differ.
+    """Check that every record has its output and that every output is right.
 
-    Reads the raw topic, the outputs and the ledger's changelog up to their current ends; workers may be
-    running. Every committed record must have an output that equals the record except for the score, and all
-    repeats must be equal. Scores, novelty and decisions are recomputed. Use the worker's settings. Exits with
-    status 1 if anything is missing or differs.
+    Reads the raw topic, the outputs and the ledger's changelog up to their current ends, with the worker's
+    settings; workers may be running. Every committed record must have an output that equals the record except
+    for the score, and all repeats must be equal. Scores, novelty and decisions are recomputed. If an output
+    is missing or wrong, the exit status is 1.
     """
     settings = load_settings(config)
     embedder = partial(load_embedder, settings.embedding, settings.cache)

@@ -11,13 +11,13 @@ Unaudited = Literal["trimmed", "rewind", "no_vector", "other_model"]
 - ``trimmed``: earlier records were deleted from the raw topic, and some of their entries from the changelog;
 - ``rewind``: the ledger was cut, and its remaining content at that time is unknown;
 - ``no_vector``: a vector is not in the changelog, and its text could not be embedded;
-- ``other_model``: likewise, because the vector is from another model than the configured one.
+- ``other_model``: a vector is from another model than the configured one, and its text could not be embedded.
 """
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Defects of one raw record's outputs; names fields and numbers, never content."""
+    """The defects of one raw record's outputs, which name fields and numbers but never content."""
 
     offset: int
     what: str
@@ -25,42 +25,64 @@ class Difference:
 
 @dataclass
 class PartitionReport:
-    """The audit of one partition of the raw topic."""
+    """The audit of one partition of the raw topic.
+
+    Attributes:
+        outputs: the number of outputs, including repeats.
+        missing: the offsets of committed records without an output.
+        waiting: the number of uncommitted records without an output, which are still to be scored.
+        repeated: the number of outputs beyond the first of their record.
+        differing: the defects of records' outputs.
+        without_entry: the offsets of records with outputs but without a ledger entry. A redelivery would
+            score them again, and later records are compared with fewer vectors than they should be.
+        rescored: the number of records with unequal outputs because the topic was reread from before the
+            ledger.
+        unknown: the number of outputs whose record no longer exists, because it was deleted or the topic was
+            recreated.
+        outputs_trimmed: the number of records without an output where the output topics have been trimmed.
+        deleted: the first and last offset of each range that was deleted from the raw topic and has neither
+            outputs nor entries. Records deleted before they were read, and the aborted records and markers of
+            transactions, can no longer be distinguished.
+        unknown_policy: the number of records whose policy was not kept, so that the score was not recomputed.
+        near_threshold: the offsets of records whose score is so close to the threshold that the precision of
+            a recomputed embedding cannot confirm the decision.
+        novelty_exact: the number of records whose novelty was recomputed from the ledger's vectors alone.
+        novelty_embedded: the number of records whose novelty needed texts to be embedded again.
+        novelty_unaudited: the number of records whose novelty could not be recomputed, by reason.
+    """
 
     partition: int
     records: int = 0
-    outputs: int = 0  # including repeats
-    missing: list[int] = field(default_factory=list)  # offsets of committed records without an output
-    waiting: int = 0  # uncommitted records without an output, which are still to be scored
-    repeated: int = 0  # outputs beyond the first of their record
+    outputs: int = 0
+    missing: list[int] = field(default_factory=list)
+    waiting: int = 0
+    repeated: int = 0
     differing: list[Difference] = field(default_factory=list)
-    # Offsets of records with outputs but without a ledger entry: delivered again, they would be scored again,
-    # and later records are compared with fewer vectors than they should be.
     without_entry: list[int] = field(default_factory=list)
-    # Records with unequal outputs, as the topic was reread from before the ledger, which starts a new run.
     rescored: int = 0
-    unknown: int = 0  # outputs whose record no longer exists: it was deleted, or the topic recreated
-    outputs_trimmed: int = 0  # records without an output where the output topics have been trimmed
-    # First and last offset of each range that was deleted from the raw topic and has neither outputs nor
-    # entries: records deleted before they were read, or aborted records and markers of transactions, which
-    # can no longer be distinguished.
+    unknown: int = 0
+    outputs_trimmed: int = 0
     deleted: list[tuple[int, int]] = field(default_factory=list)
-    unknown_policy: int = 0  # records of a policy that was not kept, so that their score was not recomputed
-    # Offsets of records whose score is so close to the threshold that the precision of a recomputed embedding
-    # cannot confirm the decision.
+    unknown_policy: int = 0
     near_threshold: list[int] = field(default_factory=list)
-    novelty_exact: int = 0  # records whose novelty was recomputed from the ledger's vectors alone
-    novelty_embedded: int = 0  # those that needed texts to be embedded again
-    novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)  # those that could not, by reason
+    novelty_exact: int = 0
+    novelty_embedded: int = 0
+    novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Report:
-    """The report of an audit."""
+    """The report of an audit.
 
-    topic: str  # the raw topic
+    Attributes:
+        topic: the raw topic.
+        partitions: the reports of its partitions.
+        foreign: the number of output records without a source in this raw topic.
+    """
+
+    topic: str
     partitions: list[PartitionReport]
-    foreign: int = 0  # number of output records without a source in this raw topic
+    foreign: int = 0
 
     @property
     def missing(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report, Unaudited
 
 DETAILS = 10
@@ -32,7 +33,7 @@ def show(report: Report, console: Console) -> None:
     for line in wrong[:DETAILS]:
         console.print(line)
     if len(wrong) > DETAILS:
-        console.print(f"and {len(wrong) - DETAILS} more; --json lists them all")
+        console.print(f"and {len(wrong) - DETAILS:,} more; --json lists them all")
 
 
 def _table(report: Report) -> Table:
@@ -40,11 +41,11 @@ def _table(report: Report) -> Table:
     for name in _COLUMNS:
         table.add_column(name, justify="right")
     for one in report.partitions:
-        table.add_row(str(one.partition), *map(str, _row(one)))
+        table.add_row(str(one.partition), *(f"{count:,}" for count in _row(one)))
     if len(report.partitions) > 1:
         totals = [sum(column) for column in zip(*map(_row, report.partitions), strict=True)]
         table.add_section()
-        table.add_row("all", *map(str, totals))
+        table.add_row("all", *(f"{count:,}" for count in totals))
     return table
 
 
@@ -64,28 +65,30 @@ def _row(one: PartitionReport) -> tuple[int, ...]:
 def _notes(report: Report) -> Iterator[str]:
     parts = report.partitions
     counts = {
-        "were scored under a policy that was not kept, so their score was not recomputed": sum(
+        "named a policy that was not kept, so their score could not be recomputed": sum(
             one.unknown_policy for one in parts
         ),
-        "have a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
-        "have a score too close to the threshold to confirm the decision from their texts": sum(
+        "had a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
+        "scored too close to the threshold to confirm the decision from their texts": sum(
             len(one.near_threshold) for one in parts
         ),
-        "were rescored, as the raw topic was reread from before the ledger": report.rescored,
-        "have no output where the output topics were trimmed": sum(one.outputs_trimmed for one in parts),
+        "got new scores when the raw topic was reread from before the ledger": report.rescored,
+        "could not be checked, because the output topics were trimmed": sum(
+            one.outputs_trimmed for one in parts
+        ),
     }
     for reason, why in _REASONS.items():
         count = sum(one.novelty_unaudited.get(reason, 0) for one in parts)
-        counts[f"have a novelty that cannot be audited: {why}"] = count
-    yield from (f"{count} records {what}" for what, count in counts.items() if count)
+        counts[f"had a novelty that could not be audited: {why}"] = count
+    yield from (f"{counted(count, 'record')} {what}" for what, count in counts.items() if count)
     if report.deleted:
         yield (
-            f"{report.deleted} offsets were deleted from {report.topic} and have no output: records deleted "
-            f"before they were scored, or a transaction's aborted records and markers: "
+            f"{counted(report.deleted, 'offset')} had no output when deleted from {report.topic}: records "
+            f"deleted before they were scored, or a transaction's aborted records and markers: "
             f"{', '.join(_ranges(report))}"
         )
     if report.unknown:
-        yield f"{report.unknown} outputs have no existing record in {report.topic}"
+        yield f"{counted(report.unknown, 'output')} did not belong to an existing record of {report.topic}"
 
 
 def _ranges(report: Report) -> Iterator[str]:

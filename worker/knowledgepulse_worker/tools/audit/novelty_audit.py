@@ -23,12 +23,20 @@ Basis: TypeAlias = Literal["ledger", "text"] | Unaudited
 
 @dataclass(slots=True)
 class CachedRecord:
-    """A scored record in the novelty cache."""
+    """A scored record in the novelty cache.
 
-    trace_id: str | None  # None if neither the record nor its entry exists any more
-    at: float  # the record's timestamp in seconds
-    model: str | None  # the embedder's identity; "" without an embedder, None for the configured one
-    vector: NDArray[np.float32] | None  # shape (dimensions,); None if it is not available
+    Attributes:
+        trace_id: None if neither the record nor its entry exists any more.
+        at: the record's timestamp in seconds.
+        model: the embedder's identity; "" without an embedder, None for the configured one.
+        vector: shape (dimensions,); None if it is not available.
+        origin: the origin of the vector.
+    """
+
+    trace_id: str | None
+    at: float
+    model: str | None
+    vector: NDArray[np.float32] | None
     origin: Origin
 
 

@@ -9,18 +9,18 @@ import msgspec
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
-from knowledgepulse_worker.scoring import Nearest, Score, score_trace
+from knowledgepulse_worker.scoring import Counts, Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
-from knowledgepulse_worker.tools.audit.source_index import Output, digest
+from knowledgepulse_worker.tools.audit.source_index import Output, short_hash
 
 ROUNDING = 1e-9
 """Tolerance of recomputing a number from the same inputs, on any machine."""
 
-_DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
+_RECOMPUTED = [name for name in DIMENSIONS if name != "novelty"]
 
 
 def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
@@ -66,12 +66,12 @@ def _was_unread(record: RawRecord, output: Output) -> bool:
         failure is not None
         and failure.reason in get_args(UnreadReason)
         and record.value is not None
-        and output.value == digest(None)
+        and output.value == short_hash(None)
     )
 
 
 def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
-    """Check a dead letter's reason against the result of decoding the record."""
+    """Check a dead letter's reason by decoding the record."""
     failure = output.says.failure
     if failure is None or failure.reason not in get_args(ContentReason) or failure.reason == rejection:
         return []
@@ -81,19 +81,26 @@ def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
     ]
 
 
-def check_score(trace: ReasoningTrace, output: Output, score: Score, policy: Policy | None) -> list[str]:
+def check_score(
+    trace: ReasoningTrace, counts: Counts | None, output: Output, score: Score, policy: Policy | None
+) -> list[str]:
     """Recompute an output's ``kp-score``, given its novelty.
 
-    ``policy``: the one that the output names; None if it is not known. Then only the dimensions, the
+    ``counts``: the trace's, which a policy with a learned value needs. ``policy``: the one that the output
+    names; None if it is not known. Then only the dimensions, the
     overrides and the decision are checked.
     """
     nearest: Nearest | None = Nearest(1 - score.novelty, score.nearest)
     if score.nearest is None and score.novelty == NOVELTY_UNKNOWN:
         nearest = None
-    expected = score_trace(trace, nearest, policy or Policy())
-    numbers, texts = {name: name for name in _DIMENSIONS}, ["overrides"]
+    expected = score_trace(trace, nearest, policy or Policy(), counts)
+    numbers, texts = {name: name for name in _RECOMPUTED}, ["overrides"]
     if policy is not None:
         numbers |= {"quality_score": "score", "threshold": "threshold"}
+        if None not in (score.learned, expected.learned):
+            numbers["learned"] = "learned"
+        elif score.learned != expected.learned:
+            texts.append("learned")
         texts += ["domain", "withheld"]
     wrong = [
         f"{shown} is {getattr(score, name):.9g}, recomputed {getattr(expected, name):.9g}"
@@ -106,5 +113,5 @@ def check_score(trace: ReasoningTrace, output: Output, score: Score, policy: Pol
         if getattr(score, name) != getattr(expected, name)
     ]
     if output.says.decision != score.decision:
-        wrong.append(f"decision is {output.says.decision}, its kp-score gives {score.decision}")
+        wrong.append(f"decision is {output.says.decision}, but its kp-score gives {score.decision}")
     return wrong

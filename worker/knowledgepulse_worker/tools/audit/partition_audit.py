@@ -20,7 +20,7 @@ from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Score, TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring import Counts, Score, TraceText, bounded_id, count_trace, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport
 from knowledgepulse_worker.tools.audit.novelty_audit import Basis, CachedRecord, Memory
@@ -42,42 +42,58 @@ _REFUSALS = {TooLargeError.__name__, DeliveryError.__name__}
 
 @dataclass(frozen=True)
 class Bounds:
-    """Offsets that limit what can be checked."""
+    """The offsets that limit the checks.
 
-    first: int  # first offset of the partition; above 0, the partition has been trimmed
-    committed: int  # the group's position; every record below it must have an output
-    outputs_from: float = 0  # outputs of records below this offset may have been trimmed
+    Attributes:
+        first: the first offset of the partition; above 0 if the partition has been trimmed.
+        committed: the group's position; every record below it must have an output.
+        outputs_from: the outputs of records below this offset may have been trimmed.
+    """
+
+    first: int
+    committed: int
+    outputs_from: float = 0
 
 
 @dataclass(slots=True)
 class _Case:
-    """An offset with its outputs and, unless it was deleted, its record."""
+    """An offset with its outputs and, unless it was deleted, its record.
+
+    Attributes:
+        cached: None unless the record was scored.
+    """
 
     offset: int
     outputs: list[Output]
-    cached: CachedRecord | None  # None unless the record was scored
+    cached: CachedRecord | None
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
     wrong: list[str] = field(default_factory=list)
 
     def text(self, text: TraceText) -> str | None:
-        """Return the text that was embedded; None if the record is no trace."""
+        """Return the text that was embedded; None if the record is not a trace."""
         if self.record is None or self.trace is None:
             return None
         return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
+
+    def counts(self, policy: Policy | None) -> Counts | None:
+        """Return the trace's counts if the policy needs them."""
+        if policy is None or not policy.learns or self.record is None or self.trace is None:
+            return None
+        return count_trace(self.trace, decode_inputs(self.record.value or b""))
 
 
 class PartitionAudit:
     """Audit a partition of the raw topic.
 
     Args:
-        partition: its number.
+        partition: the partition's number.
         bounds: the offsets that limit the checks.
-        settings: the worker's.
-        policies: those that were ever in force, by digest.
-        index: complete.
-        builder: the worker's.
+        settings: the worker's settings.
+        policies: the policies that were ever in force, by digest.
+        index: the complete index.
+        builder: builds outputs as the worker does.
         embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
         tolerance: see :attr:`Vectors.tolerance`.
     """
@@ -112,7 +128,7 @@ class PartitionAudit:
     def add(self, records: Sequence[RawRecord]) -> None:
         """Check records, in offset order."""
         cases = (case for record in records for case in self._up_to(record))
-        # In chunks: there may be many deleted offsets before the first record.
+        # In chunks, because there may be many deleted offsets before the first record.
         while chunk := list(islice(cases, _CHUNK)):
             self._vectors.complete(
                 [
@@ -200,7 +216,7 @@ class PartitionAudit:
         return in_ledger and _was_scored(case.outputs)
 
     def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
-        """Return whether an output is of a record with the same offset in an earlier topic."""
+        """Return whether an output belongs to a record with the same offset in an earlier topic."""
         other_content = "key" in wrong or "value" in wrong or self._in_rewind(offset)
         return "timestamp" in wrong and other_content
 
@@ -262,7 +278,7 @@ class PartitionAudit:
                 case.wrong.append("kp-score is invalid")
                 continue
             policy = self._policies.get(output.says.policy)
-            case.wrong += check_score(case.trace, output, scores[-1], policy)
+            case.wrong += check_score(case.trace, case.counts(policy), output, scores[-1], policy)
         if scores:
             basis = "rewind" if rescored else self._memory.basis(case.cached)
             self._check_novelty(case, case.cached, scores, basis)

@@ -29,16 +29,26 @@ _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):
-    """A record of an output topic, reduced to the data needed to check it."""
+    """A record of an output topic, reduced to the data that the checks need.
+
+    Attributes:
+        partition: None in an expected output if the key determines the partition.
+        timestamp_ms: the raw record's timestamp, even if the output has a different one.
+        key: a hash of the key.
+        value: a hash of the value.
+        headers: a hash of the headers.
+        says: the ledger entry from which it was published, reconstructed from its headers.
+        cut: whether it is a dead letter with a truncated value.
+    """
 
     topic: str
-    partition: int | None  # None in an expected output if the key determines the partition
-    timestamp_ms: int  # the raw record's, also if the output has another one
-    key: bytes  # digest, as of value and headers
+    partition: int | None
+    timestamp_ms: int
+    key: bytes
     value: bytes
     headers: bytes
-    says: Entry  # the ledger entry that it was published from, reconstructed from its headers
-    cut: bool = False  # whether it is a dead letter with a truncated value
+    says: Entry
+    cut: bool = False
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
@@ -48,9 +58,9 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
             topic=record.topic,
             partition=record.partition,
             timestamp_ms=record.timestamp_ms,
-            key=digest(record.key),
-            value=digest(record.value),
-            headers=digest(
+            key=short_hash(record.key),
+            value=short_hash(record.value),
+            headers=short_hash(
                 msgspec.msgpack.encode([(_encoded(name), value) for name, value in record.headers])
             ),
             says=says,
@@ -68,11 +78,15 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The outputs and ledger entries of an offset of the raw topic."""
+    """The outputs and ledger entries of an offset of the raw topic.
+
+    Attributes:
+        outputs: the outputs, in the order of each topic.
+        entries: the entries that are still in the changelog, in its order, including tombstoned ones.
+    """
 
     offset: int
-    outputs: list[Output] = field(default_factory=list)  # in the order of each topic
-    # those that are still in the changelog, in its order, including tombstoned ones
+    outputs: list[Output] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -167,9 +181,9 @@ class SourceIndex:
         return (entry for entry in entries if entry.score is not None)
 
     def rewinds(self, partition: int) -> list[range]:
-        """Return the offset ranges that were rescored after a rewind beyond the window.
+        """Return the offset ranges that were rescored after a rewind beyond what may be redelivered.
 
-        In such a range, the sources in an output topic jump back further than the window, and every source
+        In such a range, the sources in an output topic jump back further than that, and every source
         was published more than once. A single record out of order is not a rewind.
         """
         rewound_to = self._rewound_to.get(partition)
@@ -233,7 +247,7 @@ class SourceIndex:
         return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
-        """Track the first source in an output partition, and jumps back beyond the window."""
+        """Track the first source in an output partition, and jumps back beyond what may be redelivered."""
         stream = record.topic, record.partition, partition
         self._first.setdefault(stream, source)
         newest = self._newest.get(stream, source)
@@ -250,8 +264,8 @@ def _entry(value: bytes, partition: int) -> Entry:
         raise LedgerError(f"invalid changelog entry in partition {partition}: {error}") from None
 
 
-def digest(value: bytes | None) -> bytes:
-    """Return an 8-byte digest of a value; empty for null."""
+def short_hash(value: bytes | None) -> bytes:
+    """Return an 8-byte hash of a value; empty for null."""
     return b"" if value is None else blake2b(value, digest_size=8).digest()
 
 

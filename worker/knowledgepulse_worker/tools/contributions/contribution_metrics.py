@@ -17,13 +17,13 @@ class ContributionMetrics(CommandMetrics):
         make = self._make
         self._results = make.counter(
             "kp_contributions",
-            "Contributed traces by the registry's answer, or why they are not sent",
+            "Contributed traces by the registry's answer or the reason for not sending them",
             ["result"],
         )
         self._retries = make.counter(
-            "kp_contribution_retries", "Requests without an answer for good", ["reason"]
+            "kp_contribution_retries", "Requests that were repeated for want of a final answer", ["reason"]
         )
-        self.lag = make.gauge("kp_contributions_lag_records", "Traces between the position and the ends")
+        self.lag = make.gauge("kp_contributions_lag_records", "Traces that were not sent yet")
         self.results = start_at_zero(self._results, get_args(Result))
         self.retries = start_at_zero(self._retries, get_args(RetryReason))
 

@@ -31,11 +31,12 @@ def contributions() -> None:
 def send(config: Path | None) -> None:
     """Send contributed traces to the registry until SIGTERM, SIGHUP or Ctrl-C.
 
-    Reads `topics.redacted`, or `contribute` where that is not set, from its beginning at first. What became
-    of each trace goes to the topic `<kafka.group>-contributions`. A registry that does not answer is asked
-    again; one that refuses the key ends the command, with the trace unsent.
+    Reads the topic `topics.redacted`, or `contribute` if that is not set. The first run starts at the
+    beginning of the topic. The result for each trace is written to the topic `<kafka.group>-contributions`.
+    If the registry does not answer, the command tries again. If the registry refuses the API key, the command
+    ends without losing the trace.
 
-    Run one process: a second one stops the first.
+    Run one process; starting a second one stops the first.
     """
     settings = load_settings(config)
     with extra("worker"):
@@ -44,17 +45,17 @@ def send(config: Path | None) -> None:
     configure(settings.log)
     with errors_logged():
         counts = asyncio.run(until_stopped(partial(run_sender, settings)))
-    logger.info("%s", ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing was sent")
+    logger.info("%s", ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing was sent")
 
 
 @contributions.command()
 @click.argument("trace_ids", nargs=-1, required=True, metavar="ID...")
 @config_option
 def delete(trace_ids: tuple[str, ...], config: Path | None) -> None:
-    """Delete traces from the registry, by their ID.
+    """Delete traces from the registry by their IDs.
 
-    Prints a line for each, and notes what was deleted in `<kafka.group>-contributions`. Traces that are still
-    to be sent are sent all the same.
+    Prints a line for each trace, and records the deletions in the topic `<kafka.group>-contributions`. This
+    does not prevent traces that were not sent yet from being sent.
     """
     settings = load_settings(config)
     with extra("worker"):
@@ -63,8 +64,8 @@ def delete(trace_ids: tuple[str, ...], config: Path | None) -> None:
     async def run() -> int:
         count = 0
         async for trace_id, was_there in delete_contributions(settings, trace_ids):
-            click.echo(f"{printable(trace_id)}: {'deleted' if was_there else 'is not there'}")
+            click.echo(f"{printable(trace_id)}: {'deleted' if was_there else 'not in the registry'}")
             count += was_there
         return count
 
-    errors.print(f"{asyncio.run(run())} deleted")
+    errors.print(f"{asyncio.run(run()):,} deleted")

@@ -1,4 +1,4 @@
-"""The topic of what became of each trace: one record each, with the trace's id as key."""
+"""The topic of contributions: a record with the result for each trace, keyed by the trace's id."""
 
 from __future__ import annotations
 
@@ -16,23 +16,33 @@ from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.redaction.departure import Held
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.contributions.registry_client import Verdict
+from knowledgepulse_worker.tools.contributions.registry_client import FinalAnswer
 
-Result = Literal[Verdict, Held, "invalid", "not_redacted", "foreign"]
-"""What became of a record: the registry's answer, or why it was not sent."""
+Result = Literal[FinalAnswer, Held, "invalid", "not_redacted", "foreign"]
+"""The result for a record: the registry's answer, or the reason for not sending it."""
 
 
 class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a trace."""
+    """The result for a trace.
 
-    trace_id: str  # also its id in the registry; empty if the record has none
-    source: str  # `kp-source`, or where the record is if it has none
-    result: str  # a Result, or `deleted`
-    registry: str  # the registry's address
-    status: int = 0  # the registry's HTTP status; 0 if it was not asked
-    message: str = ""  # the registry's own words
-    idempotency_key: str = ""  # that it was sent with
-    # In milliseconds since the epoch.
+    Attributes:
+        trace_id: the trace's id, also in the registry; empty if the record has none.
+        source: the header `kp-source`, or the record's own location if it has none.
+        result: a Result, or `deleted`.
+        registry: the registry's address.
+        status: the registry's HTTP status; 0 if it was not asked.
+        message: the registry's error message.
+        idempotency_key: the key with which the trace was sent.
+        at: milliseconds since the epoch.
+    """
+
+    trace_id: str
+    source: str
+    result: str
+    registry: str
+    status: int = 0
+    message: str = ""
+    idempotency_key: str = ""
     at: int = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     @property
@@ -49,7 +59,7 @@ _decode = msgspec.json.Decoder(Contribution).decode
 
 
 def source_topic(settings: Settings) -> str:
-    """Return the topic that is sent: the redacted copies, where there are some."""
+    """Return the topic that is sent: that of the redacted copies if it is set, otherwise `contribute`."""
     return settings.topics.redacted or settings.topics.contribute
 
 
@@ -71,9 +81,9 @@ async def create_topic(admin: TopicAdmin, name: str) -> None:
 
 
 async def read_contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[Contribution]:
-    """Return what became of traces, oldest first; nothing if none was ever sent.
+    """Return the contributions of traces, oldest first; empty if no trace was ever sent.
 
-    A redacted copy may have another id than its trace, but has its source.
+    A redacted copy may have a different id from its trace, but it has the same source.
     """
     name = contributions_topic_name(settings.kafka.group)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:

@@ -28,7 +28,7 @@ async def delete_contributions(
 
     Raises:
         SettingsError: the registry's settings are incomplete, or its address is wrong.
-        SecurityError: the registry refuses, as for another agent's trace; or the brokers do.
+        SecurityError: the registry refuses, for example to delete another agent's trace, or the brokers do.
         NoBrokerError: the brokers cannot be reached.
     """
     client = RegistryClient(settings.registry, asyncio.sleep)

@@ -1,7 +1,7 @@
-"""A scored trace as a registry takes it: the members of its schema and no others, and why it was contributed.
+"""A scored trace in the registry's schema, with the score that led to its contribution.
 
-The registry validates with the SDK's ``zod-schemas.ts`` and drops other members, so what the worker has to
-say stands among the facts of the knowledge graph.
+The registry validates with the SDK's ``zod-schemas.ts`` and drops all other members, so the score and the
+policy are added to the facts of the knowledge graph.
 """
 
 from __future__ import annotations
@@ -21,26 +21,34 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import RegistrySettings
 
 MAX_ID = 500
-"""Characters of an id: it has to fit into a URL, to be looked up and deleted."""
+"""Largest number of characters of an id, which must fit into a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is sent: a KnowledgeUnit in the registry's words."""
+    """The request for one trace; the registry calls it a KnowledgeUnit.
 
-    id: str  # the trace's, and so the registry's
-    body: bytes  # JSON, the same for the same record and release
+    Attributes:
+        id: the trace's id, also in the registry.
+        body: JSON, which is the same for the same record and release.
+    """
+
+    id: str
+    body: bytes
 
     @property
     def idempotency_key(self) -> str:
-        """The hash of the body, as the SDK makes it."""
+        """The hash of the body, computed as the SDK does."""
         return hashlib.sha256(self.body).hexdigest()
 
 
 def unit_of(
     value: bytes, record: ScoredRecord, registry: RegistrySettings
 ) -> Unit | Held | Literal["invalid"]:
-    """Return what to send of a contributed record, or why nothing is sent; ``value`` is the record's."""
+    """Return the unit to send for a contributed record, or the reason for sending nothing.
+
+    ``value``: the record's value.
+    """
     try:
         trace = _known(value)
     except (ValueError, OverflowError, RecursionError):
@@ -60,20 +68,20 @@ def unit_of(
 
 
 def _known(value: bytes) -> dict[str, Any]:
-    """Return what the registry's schema knows of a trace; raise ValueError if it would refuse it."""
+    """Return the members of a trace in the registry's schema; raise ValueError if it would refuse them."""
     model = ScoredTrace.model_validate_json(value, extra="ignore")
     trace = model.model_dump(by_alias=True, exclude_none=True)
     if len(model.id) > MAX_ID or not isinstance(trace["task"].get("input_schema", {}), dict):
         raise ValueError("refused")
     metadata = trace["metadata"]
     metadata.pop("agent_id", None)
-    metadata.pop("validated_by", None)  # only who validated in the registry may say so
+    metadata.pop("validated_by", None)  # only validators in the registry may set it
     metadata["created_at"] = _utc(metadata["created_at"])
-    return trace | {"@context": CONTEXTS[0]}  # it takes no other name of the same schema
+    return trace | {"@context": CONTEXTS[0]}  # the registry accepts no other name of this schema
 
 
 def _provenance(record: ScoredRecord) -> tuple[str, ...]:
-    """Return who decided, as facts: the score and its parts, the policy and the release."""
+    """Return the score with its parts, the policy and the release, as facts."""
     return (
         f"kp-score {encode_score(without_content(record.score)).decode()}",
         f"kp-policy {record.policy}",
@@ -82,7 +90,7 @@ def _provenance(record: ScoredRecord) -> tuple[str, ...]:
 
 
 def _utc(text: str) -> str:
-    """Return a date-time in the only form that the registry takes."""
+    """Return a date-time in the only form that the registry accepts."""
     moment = parse_date_time(text)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return moment.replace(tzinfo=None).isoformat() + "Z"

@@ -1,4 +1,4 @@
-"""The registry's HTTP interface: what each of its answers means.
+"""A client of the registry's HTTP interface.
 
 Source: ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0).
 """
@@ -20,25 +20,30 @@ from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit
 from knowledgepulse_worker.tools.contributions.request_pace import Pace, Sleep
 
 RetryReason = Literal["unreachable", "timeout", "closed", "server_error", "unreadable", "limited"]
-"""Why a request is made again."""
+"""The reason for repeating a request."""
 
-Verdict = Literal["accepted", "duplicate", "refused", "too_large"]
-"""What the registry said for good."""
+FinalAnswer = Literal["accepted", "duplicate", "refused", "too_large"]
+"""An answer after which the request is not repeated."""
 
 MAX_ANSWER = 16_777_216
-"""Bytes of an answer, which repeats the whole trace."""
+"""Largest answer in bytes; an answer repeats the whole trace."""
 
 MAX_MESSAGE = 500
-"""Characters of what is kept of a registry's message."""
+"""Largest number of characters that are kept of a registry's message."""
 
 _READS, _WRITES = 60, 30
-"""Requests a minute until the registry tells its own limits: the least that it gives anyone."""
+"""Requests per minute until the registry states its own limits; no registry allows fewer."""
 
 _MINUTE = 60.0
 
 
-class TryAgain(Exception):  # noqa: N818 - it is no error of ours
-    """The registry did not answer for good, and may be asked again after ``seconds``, if it said so."""
+class TryAgain(Exception):  # noqa: N818 - the request is repeated
+    """The registry gave no final answer.
+
+    Attributes:
+        reason: the reason for repeating the request.
+        seconds: the time after which the registry may be asked again; None if it did not say.
+    """
 
     def __init__(self, reason: RetryReason, message: str, seconds: float | None = None) -> None:
         super().__init__(message)
@@ -47,9 +52,9 @@ class TryAgain(Exception):  # noqa: N818 - it is no error of ours
 
 
 class Answer(NamedTuple):
-    """An answer for good, with the registry's words."""
+    """A final answer, with the registry's message."""
 
-    verdict: Verdict
+    verdict: FinalAnswer
     status: int
     message: str = ""
 
@@ -60,7 +65,7 @@ class _Response(NamedTuple):
 
 
 class RegistryClient:
-    """Asks a registry, never faster than it allows.
+    """Sends requests to a registry, never faster than it allows.
 
     An asynchronous context manager.
 
@@ -92,12 +97,12 @@ class RegistryClient:
         await self._session.close()
 
     async def check(self) -> None:
-        """Check that the key is valid, and the agent's: the registry lets it export the agent's data.
+        """Check that the API key is valid and belongs to the agent, by asking for the agent's data.
 
         Raises:
             TryAgain: the registry did not answer.
-            SecurityError: it refuses the key, or the agent is another.
-            SettingsError: at the address is no registry.
+            SecurityError: it refuses the key, or the key belongs to another agent.
+            SettingsError: there is no registry at the address.
         """
         path = f"/v1/export/{quote(self._registry.agent_id or '', safe='')}"
         response = await self._request("GET", path, self._reads, max_bytes=0)
@@ -160,7 +165,7 @@ class RegistryClient:
         return _Response(answer.status, _json(answer) if max_bytes else None)
 
     def _require_access(self, method: str, path: str, answer: client.Answer) -> None:
-        """Raise for what says nothing about the request itself."""
+        """Raise an error if the answer concerns the access and not the request."""
         status, seconds = answer.status, client.retry_after(answer.headers)
         is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
         has_no_key = is_limited and answer.headers.get("X-RateLimit-Limit") == "0"
@@ -170,36 +175,36 @@ class RegistryClient:
             raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
         if status == HTTPStatus.FORBIDDEN:
             raise SecurityError(
-                f"registry.api_key: {self._url} refuses {method} {path}: the key is "
-                "not registry.agent_id's, lacks the scope `write`, or its agent has too little reputation"
+                f"registry.api_key: {self._url} refuses {method} {path}: the key belongs to another agent "
+                "than registry.agent_id, lacks the scope `write`, or its agent has too little reputation"
             )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
             raise TryAgain("server_error", f"status {status}", seconds)
 
     def _no_registry(self, method: str, path: str, response: _Response) -> Exception:
-        """Return the error of an answer that a registry does not give."""
+        """Return the error for an answer that no registry gives."""
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
-            return TryAgain("unreadable", f"{method} {path}: an answer of another form")
+            return TryAgain("unreadable", f"{method} {path}: the answer has an unknown form")
         return SettingsError(
-            f"registry.url: {self._url} answers {method} {path} with status {response.status}, which no "
-            "KnowledgePulse registry does"
+            f"registry.url: {self._url} answers {method} {path} with status {response.status}, so it is not "
+            "a KnowledgePulse registry"
         )
 
 
 def _json(answer: client.Answer) -> Any:
-    """Return the body; None if it is no JSON and the status says enough."""
+    """Return the body; None if it is not JSON and the status suffices."""
     try:
         return answer.json()
     except ValueError:
         if answer.status < HTTPStatus.MULTIPLE_CHOICES or answer.status == HTTPStatus.NOT_FOUND:
             raise TryAgain(
-                "unreadable", f"status {answer.status} with {answer.content_type}, no JSON"
+                "unreadable", f"status {answer.status} with {answer.content_type} instead of JSON"
             ) from None
         return None
 
 
 def _message(body: Any) -> str:
-    """Return what the registry says is wrong, cleaned: it may quote the trace, or the key."""
+    """Return the registry's error message after cleaning, since it may quote the trace or the key."""
     if not isinstance(body, dict):
         return ""
     issues = body.get("issues")

@@ -1,8 +1,8 @@
-"""How fast a registry may be asked, so that it never refuses: three refusals within an hour revoke the key.
+"""The pace of requests at which a registry never refuses one; three refusals within an hour revoke the key.
 
-A registry counts reads and writes of an agent apart, each in a bucket of ``X-RateLimit-Limit`` tokens that
-fills up within a minute. Whoever waits before each request, the first one included, as long as a token takes
-to come back, never empties the bucket, whatever was asked before and by whomever of the same process.
+A registry counts an agent's reads and writes separately, each in a bucket of ``X-RateLimit-Limit`` tokens
+that refills within a minute. A process never empties the bucket if it waits before each request, including
+the first one, for as long as one token takes to come back.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from collections.abc import Awaitable, Callable, Mapping
 Sleep = Callable[[float], Awaitable[None]]
 
 MARGIN = 1.05
-"""Clocks run differently."""
+"""Factor on each wait, because clocks differ."""
 
 MINUTE = 60.0
 
 
 class Pace:
-    """The pace of one kind of request; ``limit``: a minute, until the registry says how many."""
+    """The pace of one kind of request.
+
+    Args:
+        limit: requests per minute until the registry states its limit.
+        sleep: waits for some seconds.
+        clock: returns the monotonic time.
+    """
 
     def __init__(self, limit: int, sleep: Sleep, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
@@ -36,7 +42,7 @@ class Pace:
         self._last = self._clock()
 
     def told(self, headers: Mapping[str, str]) -> None:
-        """Take over what the registry says about its limits; keep what it does not say."""
+        """Adopt the limits in an answer's headers."""
         limit = _number(headers.get("X-RateLimit-Limit"))
         if limit:
             self._limit = limit
@@ -45,7 +51,7 @@ class Pace:
 
     @property
     def _interval(self) -> float:
-        """Seconds between two requests: the longer, the less others of the same agent have left over."""
+        """Seconds between two requests: more if other processes of the agent have used up most tokens."""
         crowded = max(1.0, self._limit / (2 * (self._remaining + 1)))
         return MINUTE / self._limit * MARGIN * crowded
 

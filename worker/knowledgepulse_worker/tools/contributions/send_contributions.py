@@ -1,7 +1,8 @@
 """Send contributed traces to the registry, one after another, until told to stop.
 
-The offset is committed in one transaction with the answer, once the registry has answered for good. Whether
-it has a trace already is asked first: after a crash between its answer and the commit, nothing is sent twice.
+The offset is committed in one transaction with the registry's final answer. Before a trace is sent, the
+registry is asked whether it already has it, so that nothing is sent twice after a crash between the answer
+and the commit.
 """
 
 from __future__ import annotations
@@ -41,31 +42,37 @@ from knowledgepulse_worker.tools.contributions.request_pace import Sleep
 logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 65_536
-"""More than what became of a trace takes: its texts are bounded."""
+"""Size limit of a contribution's record; its texts are bounded, so it is smaller."""
 
 LONGEST_WAIT = 60.0
-"""Seconds between two requests of a registry that does not answer."""
+"""Longest pause in seconds between two requests to a registry that does not answer."""
 
 HOUR = 3600.0
 
 _T = TypeVar("_T")
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """The command is to stop, and waits for nothing more."""
+class Stopped(Exception):  # noqa: N818 - not an error
+    """The command was told to stop."""
 
 
 @dataclass
 class Persistence:
-    """Asks again until there is an answer for good: never at once, and ever more rarely."""
+    """Repeats a request until there is a final answer, with increasing pauses.
+
+    Attributes:
+        sleep: waits between requests.
+        metrics: counts the repeated requests.
+        clock: returns the monotonic time.
+    """
 
     sleep: Sleep
-    metrics: ContributionMetrics  # counts what is asked again
+    metrics: ContributionMetrics
     clock: Callable[[], float] = time.monotonic
     _refusals: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
     async def ask(self, request: Callable[[], Awaitable[_T]]) -> _T:
-        """Return what a request returns once it does not raise TryAgain."""
+        """Return the result of a request once it does not raise TryAgain."""
         wait = 0.5
         while True:
             try:
@@ -76,11 +83,11 @@ class Persistence:
                 seconds = wait * random.uniform(0.75, 1) if error.seconds is None else error.seconds  # noqa: S311 - no secret
                 if error.reason == "limited":
                     seconds = self._after_refusal(seconds)
-                logger.warning("%s: %s; again in %.0f s", error.reason, printable(str(error)), seconds)
+                logger.warning("%s: %s; trying again in %.0f s", error.reason, printable(str(error)), seconds)
                 await self.sleep(seconds)
 
     def _after_refusal(self, seconds: float) -> float:
-        """Return how long to wait after a refusal: a third one within an hour would revoke the key."""
+        """Return the seconds to wait after a refusal, since a third one within an hour revokes the key."""
         now = self.clock()
         self._refusals.append(now)
         if len(self._refusals) < 2:
@@ -90,18 +97,24 @@ class Persistence:
 
 @dataclass
 class Sender:
-    """Finds out what becomes of each record."""
+    """Sends records to the registry.
 
-    registry: RegistrySettings  # whose agent contributes, and what may leave
+    Attributes:
+        registry: the agent that contributes, and the traces that may leave.
+        client: sends the requests.
+        persistence: repeats them.
+    """
+
+    registry: RegistrySettings
     client: RegistryClient
     persistence: Persistence
 
     async def send(self, record: Record) -> Contribution:
-        """Return what became of a record; sends it if it may leave, and the registry has it not yet.
+        """Send a record if it may leave and the registry does not have it yet; return the result.
 
         Raises:
             SecurityError: the registry refuses the key.
-            SettingsError: at the address is no registry.
+            SettingsError: there is no registry at the address.
         """
         scored = read_record(record)
         if scored is None and last_header(record.headers, "kp-redaction-error") is not None:
@@ -136,7 +149,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
     """Send contributed traces until told to stop, after the request in hand.
 
     Returns:
-        How many traces had which result, and how many requests were repeated why.
+        The number of traces by result, and of repeated requests by reason.
 
     Raises:
         StartError: the port of the metrics is in use.

@@ -12,10 +12,11 @@ from typing import Any, get_args
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
+from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.terminal.arguments import EXISTING
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
 from knowledgepulse_worker.terminal.options import with_options
 from knowledgepulse_worker.terminal.printable import printable
@@ -68,14 +69,14 @@ conversion_options = with_options(
 @files_argument
 @click.option(
     "--from",
-    "source",
-    type=click.Choice([AUTO, *SOURCES]),
+    "format_name",
+    type=click.Choice([AUTO, *INPUT_FORMATS]),
     default=AUTO,
     show_default=True,
     help="Format of the files.",
 )
 @conversion_options
-def convert(files: tuple[str, ...], source: str, **options: Any) -> None:
+def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     """Convert FILES from other formats to traces, one JSON object per line.
 
     A file contains one JSON document, or one per line; `--from otlp` also reads protobuf. `-` reads standard
@@ -84,7 +85,7 @@ def convert(files: tuple[str, ...], source: str, **options: Any) -> None:
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for trace in converted(files, source, report, progress, **options):
+        for trace in converted(files, format_name, report, progress, **options):
             echo(trace.text.decode(), progress)
     report.show()
     sys.exit(1 if report.failed else 0)
@@ -108,12 +109,14 @@ class ConversionReport:
 
     def show(self) -> None:
         """Print the totals on standard error, largest losses first."""
-        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.failed} not converted")
+        errors.print(
+            f"{counted(self.traces, 'trace')}, {self.labelled} with a label; {self.failed} not converted"
+        )
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
-            line = f"  {printable(path)}: {loss.values} values, {loss.characters} characters"
-            errors.print(line, markup=False, emoji=False)
+            lost = f"{counted(loss.values, 'value')}, {counted(loss.characters, 'character')}"
+            errors.print(f"  {printable(path)}: {lost}", markup=False, emoji=False)
 
 
 def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) -> Options:
@@ -126,20 +129,20 @@ def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) 
 
 
 def converted(
-    files: Iterable[str], source: str, report: ConversionReport, progress: Progress, **options: Any
+    files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, **options: Any
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report what was not converted; the options are those of the command."""
+    """Yield the traces of files, and report failures; the options are those of the command."""
     settings = read_options(**options)
     for name, lines in opened(files, progress):
         repeats, warned = _Repeats(), set[str]()
-        for place, outcome in convert_lines(name, lines, source, _dated(settings, name)):
+        for location, outcome in convert_lines(name, lines, format_name, _dated(settings, name)):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
-                repeats.show(place, str(outcome))
+                repeats.show(location, str(outcome))
                 continue
             report.count(outcome)
-            _warn(place, outcome.losses, warned)
-            yield Document(place, outcome.trace.to_json())
+            _warn(location, outcome.losses, warned)
+            yield Document(location, outcome.trace.to_json())
         repeats.show_rest()
 
 
@@ -147,14 +150,14 @@ class _Repeats:
     """The errors of a file, of which equal ones are printed once, and counted."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, str, int]] = {}  # first place, last place and number, by error
+        self._seen: dict[str, tuple[str, str, int]] = {}  # first location, last location and number, by error
 
-    def show(self, place: str, problem: str) -> None:
-        first, _, count = self._seen.get(problem, (place, "", 0))
+    def show(self, location: str, problem: str) -> None:
+        first, _, count = self._seen.get(problem, (location, "", 0))
         if count == 0:
-            _print_error(f"{place}: not converted: {problem}")
+            _print_error(f"{location}: not converted: {problem}")
         if count or len(self._seen) < _MAX_PROBLEMS:
-            self._seen[problem] = first, place, count + 1
+            self._seen[problem] = first, location, count + 1
 
     def show_rest(self) -> None:
         for first, last, count in self._seen.values():
@@ -163,11 +166,11 @@ class _Repeats:
                 _print_error(f"{last}: not converted{others}: the same as {first}")
 
 
-def _warn(place: str, losses: Losses, warned: set[str]) -> None:
+def _warn(location: str, losses: Losses, warned: set[str]) -> None:
     """Name each suspect loss of a trace, once per file."""
     for path in [path for path, loss in losses.items() if loss.suspect and path not in warned]:
         warned.add(path)
-        _print_error(f"{place}: warning: not read, although it may be a part of the conversation: {path}")
+        _print_error(f"{location}: warning: not read, although it may be a part of the conversation: {path}")
 
 
 def _print_error(line: str) -> None:

@@ -19,14 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from knowledgepulse_schemas.convert import (
     AUTO,
-    SOURCES,
+    INPUT_FORMATS,
     Conversion,
     ConversionError,
+    InputFormat,
     Labels,
     Options,
-    Source,
     convert,
-    source_of,
+    input_format_of,
 )
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
@@ -49,8 +49,8 @@ class _Document:
     text: bytes = b""
 
     def location(self, file: str) -> str:
-        place = self.line if self.member is None else self.member
-        return file if place is None else f"{file}:{place}"
+        part = self.line if self.member is None else self.member
+        return file if part is None else f"{file}:{part}"
 
 
 _MAX_MEMORY = 64 * 2**20
@@ -80,13 +80,17 @@ class _Outcome(BaseModel):
     confidence: float | None = Field(default=None, ge=0, le=1)
 
 
-def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Options) -> Iterator[Converted]:
+def convert_lines(
+    name: str, lines: Iterable[bytes], format_name: str, options: Options
+) -> Iterator[Converted]:
     """Convert each run in a file; yield an error in place of a run that cannot be converted.
 
     ``lines``: the file's content: one JSON document, or one per line.
     """
-    documents = _documents(lines, binary=source == "otlp")
-    session, documents = _session_of(documents) if source == AUTO else (SOURCES[source], documents)
+    documents = _documents(lines, binary=format_name == "otlp")
+    session, documents = (
+        _session_of(documents) if format_name == AUTO else (INPUT_FORMATS[format_name], documents)
+    )
     if session is not None and session.streams:
         for outcome in convert(map(_value_or_text, documents), session.name, options):
             yield name, outcome
@@ -95,7 +99,7 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
             continue
-        found = source_of(document.value) if source == AUTO else SOURCES[source]
+        found = input_format_of(document.value) if format_name == AUTO else INPUT_FORMATS[format_name]
         if found is not None and document.line is not None and found.is_fragment(document.value):
             yield from _convert_fragments(name, found, [document, *documents], options)
             return
@@ -103,8 +107,8 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
             yield document.location(name), outcome
 
 
-def _session_of(documents: Iterator[_Document]) -> tuple[Source | None, Iterator[_Document]]:
-    """Return the source of the first document that has one, and all documents.
+def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Iterator[_Document]]:
+    """Return the format of the first document whose format is known, and all documents.
 
     A session may begin with lines of any kind.
     """
@@ -112,7 +116,7 @@ def _session_of(documents: Iterator[_Document]) -> tuple[Source | None, Iterator
     found = None
     for document in islice(documents, _HEAD):
         head.append(document)
-        if (found := source_of(document.value)) is not None:
+        if (found := input_format_of(document.value)) is not None:
             break
     return found, chain(head, documents)
 
@@ -125,18 +129,21 @@ def _value_or_text(document: _Document) -> Any:
 
 
 def _convert_fragments(
-    name: str, source: Source, documents: list[_Document], options: Options
+    name: str, input_format: InputFormat, documents: list[_Document], options: Options
 ) -> Iterator[Converted]:
     """Convert lines that together form one document."""
     values = []
     for document in documents:
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
-        elif source.recognises(document.value):
+        elif input_format.recognises(document.value):
             values.append(document.value)
         else:
-            yield document.location(name), ConversionError(f"not {source.name}, unlike the lines before it")
-    for outcome in convert(values, source.name, options):
+            yield (
+                document.location(name),
+                ConversionError(f"not {input_format.name}, unlike the lines before it"),
+            )
+    for outcome in convert(values, input_format.name, options):
         yield name, outcome
 
 

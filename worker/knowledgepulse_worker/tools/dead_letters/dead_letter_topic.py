@@ -17,12 +17,19 @@ from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selectio
 
 @dataclass
 class DeadLetters:
-    """Read dead letters up to the topic's current end."""
+    """Reads dead letters up to the topic's current end.
+
+    Attributes:
+        reader: reads the topics.
+        topic: the dead-letter topic.
+        replays: the replays topic; None if it does not exist.
+        foreign: the number of records that no worker wrote.
+    """
 
     reader: TopicReader
     topic: Topic
-    replays: Topic | None  # None if it does not exist
-    foreign: int = 0  # number of records that were not written by a worker
+    replays: Topic | None
+    foreign: int = 0
 
     async def select(
         self, selection: Selection, progress: ProgressCallback = lambda _read, _total: None

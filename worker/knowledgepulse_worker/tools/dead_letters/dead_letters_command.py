@@ -12,9 +12,10 @@ from rich.progress import MofNCompleteColumn
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
-from knowledgepulse_worker.terminal.arguments import Position, Source
+from knowledgepulse_worker.terminal.arguments import Position, TopicPart
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import echo
 from knowledgepulse_worker.terminal.options import (
     config_option,
@@ -42,7 +43,9 @@ _selection_options = with_options(
         help="Select dead letters with this reason. Repeatable.",
     ),
     period_options("Select dead letters"),
-    click.option("--source", type=Source(), help="Select dead letters from this part of the raw topic."),
+    click.option(
+        "--source", type=TopicPart(), help="Select dead letters of this topic, partition or record."
+    ),
 )
 
 
@@ -78,14 +81,14 @@ def show_dead_letter(position: tuple[int, int], config: Path | None, raw: bool) 
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Skip dead letters already replayed this many times.",
+    help="Skip dead letters that were already replayed this many times.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be replayed, and publish nothing.")
 def replay_dead_letters(config: Path | None, max_attempts: int, dry_run: bool, **selection: Any) -> None:
     """Publish dead letters to the raw topic again, each exactly once.
 
-    A record keeps its key, value, headers and partition; its timestamp is the time of the replay, and
-    `kp-attempt` counts the replays. Prints one line per dead letter, replayed or skipped.
+    A replayed record keeps its key, value, headers and partition. Its timestamp is the time of the replay,
+    and the header `kp-attempt` counts the replays. Prints one line for each dead letter, replayed or skipped.
     """
     asyncio.run(_replay_dead_letters(load_settings(config), selection, max_attempts, dry_run))
 
@@ -100,10 +103,10 @@ async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_j
             reasons[letter.headers.reason] += 1
             to = replayed.get(letter.identity)
             click.echo(text.as_json(letter, to) if as_json else text.row(letter, to))
-    errors.print(_counted(reasons.total(), "dead letters", reasons))
+    errors.print(_by_kind(counted(reasons.total(), "dead letter"), reasons))
     if letters.foreign:
         name = settings.topics.dead_letter
-        errors.print(f"skipped {letters.foreign} records of {name} that were not written by a worker")
+        errors.print(f"skipped {counted(letters.foreign, 'record')} of {name}, which no worker wrote")
 
 
 async def _show_dead_letter(settings: Settings, position: tuple[int, int], raw: bool) -> None:
@@ -123,20 +126,20 @@ async def _replay_dead_letters(
         def progress(read: int, total: int) -> None:
             bars.update(task, completed=read, total=total)
 
-        async for outcome in replay(
+        async for result in replay(
             settings, Selection(**selection), max_attempts, dry_run=dry_run, progress=progress
         ):
-            if outcome.skipped:
-                skipped[outcome.skipped] += 1
+            if result.skipped:
+                skipped[result.skipped] += 1
             else:
                 replayed += 1
-            if outcome.skipped != "replayed before":
-                echo(text.outcome(outcome, dry_run=dry_run), bars)
-    errors.print(f"{replayed} {'would be ' if dry_run else ''}replayed to {settings.topics.raw}")
+            if result.skipped != "replayed before":
+                echo(text.replay_line(result, dry_run=dry_run), bars)
+    errors.print(f"{replayed:,} {'would be ' if dry_run else ''}replayed to {settings.topics.raw}")
     if skipped:
-        errors.print(_counted(skipped.total(), "skipped", skipped))
+        errors.print(_by_kind(f"{skipped.total():,} skipped", skipped))
 
 
-def _counted(total: int, what: str, parts: Counter[str]) -> str:
-    details = ", ".join(f"{count} {part}" for part, count in parts.most_common())
-    return f"{total} {what}: {details}" if details else f"{total} {what}"
+def _by_kind(total: str, parts: Counter[str]) -> str:
+    details = ", ".join(f"{count:,} {part}" for part, count in parts.most_common())
+    return f"{total}: {details}" if details else total

@@ -17,12 +17,19 @@ from knowledgepulse_worker.terminal.arguments import Period
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A parsed record of the dead-letter topic."""
+    """A parsed record of the dead-letter topic.
 
-    partition: int  # in the dead-letter topic, as the offset
+    Attributes:
+        partition: the partition of the dead-letter topic.
+        offset: the offset in the dead-letter topic.
+        headers: the headers that the worker added.
+        record: the original raw record; its value may be truncated.
+    """
+
+    partition: int
     offset: int
     headers: DeadLetterHeaders
-    record: RawRecord  # the original raw record; its value may be truncated
+    record: RawRecord
 
     @classmethod
     def read(cls, record: Record) -> Self | None:
@@ -76,12 +83,19 @@ def fingerprint(record: RawRecord) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A filter for dead letters, which must match all criteria."""
+    """A filter for dead letters, which must match all criteria.
 
-    reasons: tuple[Reason, ...] = ()  # empty accepts all
-    since: datetime | None = None  # of the raw record's timestamp
+    Attributes:
+        reasons: the accepted reasons; empty accepts all.
+        since: the earliest timestamp of the raw record.
+        until: the timestamp of the raw record must be earlier.
+        source: the raw record's topic, or topic and partition, or topic, partition and offset.
+    """
+
+    reasons: tuple[Reason, ...] = ()
+    since: datetime | None = None
     until: datetime | None = None
-    source: tuple[str | int, ...] | None = None  # topic, partition and offset, or the first of these
+    source: tuple[str | int, ...] | None = None
 
     @property
     def period(self) -> Period:

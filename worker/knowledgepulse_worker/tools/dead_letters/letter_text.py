@@ -11,9 +11,10 @@ import textwrap
 from rich.filesize import decimal
 
 from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable, time_text
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
-from knowledgepulse_worker.tools.dead_letters.replay import Outcome, SkipReason
+from knowledgepulse_worker.tools.dead_letters.replay import Replay, SkipReason
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE = 60
@@ -64,7 +65,7 @@ def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
 
 def details(record: Record) -> str:
     """Format a whole record; the value comes last and may have several lines."""
-    value = "null" if record.value is None else f"{len(record.value)} bytes"
+    value = "null" if record.value is None else counted(len(record.value), "byte")
     lines = [
         f"position: {record.topic}/{record.partition}/{record.offset}",
         f"time: {time_text(record.timestamp)}",
@@ -78,13 +79,13 @@ def details(record: Record) -> str:
     return "\n".join(lines)
 
 
-def outcome(outcome: Outcome, *, dry_run: bool) -> str:
-    """Format the outcome of a replay as a line."""
-    letter = outcome.letter
-    if outcome.skipped:
-        return f"{letter.position} skipped: {SKIP_REASONS[outcome.skipped]}"
+def replay_line(replay: Replay, *, dry_run: bool) -> str:
+    """Format the result of a replay as a line."""
+    letter = replay.letter
+    if replay.skipped:
+        return f"{letter.position} skipped: {SKIP_REASONS[replay.skipped]}"
     verb = "would be replayed" if dry_run else "replayed"
-    return f"{letter.position} {verb} to {outcome.to}, attempt {letter.attempts + 1}"
+    return f"{letter.position} {verb} to {replay.to}, attempt {letter.attempts + 1}"
 
 
 def _text(content: bytes | None) -> str:

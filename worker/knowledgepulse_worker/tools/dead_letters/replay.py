@@ -37,11 +37,17 @@ SkipReason = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a dead letter's replay."""
+class Replay:
+    """The result for a dead letter that was selected for replay.
+
+    Attributes:
+        letter: the dead letter.
+        to: its new position in the raw topic; empty if it has none.
+        skipped: the reason for skipping it; None if it was replayed.
+    """
 
     letter: DeadLetter
-    to: str = ""  # its new position in the raw topic; empty if it has none
+    to: str = ""
     skipped: SkipReason | None = None
 
 
@@ -50,7 +56,7 @@ Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
 
 
 class RawTopic(TransactionalPublisher):
-    """Publish dead letters to the raw topic, and record their replays.
+    """Publishes dead letters to the raw topic, and records their replays.
 
     On entry, it fences off earlier replays: they cannot publish any more, and their transactions are either
     committed or aborted.
@@ -92,8 +98,8 @@ class RawTopic(TransactionalPublisher):
 
 async def replay(
     settings: Settings, selection: Selection, max_attempts: int, *, dry_run: bool, progress: ProgressCallback
-) -> AsyncIterator[Outcome]:
-    """Replay the selected dead letters and yield each outcome once it is final.
+) -> AsyncIterator[Replay]:
+    """Replay the selected dead letters and yield each result once it is final.
 
     A record keeps its key, value and headers; ``kp-attempt`` is incremented. Its timestamp is the time of the
     replay, as a record older than the raw topic's retention could be deleted before it is scored. It returns
@@ -125,14 +131,14 @@ async def replay(
             for letter in batch:
                 reason = skip_reason(letter, raw, max_attempts)
                 if letter.identity in replayed:
-                    yield Outcome(letter, replayed[letter.identity], "replayed before")
+                    yield Replay(letter, replayed[letter.identity], "replayed before")
                 elif reason:
-                    yield Outcome(letter, skipped=reason)
+                    yield Replay(letter, skipped=reason)
                 else:
                     ready.append(letter)
                     replayed[letter.identity] = raw.name  # so that duplicates are replayed once
             for letter, position in zip(ready, await publish(ready) if ready else [], strict=True):
-                yield Outcome(letter, position)
+                yield Replay(letter, position)
 
 
 def replay_rights(settings: Settings) -> Iterator[Right]:

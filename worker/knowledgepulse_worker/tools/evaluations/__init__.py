@@ -1,1 +1,1 @@
-"""Scores sent back to the traces that agents' instrumentation recorded, as OpenTelemetry events."""
+"""Send scores as OpenTelemetry events to the spans that agents' instrumentation recorded."""

@@ -48,7 +48,7 @@ class _Trace(msgspec.Struct, frozen=True):
 
 
 def span_of(value: bytes) -> SpanContext | None:
-    """Return the agent's span, ``metadata.span_context`` of a trace; None if it has none, or no valid one."""
+    """Return the agent's span, a trace's ``metadata.span_context``; None if it is missing or invalid."""
     try:
         return decode_members(value, _Trace).metadata.span_context
     except InvalidRecordError:
@@ -56,13 +56,17 @@ def span_of(value: bytes) -> SpanContext | None:
 
 
 def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns: int) -> bytes:
-    """Return an export of logs with only the event of one score, at the trace's own time.
+    """Return an export of logs that contains the event of one score, at the trace's own time.
 
-    ``service``: ``service.name`` of the worker; ``observed_ns``: now, in nanoseconds since the epoch.
+    Args:
+        record: the scored trace.
+        span: the agent's span.
+        service: the worker's ``service.name``.
+        observed_ns: the current time in nanoseconds since the epoch.
     """
     score = record.score
     time_ns = observed_ns if record.timestamp_ms is None else max(0, record.timestamp_ms) * 1_000_000
-    if time_ns >= 2**64:  # of another unit than milliseconds, and more than OTLP's times hold
+    if time_ns >= 2**64:  # not in milliseconds, and too large for OTLP
         time_ns = observed_ns
     event = {
         "timeUnixNano": str(time_ns),

@@ -15,10 +15,10 @@ class EvaluationMetrics(CommandMetrics):
         make = self._make
         evaluations = make.counter(
             "kp_evaluations",
-            "Outputs read: sent, without a span to send it to, repeated, or not by a worker",
+            "Outputs that were read, by result",
             ["result"],
         )
-        self.lag = make.gauge("kp_evaluations_lag_records", "Outputs between the position and the ends")
+        self.lag = make.gauge("kp_evaluations_lag_records", "Outputs that were not read yet")
         self.results = start_at_zero(evaluations, RESULTS)
 
     def counts(self) -> dict[str, int]:

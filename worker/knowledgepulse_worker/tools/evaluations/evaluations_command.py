@@ -23,11 +23,13 @@ logger = logging.getLogger(__name__)
 def evaluations(config: Path | None) -> None:
     """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
 
-    Reads `contribute` and `rejected`, from their beginning at first, and writes a `gen_ai.evaluation.result`
-    event for each trace to `topics.evaluations`, as OTLP JSON for the OpenTelemetry Collector's Kafka
-    receiver. Traces without `metadata.span_context`, which converted spans have, are skipped and counted.
+    Reads `contribute` and `rejected`; the first run starts at their beginning. For each trace, writes a
+    `gen_ai.evaluation.result` event to `topics.evaluations`, as OTLP JSON for the Kafka receiver of the
+    OpenTelemetry Collector. Traces without `metadata.span_context` are skipped and counted; the traces that
+    were converted from spans have it.
 
-    Each score is sent once, also across crashes. Run one process: a second one stops the first.
+    Each score is sent exactly once, even after a crash. Run one process; starting a second one stops the
+    first.
     """
     settings = load_settings(config)
     with extra("worker"):

@@ -1,7 +1,7 @@
 """Read scored traces and send each score once as an event of the agent's span.
 
-What is read and what is sent are committed in one transaction, so a crash neither loses nor repeats an event.
-A trace that its worker published again is skipped, as long as it is among the last of its raw partition.
+The events and the offsets of their traces are committed in one transaction, so a crash neither loses nor
+repeats an event. A repeat of a trace is skipped if the trace is among the last ones of its raw partition.
 """
 
 from __future__ import annotations
@@ -26,18 +26,23 @@ from knowledgepulse_worker.tools.evaluations.evaluation_metrics import Evaluatio
 logger = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 65_536
-"""More than an event takes: its texts are bounded."""
+"""Size limit of an event's record; its texts are bounded, so it is smaller."""
 
 
 @dataclass
 class Evaluations:
-    """Turns scored records into events."""
+    """Turns scored records into events.
 
-    service: str  # `service.name` of the worker
+    Attributes:
+        service: the worker's ``service.name``.
+        metrics: counts the records by result.
+    """
+
+    service: str
     metrics: EvaluationMetrics
 
     def event(self, record: Record) -> tuple[bytes, bytes] | None:
-        """Return key and value of a record's event; None if it has none, which is counted."""
+        """Return key and value of a record's event; None if the record is skipped. Count either."""
         scored = read_record(record)
         if scored is None:
             self.metrics.results["foreign"].inc()
@@ -67,7 +72,7 @@ def evaluation_rights(settings: Settings) -> Iterator[Right]:
 
 
 async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
-    """Send evaluations until told to stop, after the current batch; return the numbers of outputs by result.
+    """Send evaluations until told to stop, and finish the current batch; return the outputs by result.
 
     Raises:
         StartError: the port of the metrics is in use.
@@ -101,7 +106,7 @@ async def send_evaluations(
     publisher: TransactionalPublisher,
     stop: asyncio.Event,
 ) -> None:
-    """Send evaluations of what the consumer reads until told to stop, each batch in one transaction."""
+    """Send the evaluations of each batch in one transaction, until told to stop."""
     while not stop.is_set():
         if records := await consumer.batch():
             async with publisher.transaction(*offsets_after(records), group=consumer.group) as send:

@@ -1,1 +1,1 @@
-"""From scored traces to a dataset folder: what is new is planned, written and published, in this order."""
+"""Export scored traces to a dataset folder. Each export plans, writes and publishes the new traces."""

@@ -1,4 +1,4 @@
-"""A record of a source as a candidate for the dataset, or why it is none."""
+"""A record as a candidate for the dataset, or the reason for leaving it out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import decode_score, without_content
@@ -27,20 +28,20 @@ REASONS = {
     "repeat": "repeat of an earlier record",
     "foreign": "not a scored trace written by a worker",
     "not_redacted": "no redacted copy could be made",
-    "visibility": "visibility not permitted to leave",
-    "privacy_level": "privacy level not permitted to leave",
+    "visibility": "the visibility does not permit export",
+    "privacy_level": "the privacy level does not permit export",
     "not_clean": "the SDK's cleaner finds something",
     "secret": "`--scan-secrets` finds a key",
     "unscanned": "`--scan-secrets` did not finish in time",
     "not_convertible": "a number that `--also` cannot convert",
-    "other_domain": "another domain",
+    "other_domain": "not in a domain of `--domain`",
     "before_since": "before `--since`",
     "policy": "below the threshold of `--policy`",
     "min_score": "below `--min-score`",
     "not_selected": "not among the best or most diverse",
     "both_sides": "matches traces in two splits",
 }
-"""Why a record is not in the dataset, in words."""
+"""The reasons for leaving out a record, in words."""
 
 
 class _Metadata(MetadataSummary, frozen=True):
@@ -69,19 +70,29 @@ class Members(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A scored trace that may leave."""
+    """A scored trace that may leave.
 
-    source: str  # `kp-source`, or `file:line`
-    timestamp_ms: int | None  # the record's, or else when the trace was created; None if that is no time
-    score: float  # under the policy of the export, if it has one
-    parts: Score | None  # None in a redacted copy or a file, which have no `kp-score`
-    policy: str | None  # digest of the policy of the score; None if it was not recorded
-    profile: str  # the domain of the policy that the score has been made with
+    Attributes:
+        source: the header `kp-source`, or `file:line`.
+        timestamp_ms: the record's timestamp, or else the trace's `created_at`; None if neither is a time.
+        score: the score under the policy of the export if it has one, otherwise the recorded score.
+        parts: None for a redacted copy or a file, which have no `kp-score`.
+        policy: the digest of the policy that gave the score; None if it was not recorded.
+        domain: the domain whose profile gave the score.
+        members: the members of the trace.
+    """
+
+    source: str
+    timestamp_ms: int | None
+    score: float
+    parts: Score | None
+    policy: str | None
+    domain: str
     members: Members
 
     @property
     def agent(self) -> str | None:
-        """The name of the agent, as far as it is known."""
+        """The agent's id, or else its framework; None if neither is known."""
         return self.members.metadata.agent_id or self.members.metadata.framework
 
     @property
@@ -92,7 +103,7 @@ class Candidate:
         return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).date().isoformat()
 
     def groups(self, tasks: Mapping[str, str]) -> list[str]:
-        """Return what ties the trace to others: its task, its run or its parent's, and the objective.
+        """Return the groups of the trace: its task, its run or the parent run, and its objective.
 
         ``tasks``: the groups of labels, by the trace's id or by its run's native id.
         """
@@ -100,53 +111,68 @@ class Candidate:
         names = [name for name in (one.id, metadata.native_id) if isinstance(name, str) and name in tasks]
         run = metadata.parent_id if isinstance(metadata.parent_id, str) else one.id
         objective = " ".join(one.task.objective.split())
-        found = [f"run:{_digest(run)}", f"objective:{_digest(objective)}"]
+        found = [f"run:{_hash(run)}", f"objective:{_hash(objective)}"]
         return [f"task:{tasks[names[0]]}", *found] if names else found
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Yield what the card counts, by name."""
+        """Yield the facts that the dataset card counts, by name."""
         metadata = self.members.metadata
         yield "day", self.day
-        yield "domain", self.profile
+        yield "domain", self.domain
         yield "decision", self.parts.decision if self.parts else "contribute"
         yield "framework", metadata.framework or "not stated"
         yield "agent", metadata.agent_id or "not stated"
         yield "visibility", metadata.visibility
         yield "policy", self.policy or "not recorded"
         if self.parts is not None:
-            yield "threshold", f"{self.profile} {self.parts.threshold:g}"
+            yield "threshold", f"{self.domain} {self.parts.threshold:g}"
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 
 class LeftOut(NamedTuple):
-    """A record that is no candidate."""
+    """A record that is not a candidate.
 
-    reason: str  # one of REASONS
-    trace_id: str = ""  # empty if the record is no scored trace
+    Attributes:
+        reason: a key of :data:`REASONS`.
+        trace_id: empty if the record is not a scored trace.
+    """
+
+    reason: str
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How records become rows."""
+    """The rules by which records become rows.
+
+    Attributes:
+        choices: the options of the export.
+        policy: the policy of the choices, or else of the settings, by which a copy without `kp-score` gets
+            its domain.
+        tasks: the group of each label, by trace id or native id.
+        since_ms: the time from which a first export reads.
+        embedder: None makes no vectors.
+        text: the text that is embedded.
+        scan: returns whether a trace has a secret, or None if that takes too long; None scans nothing.
+        has_score: whether the records have `kp-score`, which files and redacted copies do not have.
+    """
 
     choices: Choices
-    # to rescore under, if the choices have one; else the settings', whose profiles name the domain of a copy
-    # without `kp-score`
     policy: Policy
-    tasks: Mapping[str, str]  # group of a label, by trace id or native id
-    since_ms: int | None  # the time of the first record of a first export
-    embedder: Embedder | None  # None makes no vectors
+    tasks: Mapping[str, str]
+    since_ms: int | None
+    embedder: Embedder | None
     text: TraceText
-    scan: Callable[[bytes], bool | None] | None  # looks for secrets; None if that takes too long
-    has_score: bool  # whether records have `kp-score`: those of files and redacted copies do not
+    scan: Callable[[bytes], bool | None] | None
+    has_score: bool
 
     @property
     def dimensions(self) -> int:
-        """Of the vectors; 0 without an embedder."""
+        """The number of dimensions of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
     def candidate(self, record: RawRecord) -> Candidate | LeftOut:
-        """Return a record's candidate, or what there is against it."""
+        """Return a record's candidate, or the reason for leaving it out."""
         if last_header(record.headers, "kp-redaction-error") is not None:
             return LeftOut("not_redacted")
         one = self._read(record)
@@ -159,7 +185,7 @@ class Rules:
         choices, metadata = self.choices, one.members.metadata
         if held := choices.departure.withholding_guard(metadata.visibility, metadata.privacy_level):
             return held
-        if choices.domain and not {metadata.task_domain, one.profile} & {*choices.domain}:
+        if choices.domain and not {metadata.task_domain, one.domain} & {*choices.domain}:
             return "other_domain"
         if choices.policy is not None and (one.parts is None or one.parts.decision != "contribute"):
             return "policy"
@@ -175,7 +201,7 @@ class Rules:
         try:
             members = decode_members(record.value or b"", Members)
             parts = None if headers is None else without_content(decode_score(headers[1]))
-            source, digest = (
+            source, policy_digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
@@ -183,17 +209,18 @@ class Rules:
         metadata, score = members.metadata, members.metadata.quality_score
         if not source or score is None or not 0 <= score <= 1:
             return None
-        profile = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
+        domain = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
         time = _time(record.timestamp_ms, metadata.created_at)
-        one = Candidate(source, time, score, parts, digest or None, profile, members)
+        one = Candidate(source, time, score, parts, policy_digest or None, domain, members)
         if self.choices.policy is None or parts is None:
             return one
-        new = rescore(parts, metadata, self.policy)
-        return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, profile=new.domain)
+        counts = counts_of(record.value or b"") if self.policy.learns else None
+        new = rescore(parts, metadata, self.policy, counts)
+        return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
 
 
 def _time(timestamp_ms: int, created_at: str) -> int | None:
-    """Return the time of a record that people can have meant; producers may set any."""
+    """Return the time of a record; None if the timestamps that the producer set are not valid times."""
     try:
         moment = parse_date_time(created_at)
         created = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
@@ -204,5 +231,5 @@ def _time(timestamp_ms: int, created_at: str) -> int | None:
     return found
 
 
-def _digest(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

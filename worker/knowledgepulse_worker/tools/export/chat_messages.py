@@ -1,7 +1,7 @@
 """A trace as OpenAI's chat messages with tools, and as an ATIF trajectory.
 
-Each call gets its result, by id, by tool, or else the next observation; a result that came after other steps
-moves up to its call, as chat formats demand it there.
+Each call gets its result: the observation with its id, or else with its tool, or else the next one. A result
+that came after other steps moves up to its call, because chat formats require it there.
 
 Sources: https://platform.openai.com/docs/guides/fine-tuning and the types of ``openai``;
 https://www.harborframework.com/docs/agents/trajectory-format and the types of ``atif``.
@@ -22,7 +22,7 @@ class _Tool(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """As agents name the tools of MCP servers."""
+        """The name that agents use for the tools of MCP servers."""
         return f"mcp__{self.mcp_server}__{self.name}" if self.mcp_server else self.name
 
 
@@ -42,7 +42,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """What messages need of a trace."""
+    """The members of a trace that messages need."""
 
     task: _Task
     steps: list[_Step]
@@ -50,12 +50,19 @@ class Conversation(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Turn:
-    """What the system, the user or the assistant said."""
+    """A turn of the system, the user or the assistant.
+
+    Attributes:
+        role: the speaker.
+        text: the text.
+        calls: the simultaneous tool calls, in ATIF's form.
+        results: the results of the calls by id, unless the trace lacks them.
+    """
 
     role: str
     text: str
-    calls: list[dict[str, Any]] = field(default_factory=list)  # made at once, as ATIF has them
-    results: dict[str, str] = field(default_factory=dict)  # theirs by id, as far as the trace has them
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
 
 
 class _Turns(list[Turn]):
@@ -94,7 +101,7 @@ class _Turns(list[Turn]):
         self._open.append((step, last, name))
 
     def _observe(self, step: _Step) -> bool:
-        """Give an observation to its call, or else to the user; return whether it had one."""
+        """Assign an observation to its call, or else to the user; return whether it had a call."""
         text = step.content if step.content is not None else step.output_summary or ""
         for one in self._open:
             call, turn, name = one
@@ -111,14 +118,15 @@ class _Turns(list[Turn]):
 
 
 def turns_of(conversation: Conversation) -> list[Turn]:
-    """Return the turns: the system's, if its text was kept, the objective, and what followed."""
+    """Return the turns: the system's if its text was kept, then the objective, then the steps."""
     return _Turns(conversation)
 
 
 def chat_of(trace_id: str, conversation: Conversation) -> dict[str, Any]:
-    """Return a line of fine-tuning data: id, messages, and tools if any was called or defined.
+    """Return a line of fine-tuning data: id, messages, and the tools that were called or defined.
 
-    A call whose result the trace lacks gets an empty one, as the format demands it, but for a last turn's.
+    A call without a result in the trace gets an empty one, because the format requires a result for all calls
+    except those of the last turn.
     """
     messages: list[dict[str, Any]] = []
     turns = turns_of(conversation)
@@ -145,7 +153,7 @@ def _chat_call(tool_call_id: str, function_name: str, arguments: dict[str, Any])
 
 
 def _tools(conversation: Conversation) -> list[dict[str, Any]]:
-    """Return the tools that were kept or called; one without a known schema takes any arguments."""
+    """Return the tools that were defined or called; a tool without a known schema accepts any arguments."""
     kept = conversation.task.tools if isinstance(conversation.task.tools, list) else []
     found = {one["name"]: one for one in kept if isinstance(one, dict) and isinstance(one.get("name"), str)}
     for step in conversation.steps:

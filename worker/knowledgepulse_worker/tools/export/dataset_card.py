@@ -1,10 +1,11 @@
-"""The dataset's card: ``README.md`` with the hub's metadata, made from the manifest alone."""
+"""The dataset card: ``README.md`` with the hub's metadata, made from the manifest alone."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS
 from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Manifest
@@ -32,10 +33,10 @@ def card(manifest: Manifest) -> bytes:
 
 
 def _metadata(manifest: Manifest) -> Iterator[str]:
-    """Yield the block that tells the hub and ``datasets.load_dataset`` where each split is."""
+    """Yield the block from which the hub and ``datasets.load_dataset`` learn the files of each split."""
     splits = manifest.total("split")
     yield "---\ntags: [agent, traces, knowledgepulse]"
-    if splits:  # of other formats than the table's, `datasets` would need a repository each
+    if splits:  # `datasets` would need a separate repository for each other format
         yield "configs:\n- config_name: default\n  data_files:"
         yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)
     yield "---\n"
@@ -47,8 +48,8 @@ def _text(manifest: Manifest) -> Iterator[str]:
     rows, read = sum(manifest.total("split").values()), sum(one.read for one in exports)
     yield f"# Scored agent traces from {', '.join(_safe(name) for name in manifest.source)}\n"
     yield (
-        f"`kp-worker export` selected {_count(rows, 'scored trace')} from {_count(read, 'record')} in "
-        f"{_count(len(exports), 'export')}. The traces date from {days[0]} to {days[-1]} (UTC). "
+        f"`kp-worker export` selected {counted(rows, 'scored trace')} from {counted(read, 'record')} in "
+        f"{counted(len(exports), 'export')}. The traces date from {days[0]} to {days[-1]} (UTC). "
         "`manifest.json` lists the hash of each file and the offsets that each export read.\n"
     )
     for one in choices.also:
@@ -68,7 +69,7 @@ def _text(manifest: Manifest) -> Iterator[str]:
     yield f"The traces are {'redacted copies' if choices.redacted else 'not redacted'}. The SDK's cleaner"
     yield f"{'was not run' if choices.not_cleaned else 'finds nothing in them'}, and detect-secrets"
     yield f"{'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export could read"
-    yield f"them, {_count(sum(one.deleted for one in exports), 'offset')} had been deleted. The traces were"
+    yield f"them, {counted(sum(one.deleted for one in exports), 'offset')} had been deleted. The traces were"
     selection = {
         name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
     }
@@ -84,10 +85,6 @@ def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:
         yield from (f"| {_safe(name)} | {count:,} |" for name, count in shown)
         if others := len(counts) - len(shown):
             yield f"| {others:,} others | {sum(counts.values()) - sum(count for _, count in shown):,} |"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _safe(text: str) -> str:

@@ -1,4 +1,4 @@
-"""An export: complete what was cut off, then plan, write and publish what is new; and its check."""
+"""Complete an interrupted export, then plan, write and publish the new rows; check a dataset."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_card import CARD, card
 from knowledgepulse_worker.tools.export.dataset_rows import Files, read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
 from knowledgepulse_worker.tools.export.examine import examined
-from knowledgepulse_worker.tools.export.export_inputs import Source
+from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 from knowledgepulse_worker.tools.export.export_plan import collect
 from knowledgepulse_worker.tools.export.manifest import (
     MANIFEST,
@@ -30,47 +31,45 @@ from knowledgepulse_worker.tools.export.manifest import (
 )
 
 
-async def export(source: Source, store: Store, rules: Rules) -> list[Export]:
-    """Complete the export that was cut off, if any, export what is new, and return what was done.
+async def export(inputs: ExportInputs, store: Store, rules: Rules) -> list[Export]:
+    """Complete an interrupted export, if any, then export the new records; return the exports.
 
     Raises:
-        InputError: the folder holds another dataset, or something else, or cannot be written.
+        InputError: the folder contains another dataset or other files, or cannot be written.
     """
     manifest, plan = read_state(store, MANIFEST, Manifest), read_state(store, PLAN, Plan)
     for begun in (manifest, plan):
         if begun is not None:
-            require_same(store.place, begun, source.identity, rules.choices)
+            require_same(store.name, begun, inputs.identity, rules.choices)
     if not (manifest or plan) and store.names():
         raise InputError(
-            f"{store.place} holds files but no dataset of `kp-worker export` ({MANIFEST} is missing); "
+            f"{store.name}: contains files, but no dataset of `kp-worker export` ({MANIFEST} is missing); "
             "export to an empty folder"
         )
-    before = now = manifest or Manifest(source=source.identity, choices=rules.choices)
-    if plan is not None and plan.export.number > len(
-        before.exports
-    ):  # else, it only was not deleted any more
-        require_sound(store.place, plan, before, source.ranges, rules.dimensions)
-        now = await _carry_out(plan, source, store, rules, before, examine=True)
+    before = now = manifest or Manifest(source=inputs.identity, choices=rules.choices)
+    if plan is not None and plan.export.number > len(before.exports):  # otherwise, its export is complete
+        require_sound(store.name, plan, before, inputs.ranges, rules.dimensions)
+        now = await _carry_out(plan, inputs, store, rules, before, examine=True)
     store.delete(PLAN)
-    plan = await collect(source, now, store, rules)
+    plan = await collect(inputs, now, store, rules)
     if plan is not None:
         store.write(PLAN, msgspec.msgpack.encode(plan))
-        now = await _carry_out(plan, source, store, rules, now, examine=False)
+        now = await _carry_out(plan, inputs, store, rules, now, examine=False)
         store.delete(PLAN)
     return list(now.exports[len(before.exports) :])
 
 
 async def _carry_out(
-    plan: Plan, source: Source, store: Store, rules: Rules, before: Manifest, *, examine: bool
+    plan: Plan, inputs: ExportInputs, store: Store, rules: Rules, before: Manifest, *, examine: bool
 ) -> Manifest:
-    """Write a plan's files, and publish them.
+    """Write and publish a plan's files.
 
-    ``examine``: whether others may have changed the plan, so that it names what must not leave.
+    ``examine``: whether to examine the traces again, since others may have changed the plan.
     """
     wanted, new = {(row.part, row.offset): row for row in plan.rows}, dict[str, File]()
     files = Files(store.staging, plan.export.number, rules.choices.also, rules.dimensions)
     for part, offsets in plan.export.offsets.items():
-        async for record in source.read(part, range(*offsets)):
+        async for record in inputs.read(part, range(*offsets)):
             planned = wanted.pop((part, record.offset), None)
             if planned is not None:
                 one = rules.candidate(record)
@@ -78,14 +77,14 @@ async def _carry_out(
                     examine and isinstance(await examined(rules, one, record), LeftOut)
                 ):
                     raise InputError(
-                        f"{part}/{record.offset} has changed since the export was planned; "
+                        f"{part}/{record.offset}: has changed since the export was planned; "
                         f"delete {PLAN} to plan it again"
                     )
                 new.update(files.add(one, planned, rules.trace(record, one)))
     if wanted:
         raise InputError(
-            f"{len(wanted)} records of the unfinished export {plan.export.number} have been deleted since, "
-            f"such as {'/'.join(map(str, next(iter(wanted))))}; delete {PLAN} to export what is left"
+            f"{counted(len(wanted), 'record')} of unfinished export {plan.export.number} had been deleted, "
+            f"such as {'/'.join(map(str, next(iter(wanted))))}; delete {PLAN} to export the others"
         )
     new.update(files.write())
     for path in sorted(new):
@@ -104,23 +103,25 @@ async def _carry_out(
     return manifest
 
 
-async def check(source: Source, store: Store, rules: Rules) -> list[str]:
-    """Check the hash of each file, and each trace against its record; return what is wrong, in words.
+async def check(inputs: ExportInputs, store: Store, rules: Rules) -> list[str]:
+    """Check the hash of each file, and each trace against its record; return the problems in words.
 
-    Records that the source does not hold any more are not missed.
+    Records that the inputs no longer hold are not reported.
 
     Raises:
-        InputError: the folder has no dataset, or another one.
+        InputError: the folder contains no dataset, or one from other inputs.
     """
     manifest = read_state(store, MANIFEST, Manifest)
     if manifest is None:
-        raise InputError(f"{store.place} has no dataset: {MANIFEST} is missing")
-    if not manifest.source.keys() & source.identity.keys():
-        raise InputError(f"{store.place} is of {', '.join(manifest.source)}, not of what it is compared with")
+        raise InputError(f"{store.name}: contains no dataset: {MANIFEST} is missing")
+    if not manifest.source.keys() & inputs.identity.keys():
+        raise InputError(
+            f"{store.name}: was exported from {', '.join(manifest.source)}, not from these topics or files"
+        )
     traces: dict[tuple[str, str], str] = {}
     problems = list(_wrong_files(store, manifest, traces))
     read = 0
-    async for part, record in _records(source, manifest):
+    async for part, record in _records(inputs, manifest):
         read += 1
         one = rules.candidate(record)
         if isinstance(one, Candidate):
@@ -128,23 +129,23 @@ async def check(source: Source, store: Store, rules: Rules) -> list[str]:
             if kept is not None and kept.encode() != rules.trace(record, one):
                 problems.append(f"{one.source}: differs from its record in {part}")
     first = {part: start for one in reversed(manifest.exports) for part, (start, _) in one.offsets.items()}
-    if all(part in source.ranges and source.ranges[part].start <= start for part, start in first.items()):
-        problems += [f"{name}: has no record in the source" for name, _ in sorted(traces)[:20]]
-        if read != (counted := sum(one.read for one in manifest.exports)):
-            problems.append(f"{MANIFEST} counts {counted} records, the source has {read}")
+    if all(part in inputs.ranges and inputs.ranges[part].start <= start for part, start in first.items()):
+        problems += [f"{name}: has no record in the topics or files" for name, _ in sorted(traces)[:20]]
+        if read != (total := sum(one.read for one in manifest.exports)):
+            problems.append(f"{MANIFEST} counts {total:,} records, but the topics or files have {read:,}")
     return problems
 
 
-async def _records(source: Source, manifest: Manifest) -> AsyncIterator[tuple[str, RawRecord]]:
-    """Yield the records that were exported and are still there, with their part."""
-    for part, held in source.ranges.items():
+async def _records(inputs: ExportInputs, manifest: Manifest) -> AsyncIterator[tuple[str, RawRecord]]:
+    """Yield the records that earlier exports read and that still exist, with their parts."""
+    for part, held in inputs.ranges.items():
         for start, stop in (one.offsets[part] for one in manifest.exports if part in one.offsets):
-            async for record in source.read(part, range(max(start, held.start), min(stop, held.stop))):
+            async for record in inputs.read(part, range(max(start, held.start), min(stop, held.stop))):
                 yield part, record
 
 
 def _wrong_files(store: Store, manifest: Manifest, traces: dict[tuple[str, str], str]) -> Iterator[str]:
-    """Yield the files that are missing or differ; fill in the traces of the others, by source and id."""
+    """Yield the problems of files; add the traces of the sound files to ``traces``, by source and id."""
     for path, file in manifest.files.items():
         content = store.read(path)
         if content is None:

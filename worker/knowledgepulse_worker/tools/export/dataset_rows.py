@@ -1,4 +1,4 @@
-"""The rows of a planned export, written to staged files: Parquet, and as chosen chat messages and ATIF."""
+"""Write the rows of a planned export to staged files: Parquet and, if chosen, chat messages and ATIF."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_
 from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Planned
 
 _BUFFER = 67_108_864
-"""Bytes of traces and lines in memory; then they are written, each target's to a file of its own."""
+"""Bytes of traces and lines that are kept in memory before they are written, to one file per target."""
 
 _LONGEST_NAME = 200
-"""Characters of a folder's name; file systems take 255."""
+"""Largest number of characters of a folder's name; file systems accept 255."""
 
 _LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
     "messages": lambda one, conversation: chat_of(one.members.id, conversation),
@@ -40,8 +40,8 @@ def lines_of(one: Candidate, trace: bytes, formats: Sequence[Format]) -> Iterato
     """Yield a trace's line in each format.
 
     Raises:
-        InvalidRecordError: it has a number that no double holds.
-        ValueError: it has an integer of more digits than Python converts.
+        InvalidRecordError: it contains a number that is too large for a double.
+        ValueError: it contains an integer with more digits than Python converts.
     """
     for name in formats:
         line = _LINES[name](one, decode_members(trace, Conversation))
@@ -55,7 +55,7 @@ def _score_part(name: str) -> Callable[[Candidate], Any]:
 _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
     "id": ("string", lambda one: one.members.id),
     "source": ("string", lambda one: one.source),
-    "domain": ("string", lambda one: one.profile),
+    "domain": ("string", lambda one: one.domain),
     **{
         name: ("string", attrgetter(f"members.metadata.{name}"))
         for name in ("task_domain", "agent_id", "framework", "visibility")
@@ -72,7 +72,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
     "objective": ("string", lambda one: one.members.task.objective),
     "result_summary": ("string", lambda one: one.members.outcome.result_summary),
 }
-"""The columns of one value: their type, by pyarrow's name, and where the value is."""
+"""The columns with a single value: the name of their type in pyarrow, and a function for the value."""
 
 
 def _schema(dimensions: int) -> pa.Schema:
@@ -90,13 +90,13 @@ def _schema(dimensions: int) -> pa.Schema:
 
 
 def read_rows(path: str, content: bytes, columns: Sequence[str], dimensions: int | None) -> pa.Table:
-    """Return columns of a dataset's table; raise an InputError if it is none of an export.
+    """Return columns of a dataset's table; raise an InputError if no export wrote it.
 
     Args:
-        path: where the table is, for the error.
+        path: the table's path, for the error.
         content: the file's content.
         columns: the columns' names.
-        dimensions: of the vectors; None if no column has any.
+        dimensions: the number of dimensions of the vectors; None if no column has vectors.
     """
     wanted = pa.schema([_schema(dimensions or 0).field(name) for name in columns])
     try:
@@ -104,12 +104,12 @@ def read_rows(path: str, content: bytes, columns: Sequence[str], dimensions: int
         if table.schema.equals(wanted):
             return table
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise InputError(f"{path}: not of an export: {error}") from None
-    raise InputError(f"{path}: not of an export: it has other columns")
+        raise InputError(f"{path}: was not written by `kp-worker export`: {error}") from None
+    raise InputError(f"{path}: was not written by `kp-worker export`: it has other columns")
 
 
 def _folder(name: str) -> str:
-    """Return a domain as the name of a folder, whatever it is, and however long."""
+    """Return a valid name of a folder for any domain."""
     quoted = quote(name, safe=" ")
     if len(quoted) > _LONGEST_NAME:
         quoted = f"{quoted[:_LONGEST_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
@@ -118,12 +118,19 @@ def _folder(name: str) -> str:
 
 @dataclass
 class Files:
-    """The staged files of an export."""
+    """The staged files of an export.
+
+    Attributes:
+        folder: the staging folder.
+        number: the number of the export, which is part of the files' names.
+        formats: the formats that are written in addition to Parquet.
+        dimensions: the number of dimensions of the vectors.
+    """
 
     folder: Path
-    number: int  # of the export, which names its files
-    formats: Sequence[Format]  # what is written besides Parquet
-    dimensions: int  # of the vectors
+    number: int
+    formats: Sequence[Format]
+    dimensions: int
 
     def __post_init__(self) -> None:
         self._schema = _schema(self.dimensions)
@@ -132,7 +139,10 @@ class Files:
         self._size = self._written = 0
 
     def add(self, one: Candidate, planned: Planned, trace: bytes) -> Iterator[tuple[str, File]]:
-        """Add a row; ``trace`` is the JSON of the trace with the row's score. Yield what that completes."""
+        """Add a row, and yield the files that this completes.
+
+        ``trace``: the JSON of the trace with the row's score.
+        """
         row = {name: value(one) for name, (_, value) in _COLUMNS.items()} | {
             "timestamp": one.timestamp_ms,
             "overrides": one.parts and list(one.parts.overrides),
@@ -140,7 +150,7 @@ class Files:
             "trace": trace.decode(),
             "vector": decode_vector(planned.vector) if planned.vector else None,
         }
-        target = f"{planned.split}/{_folder(one.profile)}/{one.day}"
+        target = f"{planned.split}/{_folder(one.domain)}/{one.day}"
         self._rows[target].append(row)
         for name, line in lines_of(one, trace, self.formats):
             self._lines[name, target].append(line)
@@ -150,7 +160,7 @@ class Files:
             yield from self.write()
 
     def write(self) -> Iterator[tuple[str, File]]:
-        """Write what has been added; yield the path and the description of each file."""
+        """Write the added rows; yield the path and the description of each file."""
         self._written += 1
         for target, rows in self._rows.items():
             path = self._path(TABLE, target, "parquet")

@@ -1,9 +1,9 @@
-"""The dataset's folder, local or in an object store: files appear whole, and one export at a time writes.
+"""The dataset's folder, local or in an object store. Files appear whole, and one export writes at a time.
 
-Files are staged first, and published when all are whole. Locally, the kernel locks the folder, and unlocks it
-when the process ends, however. An object store has no such lock, but lists what was written before: an export
-writes a claim and lists all; if there is another one that is renewed, it withdraws its own. So of two at
-once, at least one sees the other.
+Files are staged first, and published once all are complete. The kernel locks a local folder, and unlocks it
+when the process ends for any reason. An object store has no such lock, but its listings are consistent: an
+export writes a claim and lists all claims. If another claim is being renewed, the export withdraws its own.
+Therefore, at least one of two concurrent exports sees the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RENEWAL = 5.0
 """Seconds between the renewals of a claim."""
 
 DEAD = 3 * RENEWAL
-"""Seconds after which a claim that was not renewed is one of an export that was killed."""
+"""Seconds without a renewal after which a claim's export counts as killed."""
 
 _LOCK = ".lock"
 _STAGING = ".staging"
@@ -42,14 +42,15 @@ class Store:
     """A folder of files, by paths relative to it.
 
     Args:
-        place: its path or URL, for people.
-        files: the file system, in which it has the path ``folder``.
-        staging: a local folder for files that are not published yet; a local store has it inside, so that a
-            rename publishes them.
+        name: its path or URL.
+        files: the file system.
+        folder: the folder's path in the file system.
+        staging: a local folder for files that are not published yet. A local store contains it, so that a
+            rename publishes a file.
     """
 
-    def __init__(self, place: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
-        self.place = place
+    def __init__(self, name: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
+        self.name = name
         self.staging = staging
         self._files = files
         self._folder = folder.rstrip("/")
@@ -59,38 +60,38 @@ class Store:
         """Return a file's content; None if there is none.
 
         Raises:
-            InputError: the path leads out of the folder, or to something else than a file.
+            InputError: the path leads out of the folder, or does not lead to a file.
         """
-        place = self._path(path)
-        if self._is_local and Path(place).exists() and not Path(place).is_file():
-            raise InputError(f"{self.place}/{path}: is no file")
+        target = self._path(path)
+        if self._is_local and Path(target).exists() and not Path(target).is_file():
+            raise InputError(f"{self.name}/{path}: is not a file")
         try:
-            with self._files.open_input_stream(place) as stream:
+            with self._files.open_input_stream(target) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
 
     def write(self, path: str, content: bytes) -> None:
-        """Let a file with this content appear, in place of any other."""
+        """Create or replace a file."""
         staged = self.staging / path
         staged.parent.mkdir(parents=True, exist_ok=True)
         staged.write_bytes(content)
         self.publish(path)
 
     def publish(self, path: str) -> None:
-        """Let a staged file, of which nothing remains, appear in place of any other."""
+        """Move a staged file to its place, where it replaces any other file."""
         staged, target = self.staging / path, self._path(path)
         if self._is_local:
             folder = Path(self._folder)
             if not Path(target).parent.resolve().is_relative_to(folder.resolve()):
-                raise InputError(f"{self.place}/{path}: a link leads out of the dataset")
+                raise InputError(f"{self.name}/{path}: leads out of the dataset through a link")
             _rename(staged, Path(target))
             return
-        # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
+        # pyarrow's `copy_files` only prints that an upload has failed.
         with staged.open("rb") as file, self._files.open_output_stream(target) as stream:
             shutil.copyfileobj(file, stream, _CHUNK)
         if (size := self._files.get_file_info(target).size) != staged.stat().st_size:
-            raise OSError(f"{path} has {size} bytes after it was uploaded, not {staged.stat().st_size}")
+            raise OSError(f"{path}: has {size} bytes after the upload instead of {staged.stat().st_size}")
         staged.unlink()
 
     def delete(self, path: str) -> None:
@@ -106,15 +107,17 @@ class Store:
         """Return a file's path in the file system.
 
         Raises:
-            InputError: it leads out of the folder: who can write there can name any path in its manifest.
+            InputError: it leads out of the folder; the manifest may name any path.
         """
         one = PurePosixPath(path)
         if one.is_absolute() or ".." in one.parts or "\0" in path:
-            raise InputError(f"{self.place}: names a file outside of it, {printable(path[:200])}")
+            raise InputError(
+                f"{self.name}: its manifest names a file outside of the dataset: {printable(path[:200])}"
+            )
         return f"{self._folder}/{path}"
 
     def names(self, path: str = "") -> list[str]:
-        """Return the names in the folder, or in one below it, but for the lock and what is staged."""
+        """Return the names in the folder or a subfolder, except those of the lock and the staging folder."""
         folder = fs.FileSelector(f"{self._folder}/{path}".rstrip("/"), allow_not_found=True)
         names = [info.base_name for info in self._files.get_file_info(folder)]
         return sorted({*names} - {_LOCK, _STAGING})
@@ -130,7 +133,7 @@ class Store:
 
         def keep_renewing() -> None:
             while not ended.wait(RENEWAL):
-                with suppress(OSError):  # the export itself will tell what is wrong
+                with suppress(OSError):  # the export itself will raise it
                     self.require_claim()
                     renew()
 
@@ -147,12 +150,12 @@ class Store:
                 self.delete(self._claim)
 
     def require_claim(self) -> None:
-        """Raise an OSError if another export took over, as after a pause of this process."""
+        """Raise an OSError if another export took over, for example after a pause of this process."""
         if self._claim is not None and self.read(self._claim) is None:
-            raise OSError("another export took over, since this one did not renew its claim")
+            raise OSError("another export took over, because this one did not renew its claim in time")
 
     def _require_sole(self) -> None:
-        """Delete the claims of others that are not renewed; refuse if one is."""
+        """Delete the claims of killed exports; raise an InputError if another export is running."""
         paths = [path for name in self.names(_LOCK) if (path := f"{_LOCK}/{name}") != self._claim]
         before = {path: self.read(path) for path in paths}
         if before:
@@ -163,11 +166,13 @@ class Store:
                 self.delete(path)
             elif now is not None:
                 holder = printable(now.decode(errors="replace").rpartition(",")[0][:200])
-                raise InputError(f"{self.place}: another export is writing to it: {holder}; wait for its end")
+                raise InputError(
+                    f"{self.name}: another export is writing to it: {holder}; wait until it has ended"
+                )
 
 
 def _rename(staged: Path, target: Path) -> None:
-    """Rename a file once its content is on the disk, and let that be there, too."""
+    """Rename a file once its content is on the disk, and wait until the new name is on the disk, too."""
     with staged.open("rb+") as file:
         os.fsync(file.fileno())
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,48 +185,46 @@ def _rename(staged: Path, target: Path) -> None:
 
 
 @contextmanager
-def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
-    """Lock a folder, which is created if need be, for one export; or only read it.
+def open_store(name: str, *, writes: bool = True) -> Iterator[Store]:
+    """Open a dataset's folder; for writing, create it if it does not exist, and lock it.
 
     Raises:
-        InputError: another export writes there, or the folder cannot be used.
+        InputError: another export writes to the folder, or it cannot be used.
     """
-    shown = without_secrets(place) if "://" in place else place
+    shown = without_secrets(name) if "://" in name else name
     try:
-        if "://" in place:
+        if "://" in name:
             try:
-                files, folder = fs.FileSystem.from_uri(place)
-            except ValueError as error:  # not a URL that it knows
-                raise InputError(f"{shown}: {str(error).replace(place, shown)}") from error
+                files, folder = fs.FileSystem.from_uri(name)
+            except ValueError as error:  # an unknown kind of URL
+                raise InputError(f"{shown}: {str(error).replace(name, shown)}") from error
             with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
                 store = Store(shown, files, folder, Path(staging))
                 with store.claimed() if writes else nullcontext():
                     yield store
         else:
-            path = Path(place).absolute()
+            path = Path(name).absolute()
             store = Store(str(path), fs.LocalFileSystem(), str(path), path / _STAGING)
             with _locked(path, store.staging) if writes else nullcontext():
                 yield store
     except OSError as error:
-        used, more = (
-            ("written", "; the same command continues where this one ended") if writes else ("read", "")
-        )
+        used, more = ("written", "; run the same command again to continue") if writes else ("read", "")
         raise InputError(f"{shown}: cannot be {used}: {error.strerror or error}{more}") from error
 
 
 @contextmanager
 def _locked(folder: Path, staging: Path) -> Iterator[None]:
-    """Lock a local folder, and delete what an export that was killed had staged."""
+    """Lock a local folder, and delete the staged files of killed exports."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
+            raise InputError(f"{folder}: another export is writing to it; wait until it has ended") from None
         shutil.rmtree(staging, ignore_errors=True)
         if os.path.lexists(staging):
-            raise InputError(f"{staging}: cannot be deleted; delete it, whatever it is, and export again")
+            raise InputError(f"{staging}: cannot be deleted; delete it yourself and export again")
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""What there is against the trace of a candidate: it cannot be a row, must not leave, or was exported."""
+"""Examine a candidate's trace: whether it can be a row, and whether it may leave."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from knowledgepulse_worker.tools.export.dataset_rows import lines_of
 
 
 async def examined(rules: Rules, one: Candidate, record: RawRecord) -> ReasoningTrace | LeftOut:
-    """Return a candidate's trace, or what there is against it."""
+    """Return a candidate's trace, or the reason for leaving it out."""
     value = record.value or b""
     try:
         trace = decode_trace(value, len(value))
@@ -25,7 +25,7 @@ async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Reasoning
     try:
         for _ in lines_of(one, rules.trace(record, one), rules.choices.also):
             pass
-    except (InvalidRecordError, ValueError):  # a number that no double holds, or that Python refuses
+    except (InvalidRecordError, ValueError):  # a number too large for a double, or for Python
         return LeftOut("not_convertible", one.members.id)
     if rules.scan is not None:
         secret = await asyncio.to_thread(rules.scan, value)

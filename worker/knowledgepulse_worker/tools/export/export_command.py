@@ -29,65 +29,86 @@ if TYPE_CHECKING:
     "--also",
     type=click.Choice(["messages", "atif"]),
     multiple=True,
-    help="Write this besides Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
+    help="Write this format in addition to Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
 )
-@click.option("--unredacted", is_flag=True, help="Read `contribute` although topics.redacted is set.")
+@click.option("--unredacted", is_flag=True, help="Read `contribute` even if topics.redacted is set.")
 @click.option(
     "--not-cleaned",
     is_flag=True,
-    help="Also traces in which the SDK's cleaning finds secrets, or what identifies a person.",
+    help="Also export traces in which the SDK's cleaner finds secrets or personal data.",
 )
-@click.option("--scan-secrets", is_flag=True, help="No traces with what looks like a key (extra `secrets`).")
-@click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
-@click.option("--domain", multiple=True, help="Only this task domain or profile. Repeatable.")
 @click.option(
-    "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
+    "--scan-secrets",
+    is_flag=True,
+    help="Leave out traces in which `detect-secrets` finds a key (needs the extra `secrets`).",
 )
-@click.option("--policy", type=EXISTING, help="Rescore `contribute` and `rejected`; export what passes.")
-@click.option("--best", type=click.IntRange(min=1), help="Only so many new traces: those that score best.")
-@click.option("--diverse", type=click.IntRange(min=1), help="Only so many new traces: those that cover most.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the splits, and of --diverse.")
+@click.option("--min-score", type=SCORE, default=0.0, help="Lowest score to export.")
+@click.option("--domain", multiple=True, help="Export only traces of this domain or task domain. Repeatable.")
+@click.option(
+    "--since",
+    type=Moment(),
+    help="Export only records from this time on: 2026-01-31T12:00, in UTC by default, or an age such as 7d.",
+)
+@click.option(
+    "--policy",
+    type=EXISTING,
+    help="Rescore `contribute` and `rejected` under this policy, and export the traces that pass.",
+)
+@click.option(
+    "--best",
+    type=click.IntRange(min=1),
+    help="Export only this number of new traces, the ones with the highest scores.",
+)
+@click.option(
+    "--diverse",
+    type=click.IntRange(min=1),
+    help="Export only this number of new traces, the most diverse ones.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the splits and of --diverse.")
 @click.option(
     "--shares",
     type=(NumberInRange(0, 100), NumberInRange(0, 100)),
     default=(10.0, 10.0),
     show_default=True,
-    help="Percent of the groups for validation, and for test.",
+    help="Percentages of the groups for the validation and test splits.",
 )
-@embedder_option("Embedder for similarity, instead of embedding.backend.")
+@embedder_option("Embedder for the similarity of traces, instead of embedding.backend.")
 @click.option(
     "--labels",
     type=EXISTING,
     multiple=True,
-    help="File of labels whose `group` names the task, as for `policy evaluate`. Repeatable.",
+    help="File of labels, as for `policy evaluate`; their `group` names the task. Repeatable.",
 )
 @click.option(
-    "--check", is_flag=True, help="Only check the dataset's files, and its traces against the source."
+    "--check",
+    is_flag=True,
+    help="Export nothing; check the dataset's files, and its traces against their records.",
 )
 def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
-    """Export contributed traces to a dataset in FOLDER, from where the last export to it ended.
+    """Export contributed traces to a dataset in FOLDER, starting where the last export ended.
 
-    FOLDER is local, or a URL such as s3://bucket/name or gs://bucket/name. Reads `topics.redacted` if it is
-    set, else `contribute`; or FILES of scored traces, one per line. Writes Parquet by split, domain and day,
-    a card and a manifest. An export that was cut off is completed by the next one. Later exports take the
-    same options.
+    FOLDER is a local folder, or a URL such as s3://bucket/name or gs://bucket/name. Reads the topic
+    `topics.redacted` if it is set, otherwise `contribute`, or instead FILES with one scored trace per line.
+    Writes Parquet files by split, domain and day, a dataset card and a manifest.
+
+    The next export completes one that was interrupted. All exports to a folder must use the same options.
     """
     if options["best"] is not None and options["diverse"] is not None:
-        raise click.UsageError("--best and --diverse choose differently: give one of them")
+        raise click.UsageError("--best and --diverse exclude each other: use one of them")
     if sum(options["shares"]) > 100:
-        raise click.UsageError("--shares: validation and test are more than 100 percent")
+        raise click.UsageError("--shares: validation and test add up to more than 100 percent")
     settings = load_settings(options["config"])
     if options["embedder"] is not None:
         settings = override(settings, "embedding", {"backend": options["embedder"]})
     if options["diverse"] is not None and settings.embedding.backend == "none":
         raise click.UsageError(
-            "--diverse needs vectors; embedding.backend is none, --embedder lexical is quick"
+            "--diverse needs vectors, but embedding.backend is none; use --embedder lexical, for example"
         )
     redacted = settings.topics.redacted if not (options["unredacted"] or files) else None
     if options["policy"] is not None and (redacted or files):
         raise click.UsageError(
-            "--policy needs the header kp-score, which redacted copies and files do not have; for the topics "
-            "of whole traces, add --unredacted"
+            "--policy needs the header kp-score, which redacted copies and files do not have; to read the "
+            "topics of unredacted traces, add --unredacted"
         )
     if options["policy"] is not None:
         settings = settings.model_copy(update={"policy": load_policy(options["policy"])})
@@ -101,7 +122,7 @@ async def _export(
         from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
         from knowledgepulse_worker.tools.export.dataset_export import check, export  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.dataset_store import open_store  # noqa: PLC0415
-        from knowledgepulse_worker.tools.export.export_inputs import FileSource, open_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.export_inputs import FileInputs, open_topics  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.secret_scan import Scanner  # noqa: PLC0415
 
     topics = settings.topics
@@ -113,13 +134,13 @@ async def _export(
             rules = replace(rules, scan=scanner)
         async with AsyncExitStack() as stack:
             opened = open_topics(settings, names, progress)
-            source = FileSource(files, progress) if files else await stack.enter_async_context(opened)
+            inputs = FileInputs(files, progress) if files else await stack.enter_async_context(opened)
             if options["check"]:
-                problems = await check(source, store, rules)
+                problems = await check(inputs, store, rules)
                 for problem in problems:
                     click.echo(problem)
                 return 1 if problems else 0
-            done = await export(source, store, rules)
+            done = await export(inputs, store, rules)
     for one in done:
         left_out = "".join(
             f"; {count:,} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()

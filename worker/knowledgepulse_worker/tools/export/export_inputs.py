@@ -1,4 +1,4 @@
-"""Where traces come from: topics of scored traces, or files; each part is read from where an export ended."""
+"""The export inputs: topics or files of scored traces. Each export starts where the last one ended."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ _EVERY = 1000
 
 
 @dataclass
-class TopicSource:
-    """Topics up to their present ends."""
+class TopicInputs:
+    """Topics up to their current ends; their parts are partitions.
+
+    Attributes:
+        identity: distinguishes each topic from another one of the same name.
+        ranges: the offsets that each part holds.
+    """
 
     reader: Reader
     progress: TopicProgressCallback
-    identity: dict[str, str] = field(default_factory=dict)  # what tells a topic from another of the same name
-    ranges: dict[str, range] = field(default_factory=dict)  # the offsets that each part, a partition, holds
+    identity: dict[str, str] = field(default_factory=dict)
+    ranges: dict[str, range] = field(default_factory=dict)
 
     async def start(self, part: str, since_ms: int) -> int:
-        """Return the first offset of a partition with a record of that time or later."""
+        """Return a partition's first offset whose record has this time or a later one."""
         topic, _, partition = part.rpartition("/")
         first = await self.reader.first_since(topic, int(partition), since_ms)
         return self.ranges[part].stop if first is None else first
@@ -50,21 +55,21 @@ class TopicSource:
 @asynccontextmanager
 async def open_topics(
     settings: Settings, names: Sequence[str], progress: TopicProgressCallback
-) -> AsyncIterator[TopicSource]:
+) -> AsyncIterator[TopicInputs]:
     """Connect and open topics of scored traces; see :func:`require_topics`."""
     topics = await require_topics(settings, names, export_rights(names))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        source = TopicSource(reader, progress)
+        inputs = TopicInputs(reader, progress)
         for topic in topics:
             partitions, ids = range(topic.partitions), TopicIds(settings.kafka, topic.name)
             await ids.start()
             try:
-                source.identity[topic.name] = (await ids.current(partitions)).hex()
+                inputs.identity[topic.name] = (await ids.current(partitions)).hex()
             finally:
                 await ids.stop()
             for one in partitions:
-                source.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
-        yield source
+                inputs.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
+        yield inputs
 
 
 def export_rights(names: Iterable[str]) -> Iterator[Right]:
@@ -73,7 +78,7 @@ def export_rights(names: Iterable[str]) -> Iterator[Right]:
         yield from topic_rights(name, "Read", "DescribeConfigs")
 
 
-class FileSource:
+class FileInputs:
     """Files with a trace on each line; offsets are line numbers from 0, and lines may be appended.
 
     Raises:
@@ -88,7 +93,7 @@ class FileSource:
             with _reading(path) as lines:
                 first = lines.readline()
                 self.ranges[str(path)] = range(sum(1 for _ in lines) + bool(first))
-            # Enough to tell files apart: exports keep the offsets, not what was there.
+            # The first line is enough to distinguish files.
             self.identity[str(path)] = hashlib.sha256(first).hexdigest()[:16]
 
     async def start(self, part: str, since_ms: int) -> int:
@@ -96,19 +101,18 @@ class FileSource:
         return 0
 
     async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
-        """Yield a file's lines as records whose source is the line."""
+        """Yield a file's lines as records whose source is the line's location."""
         with _reading(Path(part)) as lines:
             for number, line in enumerate(without_mark(lines)):
                 if number in offsets and line.strip():
-                    place = f"{part}:{number + 1}".encode("utf-8", "replace")
-                    headers = (("kp-source", place),)
+                    location = f"{part}:{number + 1}".encode("utf-8", "replace")
+                    headers = (("kp-source", location),)
                     yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), headers)
                 if number % _EVERY == 0:
                     self._progress(part, number, offsets.stop)
 
 
-Source = TopicSource | FileSource
-"""Parts of records with offsets."""
+ExportInputs = TopicInputs | FileInputs
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Read a source to its end, and plan what of it the export writes."""
+"""Read the inputs to their ends, and plan the rows of the export."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
 from knowledgepulse_worker.tools.export.examine import examined
-from knowledgepulse_worker.tools.export.export_inputs import Source
+from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 from knowledgepulse_worker.tools.export.manifest import (
     SPLITS,
     TABLE,
@@ -32,33 +33,33 @@ from knowledgepulse_worker.tools.export.manifest import (
     Split,
 )
 from knowledgepulse_worker.tools.export.selection import best, diverse
-from knowledgepulse_worker.tools.export.splits import Placed, place
+from knowledgepulse_worker.tools.export.splits import ExportedTraces, assign_splits
 
 logger = logging.getLogger(__name__)
 
 _BATCH = 64
 _NAMED = {"visibility", "privacy_level", "not_clean", "secret", "unscanned", "not_convertible"}
-"""Reasons for which a trace must not leave, or cannot: the log names it."""
+"""Reasons for which a trace must not or cannot be exported; the log names these traces."""
 
 
-async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
+async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
     """Return the plan of the next export; None if there are no new records.
 
     Raises:
-        InputError: a part of the source ends before the last export did.
+        InputError: a part of the inputs ends before the last export did.
     """
-    offsets, deleted = await _offsets(source, manifest, rules)
+    offsets, deleted = await _offsets(inputs, manifest, rules)
     if not any(map(len, offsets.values())):
         return None
-    placed, seen = exported(store, manifest, rules.dimensions)
+    exported, seen = read_exported(store, manifest, rules.dimensions)
     reading = _Reading(rules, seen)
     for part, held in offsets.items():
-        async for record in source.read(part, held):
+        async for record in inputs.read(part, held):
             await reading.add(record, part)
     await reading.embed()
     if not reading.read:
         return None
-    rows = reading.rows(placed)
+    rows = reading.rows(exported)
     export = Export(
         number=len(manifest.exports) + 1,
         offsets={part: (held.start, held.stop) for part, held in offsets.items()},
@@ -67,31 +68,31 @@ async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules
         dropped={name: count for name, count in sorted(reading.dropped.items()) if count},
         counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
     )
-    return Plan(source.identity, rules.choices, export, rows)
+    return Plan(inputs.identity, rules.choices, export, rows)
 
 
-async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
-    """Return the offsets of each part to read, and how many of them were deleted since the last export."""
+async def _offsets(inputs: ExportInputs, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
+    """Return each part's offsets to read, and the number of offsets deleted since the last export."""
     offsets, deleted = dict[str, range](), 0
-    for part, held in source.ranges.items():
+    for part, held in inputs.ranges.items():
         end = manifest.end(part)
         if end is None:
             since = rules.since_ms
-            end = held.start if since is None else await source.start(part, since)
+            end = held.start if since is None else await inputs.start(part, since)
         elif held.stop < end:
             raise InputError(
-                f"{part} ends at offset {held.stop}, but the dataset has read up to {end}: it lost records, "
-                "or is another one; export to another folder"
+                f"{part} ends at offset {held.stop}, but the last export read up to offset {end}: it has "
+                "lost records or was recreated; export to another folder"
             )
         elif held.start > end:
             deleted += held.start - end
-            logger.warning("%s: %d offsets were deleted since the last export", part, held.start - end)
+            logger.warning("%s: %s deleted since the last export", part, counted(held.start - end, "offset"))
         offsets[part] = range(max(held.start, end), held.stop)
     return offsets, deleted
 
 
 class _Found(NamedTuple):
-    """What is remembered of a candidate until all are read."""
+    """The data of a candidate that is kept until all records are read."""
 
     part: str
     offset: int
@@ -126,7 +127,7 @@ class _Reading:
             await self.embed()
 
     async def _checked(self, record: RawRecord) -> Candidate | LeftOut:
-        """Return a record's candidate, whose text waits to be embedded, or what there is against it."""
+        """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out."""
         rules = self._rules
         one = rules.candidate(record)
         if isinstance(one, LeftOut):
@@ -150,8 +151,8 @@ class _Reading:
             self._vectors.append(done.vectors)
             self._texts = []
 
-    def rows(self, placed: Placed) -> list[Planned]:
-        """Select and place the candidates, and return what remains."""
+    def rows(self, exported: ExportedTraces) -> list[Planned]:
+        """Select the candidates and assign their splits, and return what remains."""
         choices, count = self._rules.choices, len(self._found)
         vectors = np.concatenate([np.empty((0, self._rules.dimensions), np.float32), *self._vectors])
         vectors = vectors if self._rules.dimensions else np.empty((count, 0), np.float32)
@@ -159,10 +160,10 @@ class _Reading:
         if choices.best is not None:
             chosen = best([one.score for one in self._found], choices.best)
         elif choices.diverse is not None:
-            chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
+            chosen = diverse(vectors, exported.vectors, choices.diverse, choices.seed)
         groups = [self._found[index].groups for index in chosen]
-        splits = place(
-            groups, vectors[chosen], placed,
+        splits = assign_splits(
+            groups, vectors[chosen], exported,
             shares=choices.shares, seed=choices.seed,
         )  # fmt: skip
         self.dropped["not_selected"] += count - len(chosen)
@@ -178,23 +179,27 @@ class _Reading:
         return rows
 
 
-def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed, set[tuple[str, str]]]:
-    """Return where the exported traces lie, and their ids; raise an InputError if a file is not as it was."""
+def read_exported(
+    store: Store, manifest: Manifest, dimensions: int
+) -> tuple[ExportedTraces, set[tuple[str, str]]]:
+    """Return the exported traces and their ids; raise an InputError if a file has changed."""
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
     for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):
             continue
-        content, place = store.read(path), f"{store.place}/{path}"
+        content, name = store.read(path), f"{store.name}/{path}"
         split = next((one for one in SPLITS if path.startswith(f"{TABLE}/{one}/")), None)
         if content is None or split is None or File.of(content) != file:
-            raise InputError(f"{place} is missing or damaged; `--check` tells what else is")
-        table = read_rows(place, content, ("source", "id", "groups", "vector"), dimensions)
+            raise InputError(f"{name}: is missing or damaged; `--check` lists all such files")
+        table = read_rows(name, content, ("source", "id", "groups", "vector"), dimensions)
         seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
         groups += (names or [] for names in table["groups"].to_pylist())
         splits += [split] * len(table)
         if dimensions:  # a row at a time would take ten times the memory
             flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
             if len(flat) != len(table) * dimensions:
-                raise InputError(f"{place}: not of an export: a vector is missing")
+                raise InputError(f"{name}: was not written by `kp-worker export`: a vector is missing")
             vectors.append(flat.reshape(-1, dimensions))
-    return Placed(groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits), seen
+    return ExportedTraces(
+        groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits
+    ), seen

@@ -1,8 +1,9 @@
-"""What a folder holds: its manifest, and the plan of an export that is under way.
+"""The manifest of a dataset, and the plan of an unfinished export.
 
-The plan is in the folder before anything else of its export. What is selected may depend on the machine's
-rounding, and on what the topics hold, so it is decided once: an export that was cut off is completed by its
-plan, to the same bytes. The manifest, which makes the files the dataset's, is written last.
+The plan is written before any other file of its export. The selection may depend on the machine's rounding
+and on the current content of the topics, so it is made once: an interrupted export is completed from its plan
+and gives the same bytes. The manifest is written last, because files belong to the dataset only if it lists
+them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from knowledgepulse_worker.redaction.departure import Departure
 from knowledgepulse_worker.tools.export.dataset_store import Store
 
 FLOAT32 = 4
-"""Bytes of a number of a vector."""
+"""Size of one number of a vector in bytes."""
 
 MANIFEST = "manifest.json"
 PLAN = ".plan"
 TABLE = "data"
-"""The folder of the Parquet files; those of other formats have the format's name."""
+"""The folder of the Parquet files. The folders of other formats have the names of the formats."""
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -36,20 +37,37 @@ _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that all exports to one folder share."""
+    """The options that all exports to one folder share.
 
-    also: tuple[Format, ...]  # what is written besides Parquet
-    domain: tuple[str, ...]  # the traces' domains or profiles; empty for all
+    Attributes:
+        also: the formats that are written in addition to Parquet.
+        domain: the traces' domains or task domains; empty for all.
+        min_score: the lowest score.
+        policy: the digest of the policy under which traces are rescored; None keeps their own scores.
+        visibilities: the visibilities that may leave; `private` never leaves.
+        privacy_levels: the privacy levels that may leave; `private` never leaves.
+        best: the number of traces with the highest scores that each export keeps; None for all.
+        diverse: the number of most diverse traces that each export keeps; None for all.
+        seed: the seed of the splits and of the selection.
+        shares: the percentages of validation and test.
+        embedder: the embedder of the vectors.
+        redacted: whether the traces are redacted copies.
+        not_cleaned: whether the SDK's cleaner was not run.
+        scan_secrets: whether detect-secrets was run.
+    """
+
+    also: tuple[Format, ...]
+    domain: tuple[str, ...]
     min_score: float
-    policy: str | None  # digest of the policy that traces are rescored under; None keeps their own score
-    visibilities: tuple[str, ...]  # those that may leave, as of the levels; `private` does not even so
+    policy: str | None
+    visibilities: tuple[str, ...]
     privacy_levels: tuple[str, ...]
-    best: int | None  # the number of traces with the highest scores that each export keeps; None for all
-    diverse: int | None  # the number of traces that cover most, likewise
+    best: int | None
+    diverse: int | None
     seed: int
-    shares: tuple[float, float]  # of validation and test, in percent
-    embedder: str  # what vectors are computed with
-    redacted: bool  # whether the traces are redacted copies
+    shares: tuple[float, float]
+    embedder: str
+    redacted: bool
     not_cleaned: bool
     scan_secrets: bool
 
@@ -67,38 +85,53 @@ class File(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, content: bytes) -> File:
-        """Describe a file with this content."""
+        """Return the description of a file with this content."""
         return cls(hashlib.sha256(content).hexdigest(), len(content))
 
 
 class Export(msgspec.Struct, frozen=True):
-    """What one export read, and what came of it."""
+    """The result of one export.
 
-    number: _Number  # from 1
-    offsets: dict[
-        str, tuple[_Number, _Number]
-    ]  # of each part, the first that was read and the one behind the last
-    deleted: _Number  # number of offsets that were deleted since the last export, and never read
-    read: _Number  # number of records
-    dropped: dict[str, _Number]  # number of records that are not in the dataset, by reason
-    counts: dict[str, dict[str, _Number]]  # of its traces, by what is counted, such as `split`, and its value
+    Attributes:
+        number: counts the exports to the folder from 1.
+        offsets: the offsets that were read of each part: the first one, and the one after the last.
+        deleted: the number of offsets that were deleted since the last export and never read.
+        read: the number of records.
+        dropped: the number of records that were left out, by reason.
+        counts: the number of exported traces by the value of each fact, such as `split`.
+    """
+
+    number: _Number
+    offsets: dict[str, tuple[_Number, _Number]]
+    deleted: _Number
+    read: _Number
+    dropped: dict[str, _Number]
+    counts: dict[str, dict[str, _Number]]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``manifest.json``."""
+    """The content of ``manifest.json``.
+
+    Attributes:
+        version: the version of this format.
+        source: the topics or files, each with an id that distinguishes it from another one of the same name.
+        choices: the options of all exports.
+        exports: the exports in order.
+        files: the files by path.
+    """
 
     version: int = 1
-    source: dict[str, str]  # of each topic or file, what tells it from another of the same name
+    source: dict[str, str]
     choices: Choices
-    exports: tuple[Export, ...] = ()  # in order
-    files: dict[str, File] = {}  # by path
+    exports: tuple[Export, ...] = ()
+    files: dict[str, File] = {}
 
     def end(self, part: str) -> int | None:
-        """Return the offset behind the last one that was read of a part; None if none was."""
+        """Return the offset after the last one that was read of a part; None if the part was never read."""
         return next((one.offsets[part][1] for one in reversed(self.exports) if part in one.offsets), None)
 
     def total(self, name: str) -> dict[str, int]:
-        """Return a count over all exports, by value."""
+        """Return a fact's counts over all exports, by value."""
         sums: dict[str, int] = {}
         for export in self.exports:
             for value, count in export.counts.get(name, {}).items():
@@ -111,13 +144,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, array_like=True):
-    """A record that an export writes."""
+    """A record that an export writes.
 
-    part: str  # where it is, with the offset
+    Attributes:
+        part: the part that holds the record.
+        offset: the record's offset in the part.
+        groups: the groups that tie the trace to others.
+        split: the trace's split.
+        vector: little-endian float32; empty without an embedder.
+    """
+
+    part: str
     offset: _Number
-    groups: list[str]  # what ties it to others
+    groups: list[str]
     split: Split
-    vector: bytes  # little-endian float32; empty without an embedder
+    vector: bytes
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -133,7 +174,7 @@ T = TypeVar("T", Manifest, Plan)
 
 
 def read_state(store: Store, path: str, model: type[T]) -> T | None:
-    """Return the folder's manifest or plan, or None; raise an InputError if the file is something else."""
+    """Return the folder's manifest or plan; None if there is none. Raise an InputError if it is invalid."""
     content = store.read(path)
     if content is None:
         return None
@@ -142,11 +183,13 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
         return decode(content, type=model)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         remedy = "; delete it to plan the export again" if model is Plan else ""
-        raise InputError(f"{store.place}/{path}: not of an export: {error}{remedy}") from None
+        raise InputError(
+            f"{store.name}/{path}: was not written by `kp-worker export`: {error}{remedy}"
+        ) from None
 
 
-def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
-    """Raise an InputError if a dataset would go on with other options, or from another source."""
+def require_same(folder: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
+    """Raise an InputError if an export would continue a dataset with other options or inputs."""
     names = (begun.source.keys() & source.keys()) or {*begun.source, *source}
     before, now = (
         msgspec.to_builtins(options) | {f"{name} (id)": ids.get(name) for name in names}
@@ -155,21 +198,22 @@ def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], cho
     differing = [f"{name} was {before[name]}, is {now[name]}" for name in now if before[name] != now[name]]
     if differing:
         raise InputError(
-            f"{place} is another dataset: {'; '.join(differing)}; repeat them, or export to another folder"
+            f"{folder}: contains a different dataset: {'; '.join(differing)}; use the same options and "
+            "inputs, or export to another folder"
         )
 
 
 def require_sound(
-    place: str, plan: Plan, manifest: Manifest, ranges: Mapping[str, range], dimensions: int
+    folder: str, plan: Plan, manifest: Manifest, ranges: Mapping[str, range], dimensions: int
 ) -> None:
-    """Raise an InputError if a plan that was found in the folder cannot be one of ours.
+    """Raise an InputError if the plan in the folder is not valid for these inputs.
 
     Args:
-        place: the folder.
+        folder: its path or URL.
         plan: the plan, with the options of this export.
-        manifest: of the exports before it.
-        ranges: the offsets that each part of the source holds now.
-        dimensions: of the vectors.
+        manifest: the manifest of the exports before it.
+        ranges: the offsets that each part of the inputs holds now.
+        dimensions: the number of dimensions of the vectors.
     """
     offsets, size = plan.export.offsets, dimensions * FLOAT32
     if (
@@ -178,4 +222,6 @@ def require_sound(
         or any(start > stop or stop > ranges[part].stop for part, (start, stop) in offsets.items())
         or any(len(row.vector) != size for row in plan.rows)
     ):
-        raise InputError(f"{place}/{PLAN}: does not fit the source; delete it to plan the export again")
+        raise InputError(
+            f"{folder}/{PLAN}: does not fit the topics or files; delete it to plan the export again"
+        )

@@ -1,7 +1,7 @@
-"""Secrets in traces: keys and tokens that the detectors of `detect-secrets` know by their form.
+"""Find keys and tokens in traces with the detectors of `detect-secrets` that recognise their form.
 
-Nothing is sent anywhere: what is found is not verified. Its other detectors judge by entropy, or by the names
-of variables: those by entropy find something in 134 of 154 real traces, these in none.
+Findings are not verified, so nothing is sent anywhere. The library's other detectors are not used: those that
+judge by entropy find something in 134 of 154 real traces, and those that judge by names of variables in none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Self
 from knowledgepulse_worker.extras import extra
 
 LIMIT = 10.0
-"""Seconds for a trace: some of the detectors' patterns take a time that is quadratic in a line's length."""
+"""Seconds per trace; some of the patterns take time that is quadratic in the length of a line."""
 
 _START_LIMIT = 60.0
 """Seconds for a process to load the detectors."""
@@ -47,14 +47,14 @@ def has_secret(value: bytes) -> bool:
 
 
 def _no_number(_digits: str) -> int:
-    """Return any number: Python refuses those of more than 4,300 digits."""
+    """Return any number, since Python refuses to convert more than 4,300 digits."""
     return 0
 
 
 class Scanner:
-    """Looks for secrets in a process of its own, since nothing else interrupts a regular expression.
+    """Looks for secrets in a separate process, since nothing else can interrupt a regular expression.
 
-    A context manager; the process starts with the first trace, and again after one that took too long.
+    A context manager. The process starts with the first trace, and again after a trace that took too long.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Scanner:
         self._end()
 
     def __call__(self, value: bytes) -> bool | None:
-        """Return whether a trace has a secret; None if nobody can tell within :data:`LIMIT`."""
+        """Return whether a trace has a secret; None if the scan takes longer than :data:`LIMIT`."""
         try:
             if self._process is None:
                 self._start()
@@ -76,7 +76,7 @@ class Scanner:
             if self._pipe.poll(LIMIT):
                 answer: bool | None = self._pipe.recv()
                 return answer
-        except (EOFError, OSError):  # it was killed, such as for its memory
+        except (EOFError, OSError):  # the process was killed, for example because of its memory
             pass
         self._end()
         return None
@@ -99,7 +99,7 @@ class Scanner:
 
 
 def _scan(pipe: Connection) -> None:
-    """Answer until the pipe ends."""
+    """Answer requests until the pipe is closed."""
     detectors()
     pipe.send(True)
     while True:
@@ -109,12 +109,12 @@ def _scan(pipe: Connection) -> None:
             return
         try:
             pipe.send(has_secret(value))
-        except Exception:  # noqa: BLE001 - the detectors are not ours
+        except Exception:  # noqa: BLE001 - a detector of the library failed
             pipe.send(None)
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts of JSON whose objects are lists of pairs: a member may stand in it twice."""
+    """Yield the texts of JSON whose objects are lists of pairs, since a name may occur twice in an object."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):

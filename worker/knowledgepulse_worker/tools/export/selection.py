@@ -1,4 +1,4 @@
-"""The best of the candidates, or those that cover most."""
+"""Select the candidates with the highest scores, or the most diverse ones."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from numpy.typing import NDArray
 Vectors = NDArray[np.float32]
 
 REFERENCES = 4096
-"""The most candidates whose coverage counts: a sample of as many, of more."""
+"""Largest number of candidates whose coverage is computed; of more, a sample of this size is used."""
 
 _ROWS = 1024
 
 
 def best(scores: Sequence[float], number: int) -> list[int]:
-    """Return the indexes of the highest scores, in order; of equal ones, the first."""
+    """Return the indexes of the highest scores, in order; among equal scores, the first ones."""
     return sorted(np.argsort(-np.asarray(scores), kind="stable")[:number].tolist())
 
 
 def diverse(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list[int]:
-    """Return the indexes of candidates that cover most, in order.
+    """Return the indexes of the candidates that together cover the most, in order.
 
-    Facility location: each candidate is covered as well as it resembles the most similar one of those chosen
-    or exported before; greedily, the one is next that adds most (Nemhauser 1978), found lazily (Minoux 1978).
+    This is the facility location problem: the coverage of a candidate is its similarity to the most similar
+    trace that was chosen or exported. The greedy algorithm always adds the candidate with the largest gain
+    (Nemhauser 1978), which is found lazily (Minoux 1978).
 
-    Vectors have length 1; ``exported`` are those of the traces that the dataset has already. Of more than
-    :data:`REFERENCES` candidates, the coverage of a sample counts.
+    Args:
+        vectors: the candidates' vectors, of length 1.
+        exported: the vectors of the traces that are already in the dataset.
+        number: the number of candidates to choose.
+        seed: the seed of the sample whose coverage counts if there are more than :data:`REFERENCES`.
     """
     references = vectors
     if len(vectors) > REFERENCES:
@@ -44,7 +48,7 @@ def diverse(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list
         _, index = heapq.heappop(heap)
         similarities = references @ vectors[index]
         gain = (-float(np.maximum(similarities - covered, 0).sum()), index)
-        if heap and gain > heap[0]:  # others may have taken what it adds
+        if heap and gain > heap[0]:  # earlier choices may have reduced its gain
             heapq.heappush(heap, gain)
             continue
         chosen.append(index)

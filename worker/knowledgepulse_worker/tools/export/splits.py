@@ -1,8 +1,8 @@
-"""Training, validation and test without leaks: what belongs together lies on one side, also in later exports.
+"""Splits for training, validation and test that leak nothing, also across exports.
 
 Two traces are tied if they share a group (a task, a run, an objective) or are near-duplicates. Tied traces
-take the side that those of them have which are exported; if none is yet, the hash of their groups chooses. A
-trace that is tied to both sides is dropped.
+get the same split: the one of the exported traces among them, or else one chosen by the hash of their groups.
+A new trace that is tied to traces in two splits is dropped.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Vectors = NDArray[np.float32]
 Groups = Sequence[Sequence[str]]
 
 NEAR = 0.95
-"""The cosine from which on two traces are near-duplicates."""
+"""The cosine similarity at which two traces count as near-duplicates."""
 
 _ROWS = 1024
-"""Rows of similarities at a time: with 100 000 traces, 400 MB."""
+"""Rows of similarities that are computed at a time; with 100,000 traces, they take 400 MB."""
 
 
-class Placed:
+class ExportedTraces:
     """The exported traces; without an embedder, their vectors have shape (0, 0)."""
 
     def __init__(self, groups: Groups, vectors: Vectors, splits: Sequence[Split]) -> None:
@@ -36,25 +36,29 @@ class Placed:
         self._sides = np.asarray([SPLITS.index(split) for split in splits], np.int64)
 
     def similar(self, vectors: Vectors) -> Iterable[set[Split]]:
-        """Yield the sides of the near-duplicates of each vector."""
+        """Yield the splits of the near-duplicates of each vector."""
         for start in range(0, len(vectors), _ROWS):
             near = vectors[start : start + _ROWS] @ self.vectors.T >= NEAR
             for row in near:
                 yield {SPLITS[side] for side in np.unique(self._sides[row])}
 
 
-def place(
-    groups: Groups, vectors: Vectors, placed: Placed, *, shares: tuple[float, float], seed: int
+def assign_splits(
+    groups: Groups, vectors: Vectors, exported: ExportedTraces, *, shares: tuple[float, float], seed: int
 ) -> list[Split | None]:
-    """Return each trace's split; None for one that is tied to both sides.
+    """Return each trace's split; None for a trace that is tied to two splits.
 
-    ``vectors``: of each trace; without an embedder, no dimensions. ``shares``: of validation and test, in
-    percent.
+    Args:
+        groups: the groups of each trace.
+        vectors: the vector of each trace; without an embedder, it has no dimensions.
+        exported: the traces that are already in the dataset.
+        shares: the percentages of validation and test.
+        seed: the seed of the choice.
     """
-    known = [{placed.sides[name] for name in names if name in placed.sides} for names in groups]
+    known = [{exported.sides[name] for name in names if name in exported.sides} for names in groups]
     if vectors.shape[1]:
         first, which = _distinct(vectors)
-        near = list(placed.similar(vectors[first]))
+        near = list(exported.similar(vectors[first]))
         known = [sides | near[one] for sides, one in zip(known, which.tolist(), strict=True)]
     splits: list[Split | None] = [None] * len(groups)
     for members in _components(groups, vectors):
@@ -76,17 +80,17 @@ def _separate(
     splits: list[Split | None],
     side: Split,
 ) -> None:
-    """Give tied traces their splits one by one, leaving out what is tied to both sides.
+    """Assign splits to tied traces one by one, leaving out those that are tied to two splits.
 
     Args:
-        members: the traces, in order.
-        groups: of all traces.
-        vectors: of all traces.
-        known: the sides that each trace is tied to by exported ones.
-        splits: of all traces; filled in.
-        side: of those that are tied to none.
+        members: the tied traces, in order.
+        groups: the groups of all traces.
+        vectors: the vectors of all traces.
+        known: the splits to which exported traces tie each trace.
+        splits: the splits of all traces, which are filled in.
+        side: the split of the traces that are tied to none.
     """
-    taken: dict[str, set[Split]] = {}  # the sides of what was kept, by group
+    taken: dict[str, set[Split]] = {}  # the splits of the kept traces, by group
     kept: dict[Split, list[Vectors]] = {split: [] for split in SPLITS}
     seen: set[tuple[Split, bytes]] = set()
     for start in range(0, len(members), _ROWS):
@@ -98,7 +102,7 @@ def _separate(
             if parts
         }
         within = given @ given.T >= NEAR if vectors.shape[1] else np.zeros((len(block), len(block)), np.bool_)
-        placed = np.full(len(block), -1)  # the sides within the block, by number
+        placed = np.full(len(block), -1)  # the splits within the block, by number
         for index, member in enumerate(block):
             sides = known[member].union(*(taken.get(name, ()) for name in groups[member]))
             sides |= {split for split, near in before.items() if near[index]}
@@ -110,14 +114,14 @@ def _separate(
                 for name in groups[member]:
                     taken.setdefault(name, set()).add(split)
         for number, split in enumerate(SPLITS):
-            new = [one for one in given[placed == number] if (split, _digest(one)) not in seen]
-            seen.update((split, _digest(one)) for one in new)
+            new = [one for one in given[placed == number] if (split, _hash(one)) not in seen]
+            seen.update((split, _hash(one)) for one in new)
             if new and vectors.shape[1]:
                 kept[split].append(np.stack(new))
 
 
 def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
-    """Return the traces that are tied to each other, directly or by others, in order."""
+    """Return the groups of traces that are tied to each other, directly or through others, in order."""
     count, numbers = len(groups), dict[str | int, int]()
     pairs = [
         (row, count + numbers.setdefault(name, len(numbers)))
@@ -126,7 +130,7 @@ def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     ]
     first, which = _distinct(vectors) if vectors.shape[1] else (np.empty(0, np.int64), np.empty(0, np.int64))
     distinct = vectors[first]
-    is_near_itself = np.einsum("ij,ij->i", distinct, distinct) >= NEAR  # an empty text's vector is not
+    is_near_itself = np.einsum("ij,ij->i", distinct, distinct) >= NEAR  # not true of an empty text's vector
     pairs += [
         (row, count + numbers.setdefault(one, len(numbers)))
         for row, one in enumerate(which.tolist())
@@ -146,14 +150,14 @@ def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
 def _joined(
     near: NDArray[np.bool_], labels: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the labels after joining what is near.
+    """Return the labels of components after joining near traces.
 
-    Each turn joins each trace to only one of another label that is near, so a fleet's repeats take no memory
-    for each pair; turns halve the labels that are left to join.
+    Each turn joins each trace to only one near trace with another label, so that repeats do not take memory
+    for each pair. Each turn at least halves the number of labels that are left to join.
 
     Args:
-        near: which rows are near which columns.
-        labels: of all traces.
+        near: whether each row is near each column.
+        labels: the labels of all traces.
         rows: the traces of the rows.
         columns: the traces of the columns.
     """
@@ -178,17 +182,17 @@ def _merged(ones: NDArray[np.int64], others: NDArray[np.int64], count: int) -> N
 def _distinct(vectors: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first row of each distinct vector, and for each row the number of its vector."""
     numbers: dict[bytes, int] = {}
-    which = np.array([numbers.setdefault(_digest(one), len(numbers)) for one in vectors], np.int64)
+    which = np.array([numbers.setdefault(_hash(one), len(numbers)) for one in vectors], np.int64)
     return np.unique(which, return_index=True)[1], which
 
 
-def _digest(vector: Vectors) -> bytes:
+def _hash(vector: Vectors) -> bytes:
     return hashlib.blake2b(vector.tobytes(), digest_size=16).digest()
 
 
 def _drawn(group: str, shares: tuple[float, float], seed: int) -> Split:
-    digest = hashlib.sha256(f"{seed} {group}".encode("utf-8", "replace")).digest()
-    drawn = int.from_bytes(digest[:8], "big") / 2**64 * 100
+    hashed = hashlib.sha256(f"{seed} {group}".encode("utf-8", "replace")).digest()
+    drawn = int.from_bytes(hashed[:8], "big") / 2**64 * 100
     validation, test = shares
     if drawn < test:
         return "test"

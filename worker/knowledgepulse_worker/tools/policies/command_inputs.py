@@ -1,4 +1,4 @@
-"""What the commands read: settings, policies, scored traces and labels, and the options that select them."""
+"""The inputs of the commands (settings, policies, scored traces, labels) and their options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 JUDGE = "judge:"
-"""What the source of a model's labels begins with."""
+"""The prefix of the source of a model's labels."""
 
 
 policy_option = click.option(
@@ -50,7 +50,7 @@ plot_option = click.option(
 
 
 def count_option(default: int, most: int) -> Callable[[Command], Command]:
-    """Return the option for how many traces to label."""
+    """Return the option for the number of traces to label."""
     accepted = click.IntRange(1, most)
     return click.option(
         "--count", type=accepted, default=default, show_default=True, help="Maximum number of traces."
@@ -58,7 +58,7 @@ def count_option(default: int, most: int) -> Callable[[Command], Command]:
 
 
 def source_options(command: Command) -> Command:
-    """Add the options that select scored traces; all that `Inputs` has come to the command as ``given``."""
+    """Add the options that select scored traces; the command receives them as the `Inputs` ``given``."""
 
     @wraps(command)
     def bundled(**values: Any) -> Any:
@@ -82,7 +82,7 @@ label_options = with_options(
         multiple=True,
         help="File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable.",
     ),
-    click.option("--labels-topic", help="Topic of labels."),
+    click.option("--labels-topic", help="Topic with labels, as an alternative or in addition to --labels."),
 )
 
 
@@ -107,7 +107,7 @@ class Inputs:
 
     @cached_property
     def policy(self) -> Policy:
-        """The policy of the file, or else of the settings; to be read before minutes go into traces."""
+        """The policy of the file, or else of the settings. Read it first, as scoring traces takes minutes."""
         settings = self.settings  # read even with a file, so that wrong settings are reported at once
         return load_policy(self.policy_file) if self.policy_file else settings.policy
 
@@ -184,7 +184,7 @@ class Inputs:
 
 
 def labels_to_use(labels: Sequence[Label]) -> Labels:
-    """Return the last label of each trace: of people if any are theirs, and else of judges."""
+    """Return the last label of each trace, by a person if there is one, otherwise by a judge."""
     people = [label for label in labels if not (label.source or "").startswith(JUDGE)]
     if people and len(people) < len(labels):
         errors.print(f"left out {len(labels) - len(people)} labels of judges, as there are people's")

@@ -1,4 +1,4 @@
-"""Policies compared on the same labels: paired differences, so that a change is accepted on evidence."""
+"""Compare policies on the same labels by paired differences."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from knowledgepulse_worker.tools.policies.estimates import (
     signed,
     with_interval,
 )
+from knowledgepulse_worker.tools.policies.fit import held_scores
 from knowledgepulse_worker.tools.policies.labelled_traces import Labelled, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.policy_output import new_table
-from knowledgepulse_worker.tools.policies.policy_weights import values_of
 
 FIGURES = ("AUC", "precision", "recall", "passing")
-"""Of all traces, the share that passes is ``passing``; the precision is None if none does."""
+"""``passing`` is the share of all traces that pass. The precision is None if no trace passes."""
 
 Figures = dict[str, Estimate | None]
 
@@ -44,13 +44,13 @@ class Compared:
 def compare(
     records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
 ) -> list[Compared]:
-    """Compare two policies or more, by the first one's domains; those with too few labels are left out."""
+    """Compare two or more policies by the first one's domains, leaving out domains with too few labels."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
     return [_compare(name, each, policies) for name, each in labelled.items() if each.enough]
 
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
-    """Yield the figures of each domain, and a sentence on each difference."""
+    """Yield the figures of each domain, and a sentence for each difference."""
     for one in compared:
         held = (
             "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
@@ -77,12 +77,7 @@ def _sentence(digest: str, difference: Figures) -> str:
 def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
-    orders = [np.array([score.quality_score for score in scores]) for scores in by_policy]
-    if held:
-        orders = [
-            values_of(scores, hold=True) @ [weight for _, weight in policy.profile(name).weights]
-            for scores, policy in zip(by_policy, policies, strict=True)
-        ]
+    orders = [held_scores(labelled, policy, hold=held) for policy in policies]
     passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
     aucs, drawn = areas(kept, orders, groups)
     values = np.vstack([[aucs], _shares(passes, kept, np.ones((1, len(kept)), int))[:, :, 0]])

@@ -31,17 +31,18 @@ RELEVANT = 0.2
 population stability index of 0.25, which by convention is a major one."""
 
 _SIGNIFICANT = 2.7
-"""Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of windows of n and m
+"""Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of samples of n and m
 traces."""
 
-OF_POLICY = ("quality_score", "decision")
-"""What also depends on the weights and thresholds, and is compared only under the reference's policy."""
+OF_POLICY = ("quality_score", "decision", "learned")
+"""What also depends on the policy, and is compared only under the reference's."""
 
 _TENTHS = tuple(step / 10 for step in range(1, 10))
 _BOUNDS: dict[str, tuple[float, ...]] = {
     **dict.fromkeys(DIMENSIONS, _TENTHS),
     "quality_score": tuple(step / 20 for step in range(1, 20)),
     "decision": (0.0,),
+    "learned": _TENTHS,
 }
 """Upper bounds of the buckets, those of the workers' histograms; 1, which holds everything, is left out. A
 decision is 0 for rejected and 1 for contributed."""
@@ -53,29 +54,44 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Window:
-    """The distributions of a window's traces."""
+class Distributions:
+    """The distributions of scored traces by domain and dimension.
 
-    policy: str  # digest of the policy that the scores and decisions are computed with
-    traces: dict[Key, int]  # number of traces, by domain and dimension
-    # shares of the values up to each bound, by domain and dimension, and by bound
+    Attributes:
+        policy: the digest of the policy that gave the scores and decisions.
+        traces: the number of traces, by domain and dimension.
+        cdf: the share of the values up to each bound, by domain and dimension.
+    """
+
+    policy: str
+    traces: dict[Key, int]
     cdf: dict[Key, dict[float, float]]
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far a dimension has moved."""
+    """The drift of one dimension.
 
-    domain: str  # the profile's name
-    dimension: str  # a dimension, `quality_score` or `decision`
+    Attributes:
+        domain: the domain.
+        dimension: a dimension, `quality_score` or `decision`.
+        traces: the number of traces.
+        reference: the number of traces in the reference.
+        distance: the Kolmogorov-Smirnov distance, 0 to 1; None without traces on either side.
+        limit: the distance above which the drift is relevant, and larger than chance explains.
+        drifted: whether the distance exceeds the limit.
+    """
+
+    domain: str
+    dimension: str
     traces: int
-    reference: int  # number of traces in the reference
-    distance: float | None  # the Kolmogorov-Smirnov distance, 0 to 1; None if a window has no traces
-    limit: float  # the distance above which it is relevant, and more than chance explains
+    reference: int
+    distance: float | None
+    limit: float
     drifted: bool
 
 
-def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
+def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributions:
     """Return the distributions of scored traces under a policy."""
     values: defaultdict[Key, list[float]] = defaultdict(list)
     for record in records:
@@ -83,7 +99,9 @@ def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
         for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
         values[score.domain, "decision"].append(score.decision == "contribute")
-    return Window(
+        if score.learned is not None:
+            values[score.domain, "learned"].append(score.learned)
+    return Distributions(
         policy.digest,
         {key: len(found) for key, found in values.items()},
         {
@@ -93,12 +111,14 @@ def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
     )
 
 
-def drifts(current: Window, reference: Window) -> Iterator[Drift]:
-    """Yield the drift of each dimension of both windows, by domain; decisions only under the same policy."""
+def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
+    """Yield the drift of each dimension, by domain; decisions only under the same policy."""
     domains = sorted({domain for domain, _ in (*current.traces, *reference.traces)})
     same = current.policy == reference.policy
     for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
         traces, accepted = current.traces.get(key, 0), reference.traces.get(key, 0)
+        if key[1] == "learned" and not traces and not accepted:
+            continue
         distance, limit = None, RELEVANT
         if traces and accepted:
             shares = reference.cdf[key]
@@ -117,7 +137,7 @@ def drift_table(found: Iterable[Drift]) -> Table:
     return table
 
 
-def reference_rules(accepted: Window) -> str:
+def reference_rules(accepted: Distributions) -> str:
     """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
     rules = [_rule(_POLICY, 1, policy=accepted.policy)]
     for (domain, dimension), traces in sorted(accepted.traces.items()):
@@ -134,7 +154,7 @@ def _rule(record: str, value: float, **labels: str) -> dict[str, Any]:
     return {"record": record, "labels": labels, "expr": f"vector({value!r})"}
 
 
-def read_reference(path: Path) -> Window:
+def read_reference(path: Path) -> Distributions:
     """Read a reference; raise an InputError if the file is none."""
     with file_errors(path, "read"):
         content = path.read_bytes()
@@ -151,7 +171,7 @@ def read_reference(path: Path) -> Window:
     for (_, dimension), shares in cdf.items():
         if tuple(sorted(shares)) != _BOUNDS.get(dimension):
             raise InputError(f"{path}: other buckets of {printable(dimension)} than those of this release")
-    return Window(policy, traces, cdf)
+    return Distributions(policy, traces, cdf)
 
 
 def _key(rule: dict[str, Any]) -> Key:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import EmbeddingSettings
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
@@ -21,7 +22,7 @@ def embedders_of(records: Iterable[ScoredRecord]) -> dict[str, int]:
 
 def described(embedders: Mapping[str, int]) -> str:
     """Return the embedders and their numbers of traces in words; text from files is escaped."""
-    return "; ".join(f"{printable(name)} ({count} traces)" for name, count in embedders.items())
+    return "; ".join(f"{printable(name)} ({counted(count, 'trace')})" for name, count in embedders.items())
 
 
 def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSettings) -> str | None:

@@ -7,7 +7,7 @@ each dimension alone, and for the score with one dimension held constant.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
-from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate, estimates
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
@@ -49,7 +48,6 @@ class DomainEvaluation(LabelCounts):
     # the threshold with the highest recall at the requested precision; None also if no threshold with enough
     # traces on each side reaches that precision
     precise: OperatingPoint | None
-    advice: dict[str, Advice]  # what cheap features tell of the labels, beside the score
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,6 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a policy's scores against labels; see also :func:`matched`."""
     labelled = matched(records, labels, min_reward)
-    usual = usual_lengths(records)
     parts = labelled.by_domain(policy)
     if len(parts) > 1:
         parts[ALL] = labelled
@@ -86,16 +83,14 @@ def evaluate(
     return Evaluation(
         policy=policy,
         precision=precision,
-        domains={name: _evaluate(name, each, policy, precision, usual) for name, each in parts.items()},
+        domains={name: _evaluate(name, each, policy, precision) for name, each in parts.items()},
         unmatched=len(labels) - len(found),
         unlabelled=len(records) - len(labelled.traces),
         sources=dict(Counter(labels[one].source or "no source" for one in found).most_common()),
     )
 
 
-def _evaluate(
-    name: str, labelled: Labelled, policy: Policy, precision: float, usual: Mapping[str, float]
-) -> DomainEvaluation:
+def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -> DomainEvaluation:
     by_trace = labelled.scores(policy)
     scores = np.array([one.quality_score for one in by_trace])
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
@@ -122,7 +117,6 @@ def _evaluate(
         verdict=verdict,
         best_f1=best,
         precise=precise,
-        advice=advise(labelled, usual),
     )
 
 
@@ -145,7 +139,7 @@ def _aucs(
     for at, (name, mean) in enumerate(zip(DIMENSIONS, dimensions.mean(axis=0), strict=True)):
         for number, one in enumerate(by_trace):
             constant = replace(one.dimensions, **{name: mean})
-            held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain).weights)
+            held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain), one.learned)
     score, *parts = estimates(labelled.kept, [scores, *dimensions.T, *held.T], labelled.groups)
     count = len(DIMENSIONS)
     alone, without = (dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:]))

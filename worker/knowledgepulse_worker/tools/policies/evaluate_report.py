@@ -1,4 +1,4 @@
-"""The report of an evaluation; it ends in sentences that one can act on."""
+"""The report of an evaluation, which ends with a verdict for each domain."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.terminal.printable import printable
-from knowledgepulse_worker.tools.policies.advice import FEATURES
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
@@ -38,10 +37,6 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield ""
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
-    if any(one.advice for one in domains):
-        yield ""
-        yield "Advice, no part of the score: the AUC of features, and within groups"
-        yield _advice([one for one in domains if one.advice])
     yield ""
     for one in domains:
         yield from verdict(one, evaluation.precision)
@@ -96,19 +91,8 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
     return table
 
 
-def _advice(domains: list[DomainEvaluation]) -> Table:
-    table = new_table("", *(title for one in domains for title in (one.domain, "within groups")))
-    for name in FEATURES:
-        cells: list[Estimate | None] = []
-        for one in domains:
-            found = one.advice.get(name)
-            cells += [found.auc, found.within] if found else [None, None]
-        table.add_row(name, *map(with_interval, cells))
-    return table
-
-
 def verdict(one: DomainEvaluation, precision: float) -> Iterator[str]:
-    """Yield what a domain's labels say of its score, of thresholds and of the groups that pass."""
+    """Yield a domain's verdict on the score and the thresholds, and the coverage of groups."""
     yield f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
     current = one.current
     if current and current.coverage:
@@ -150,6 +134,7 @@ def _coverage(threshold: float, covered: Coverage) -> str:
     if covered.gain is None:
         return f"no trace reaches {threshold!r}, so none of {covered.groups} groups is covered"
     return (
-        f"the {covered.passing} traces that reach {threshold!r} are of {covered.covered} of {covered.groups} "
-        f"groups, {with_interval(covered.gain)} times as many as at random ({covered.random:.1f})"
+        f"the {covered.passing:,} traces that reach {threshold!r} cover {covered.covered:,} of "
+        f"{covered.groups:,} groups, {with_interval(covered.gain)} times as many as at random "
+        f"({covered.random:.1f})"
     )

@@ -1,4 +1,4 @@
-"""The report of a fit."""
+"""The report of a fit: the verdict of each domain first, then figures, weights and warnings."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from knowledgepulse_worker.policy import Learned
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
-from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
+from knowledgepulse_worker.tools.policies.fit import LENGTH, MARGIN, TELLTALE, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
-from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
+from knowledgepulse_worker.tools.policies.logistic import FOLDS
+from knowledgepulse_worker.tools.policies.policy_output import learned_table, new_table
 from knowledgepulse_worker.tools.policies.tune import effect, policy_toml
 
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:
-    """Yield the report of a fit, with warnings and a sentence for each domain."""
+    """Yield the report of a fit: for each domain a verdict, figures, weights and warnings."""
+    yield from (f"fit: {name}: {_sentence(one)}" for name, one in fit.domains.items())
+    yield ""
     yield (
-        f"policy {fit.policy.digest}; figures of {FOLDS} folds of whole groups, each by the weights of the "
-        "others; 95 % intervals over groups"
+        f"policy {fit.policy.digest}; figures of traces that were not fitted to, in {FOLDS} folds of whole "
+        "groups; 95% intervals over groups"
     )
     if fit.unmatched:
-        yield f"{fit.unmatched} labels match none of the traces"
+        yield f"{fit.unmatched:,} labels match none of the traces"
     for one in fit.domains.values():
-        yield ""
         yield from _domain(one, fit.target)
 
 
@@ -37,47 +40,66 @@ def fitted_toml(fit: Fit) -> str:
 
 
 def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
-    yield f"{one.domain}: {one.kept} of {one.traces} traces worth keeping, {one.groups} independent groups"
-    if one.candidates:
-        yield _candidates(one, target)
-    yield from (f"warning: {one.domain}: {warning}" for warning in _warnings(one))
-    yield f"fit: {one.domain}: {_sentence(one)}"
-
-
-def _candidates(one: DomainFit, target: float) -> Table:
-    table = new_table(
-        "weights", *DIMENSION_TITLES, "AUC", f"best {target:.0%}", "worth keeping", "groups / at random"
+    yield ""
+    yield (
+        f"{one.domain}: {one.kept:,} of {one.traces:,} traces worth keeping ({one.kept / one.traces:.0%}), "
+        f"{one.groups:,} independent groups"
     )
-    for name, found in one.candidates.items():
-        weights = (f"{weight:g}" for weight in found.weights.values())
-        gain = found.point.coverage.gain if found.point.coverage else None
-        figures = (with_interval(figure) for figure in (found.point.precision, gain))
-        table.add_row(name, *weights, with_interval(found.auc), str(found.point.passing), *figures)
-    return table
-
-
-def _warnings(one: DomainFit) -> Iterator[str]:
-    if not one.candidates:
+    if one.learned is None:
         return
-    if one.groups < FEW_GROUPS:
-        yield f"{one.groups} groups are few: intervals over fewer than {FEW_GROUPS} are too narrow"
+    table = new_table("score", "AUC", "within a group", f"kept of the best {target:.0%}")
+    for name, found in one.appraisals.items():
+        figures = (found.auc, found.within, found.best.precision)
+        table.add_row(name, *(with_interval(figure) for figure in figures))
+    yield table
+    if one.new_agents is not None:
+        yield f"on agents that were not fitted to, within each: AUC {with_interval(one.new_agents)}"
+    else:
+        yield "on agents that were not fitted to: unknown, as the labels are of one agent"
+    yield ""
+    yield learned_table(one.learned)
+    yield from (f"warning: {one.domain}: {warning}" for warning in _warnings(one, one.learned))
+
+
+def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
     if one.agreement >= LEAK_AGREEMENT and not one.held:
         yield (
             f"{one.agreement:.0%} of the labels equal metadata.success, from which outcome confidence is "
-            "computed: its weight is fitted to the label itself"
+            "computed: the value is fitted to the label itself"
         )
     for name, alone in one.leaks.items():
         told = f"{name.replace('_', ' ')} alone predicts the label (AUC {alone.value:.2f})"
-        yield f"{told}: its weight is fitted to the label itself"
+        yield f"{told}: the value is fitted to the label itself"
+    for name, cause in (
+        ("length alone", "the environment may end a run as soon as it succeeds"),
+        ("agent alone", "the value may only recognise the agent; fit again when the agents change"),
+    ):
+        found = one.appraisals.get(name)
+        if found is not None and found.auc.value >= TELLTALE:
+            yield f"{name} nearly is the label (AUC {found.auc.value:.2f}): {cause}"
+    if one.new_agents is not None and one.new_agents.low <= CHANCE:
+        yield "on other agents, it may be no better than chance: fit again when the agents change"
+    within = one.appraisals["fitted"].within
+    if within is None or within.low <= CHANCE:
+        yield "it is not shown to tell good from bad runs of the same task; it may only recognise easy tasks"
+    if not {*LENGTH} & {*learned.terms}:
+        yield "all traces have the same length"
 
 
 def _sentence(one: DomainFit) -> str:
     if one.difference is None:
-        return one.too_few
-    held = "; outcome confidence held constant" if one.held else ""
-    change = f"AUC {signed(one.difference)} against the weights in force{held}"
+        return f"no proposal: {one.too_few}"
+    fitted, force = one.appraisals["fitted"], one.appraisals["in force"]
+    figures = f"AUC {with_interval(fitted.auc)}, {signed(one.difference)} against the policy in force"
+    if one.held:
+        figures += " (outcome confidence held constant)"
     if one.outcome == "supported":
-        return f"the labels support these weights: {change}"
-    fitted = one.candidates["fitted"].auc
-    still = f"; even the fitted weights' AUC is {with_interval(fitted)}" if fitted.low <= CHANCE else ""
-    return f"the labels do not support a change: {change}{still}"
+        best = " → ".join(with_interval(each.best.precision) for each in (force, fitted))
+        return f"the labels support the learned value: {figures}; kept of the best: {best}"
+    missing = []
+    if fitted.auc.low <= CHANCE + MARGIN:
+        missing.append(f"an interval of the AUC above {CHANCE + MARGIN:g}")
+    if one.difference.low <= 0:
+        missing.append("an interval of the gain above 0")
+    missing = missing or ["probabilities that rise with the fitted value"]
+    return f"no proposal, for want of {' and '.join(missing)}: {figures}"

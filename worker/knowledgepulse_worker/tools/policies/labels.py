@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.terminal.printable import printable
 
 
@@ -65,7 +65,7 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
 
 def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
     """Yield the labels of :func:`labels_of_files`, also those that a later one replaces."""
-    yield from (read_label(source, line) for path in paths for source, line in placed_lines(path))
+    yield from (read_label(source, line) for path in paths for source, line in located_lines(path))
 
 
 def native_id_of(record: ScoredRecord) -> str | None:

@@ -2,54 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit
+from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
 with extra("policy"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-_BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
+_BLUE, _ORANGE, _GREY, _SOFT = "#2f6fde", "#d9662b", "#6b717a", "#4a4f57"
+_WIDTH, _ROW, _FOOT = 9.6, 3.6, 0.5
+_DPI = 220
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure to a file; raise an InputError if that fails."""
     with file_errors(path, "written"):
-        figure.savefig(path, dpi=110)
+        figure.savefig(path, dpi=_DPI)
 
 
-def plot_tuning(tuning: Tuning) -> Figure:
-    """Plot one row per domain: the scores, and the share that passes."""
-    figure, rows = _figure(len(tuning.domains))
+def plot_tuning(tuning: Tuning, records: Sequence[ScoredRecord]) -> Figure:
+    """Plot one row per domain, under its finding: the scores, and the share that passes."""
+    left_out = f"{counted(tuning.withheld, 'trace')} that the policy withholds" if tuning.withheld else ""
+    titles = [_tuning_title(one, tuning.target) for one in tuning.domains.values()]
+    figure, rows = _figure(titles, _about(tuning.policy, records, left_out))
     for axes, domain in zip(rows, tuning.domains.values(), strict=True):
         _plot_scores(axes[0], domain)
         _plot_shares(axes[1], domain, tuning.target)
     return figure
 
 
-def plot_evaluation(evaluation: Evaluation) -> Figure:
-    """Plot AUCs, and precision and recall by threshold: one row per comparable domain."""
+def plot_evaluation(evaluation: Evaluation, records: Sequence[ScoredRecord]) -> Figure:
+    """Plot one row per comparable domain, under its verdict: AUCs, and precision and recall by threshold."""
     domains = [(one, one.score) for one in evaluation.domains.values() if one.score is not None]
-    figure, rows = _figure(len(domains))
+    left_out = "; ".join(
+        f"{one.domain}, where all {one.traces:,} labels are equal"
+        for one in evaluation.domains.values()
+        if one.score is None
+    )
+    titles = [_evaluation_title(one) for one, _ in domains]
+    figure, rows = _figure(titles, _about(evaluation.policy, records, left_out))
     for axes, (domain, score) in zip(rows, domains, strict=True):
         _plot_aucs(axes[0], domain, score)
         _plot_operating(axes[1], domain)
     return figure
 
 
-def _figure(rows: int) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(8.4, 3.1 * rows), layout="constrained")
+def plot_fit(fit: Fit, records: Sequence[ScoredRecord]) -> Figure:
+    """Plot one row per domain with enough labels, under its verdict: AUCs, and reliability."""
+    domains = [one for one in fit.domains.values() if one.appraisals]
+    left_out = "; ".join(
+        f"{one.domain}, with too few labels" for one in fit.domains.values() if not one.appraisals
+    )
+    titles = [_fit_title(one) for one in domains]
+    figure, rows = _figure(titles, _about(fit.policy, records, left_out))
+    for axes, domain in zip(rows, domains, strict=True):
+        _plot_estimates(axes[0], domain, {name: one.auc for name, one in domain.appraisals.items()})
+        axes[1].plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1)
+        axes[1].plot(*zip(*domain.reliability, strict=True), "o-", color=_BLUE)
+        axes[1].set(xlabel="learned value", ylabel="worth keeping", xlim=(0, 1), ylim=(0, 1))
+        axes[1].set_title("reliability", fontsize="medium")
+    return figure
+
+
+def _fit_title(domain: DomainFit) -> str:
+    if domain.outcome == "supported":
+        return f"{domain.domain}: the labels support the learned value"
+    return f"{domain.domain}: the labels do not support the learned value"
+
+
+def _tuning_title(domain: DomainTuning, target: float) -> str:
+    passing = f"{domain.current.share.value:.1%} pass at {domain.current.threshold}"
+    if domain.proposal is None:
+        return f"{domain.domain}: {passing}, and no threshold lets only {target:.0%} pass"
+    return f"{domain.domain}: {passing}; at most {target:.0%} at {domain.proposal.passing.threshold}"
+
+
+def _evaluation_title(domain: DomainEvaluation) -> str:
+    told = {
+        "tells apart": "the score tells these labels apart",
+        "does not tell apart": "the score is no better than chance",
+        "points the wrong way": "traces worth keeping score lower",
+        "too few labels": "too few labels for a verdict",
+    }[domain.verdict]
+    contains_label = domain.fair is not None and domain.fair != domain.score
+    return f"{domain.domain}: {'without what contains the label, ' if contains_label else ''}{told}"
+
+
+def _about(policy: Policy, records: Sequence[ScoredRecord], left_out: str) -> str:
+    """Say what the figures are of: a plot is read without its report."""
+    stamps = [record.timestamp_ms for record in records if record.timestamp_ms is not None]
+    days = [datetime.fromtimestamp(stamp / 1000, UTC).date().isoformat() for stamp in stamps]
+    period = f"; {min(days)} to {max(days)}" if days else ""
+    lines = [f"policy {policy.digest}; {described(embedders_of(records))}{period}"]
+    if left_out:
+        lines.append(f"left out: {left_out}")
+    return "\n".join(lines)
+
+
+def _figure(titles: Sequence[str], about: str) -> tuple[Figure, list[Any]]:
+    """Return a figure with a titled row of two axes for each title, and what it is of in a corner."""
+    rows = len(titles)
+    figure = Figure(figsize=(_WIDTH, _ROW * rows + _FOOT), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, 2, squeeze=False)
-    for one in axes.flat:
-        one.spines[["top", "right"]].set_visible(False)
+    *parts, foot = figure.subfigures(rows + 1, 1, squeeze=False, height_ratios=[*[_ROW] * rows, _FOOT]).flat
+    foot.text(0.99, 0.2, about, ha="right", va="bottom", fontsize=8, color=_SOFT, parse_math=False)
+    axes = []
+    for part, title in zip(parts, titles, strict=True):
+        part.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold", parse_math=False)
+        pair = part.subplots(1, 2)
+        for one in pair:
+            one.spines[["top", "right"]].set_visible(False)
+        axes.append(pair)
     return figure, axes
+
+
+def _legend(axes: Any) -> None:
+    """Put the legend below the axes, where there are no data."""
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
 
 
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
@@ -59,47 +142,65 @@ def _plot_scores(axes: Any, domain: DomainTuning) -> None:
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     if domain.proposal:
         axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
-    axes.set(title=f"{domain.domain}: {domain.traces} traces", xlabel="score", ylabel="traces", xlim=(0, 1))
-    axes.legend(frameon=False, fontsize="small")
+    axes.set(xlabel="score", ylabel="traces", xlim=(0, 1))
+    axes.set_title(f"{counted(domain.traces, 'trace')}", fontsize="medium")
+    _legend(axes)
 
 
 def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
     thresholds = [one.threshold for one in domain.grid]
     low, high = ([100 * getattr(one.share, end) for one in domain.grid] for end in ("low", "high"))
-    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="95 % interval")
+    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="95% interval")
     axes.plot(thresholds, [100 * one.share.value for one in domain.grid], color=_BLUE)
-    axes.axhline(100 * target, color=_GREY, linewidth=0.8)
+    axes.axhline(100 * target, color=_GREY, linewidth=0.8, linestyle=":", label=f"target {target:.0%}")
     if domain.proposal:
         needed = domain.proposal.needed
         axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
-        axes.axvline(needed.value, color=_ORANGE, label=f"{target:.0%} need {needed.value:.3f}")
-    axes.set(title="share that passes", xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
-    axes.legend(frameon=False, fontsize="small")
+        axes.axvline(needed.value, color=_ORANGE, label=f"needs {needed.value:.3f}")
+    axes.set(xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
+    axes.set_title("share that passes", fontsize="medium")
+    _legend(axes)
 
 
 def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
-    title = f"{domain.domain}: {domain.kept} of {domain.traces} worth keeping"
-    axes.set(title=title, xlabel="AUC", xlim=(-0.03, 1.03))
     rows = {
         "score": score,
         **{f"{name} alone".replace("_", " "): one for name, one in domain.alone.items()},
         **{f"score, {name} constant".replace("_", " "): domain.without[name] for name in domain.leaks},
     }
+    _plot_estimates(axes, domain, rows)
+
+
+def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -> None:
     for y, (name, one) in enumerate(rows.items()):
         color = _ORANGE if name.endswith("constant") else _BLUE
         axes.plot([one.low, one.high], [y, y], color=color, linewidth=2)
         axes.plot(one.value, y, "o", color=color)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
-    axes.axvline(CHANCE, color=_GREY, linestyle="--", linewidth=0.8)
+    axes.axvline(CHANCE, color=_GREY, linestyle="--", linewidth=1, label="chance")
+    axes.set(xlabel="AUC, with 95% interval", xlim=(-0.03, 1.03))
+    axes.set_title(f"{domain.kept:,} of {counted(domain.traces, 'trace')} worth keeping", fontsize="medium")
+    _legend(axes)
 
 
 def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
-    thresholds = [one.threshold for one in domain.operating]
-    precisions = [one.precision.value for one in domain.operating if one.precision]
-    axes.plot(thresholds, precisions, color=_BLUE, label="precision")
-    axes.plot(thresholds, [one.recall for one in domain.operating], color=_ORANGE, label="recall")
+    points = [(one.threshold, one.precision) for one in domain.operating if one.precision]
+    thresholds = [threshold for threshold, _ in points]
+    low, high = ([getattr(one, end) for _, one in points] for end in ("low", "high"))
+    axes.plot(thresholds, [one.value for _, one in points], color=_BLUE, label="precision")
+    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="its 95% interval")
+    axes.plot(
+        [one.threshold for one in domain.operating],
+        [one.recall for one in domain.operating],
+        color=_ORANGE,
+        label="recall",
+    )
+    axes.axhline(
+        domain.kept / domain.traces, color=_GREY, linestyle=":", linewidth=1, label="precision by chance"
+    )
     if domain.current:
         axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
-    axes.set(title="precision and recall", xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
-    axes.legend(frameon=False, fontsize="small")
+    axes.set(xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
+    axes.set_title("precision and recall", fontsize="medium")
+    _legend(axes)

@@ -1,4 +1,4 @@
-"""The commands ``kp-worker policy`` that print and compare policies; those that read traces are added."""
+"""The commands ``kp-worker policy``. The commands that read traces are in other modules."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def policy() -> None:
     """Check, compare, tune, fit, rescore and evaluate policies.
 
-    A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
-    that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
+    A policy is the `[policy]` section of a TOML file, such as the worker's settings. The workers keep every
+    policy that was ever in force in a topic, by its digest, which is the value of the header `kp-policy`.
     """
 
 
@@ -41,7 +41,8 @@ def check(file: Path) -> None:
     KnowledgePulse SDK's policy.
     """
     checked = load_policy(file)
-    policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked), "")
+    policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked))
+    policy_output.print_parts(*policy_output.learned_tables(checked), "")
     policy_output.print_changes_from_sdk(checked)
     for suspicion in policy_output.suspicions(checked):
         policy_output.print_parts(f"note: {suspicion}")
@@ -54,7 +55,7 @@ def check(file: Path) -> None:
 def diff(old: str, new: str, config: Path | None) -> None:
     """Describe the changes from the policy OLD to NEW.
 
-    Each is a file, or the digest of a policy that was in force.
+    OLD and NEW are files, or digests of policies that were in force.
     """
     before, after = _file_or_kept(old, config), _file_or_kept(new, config)
     head = f"policy {before.digest} → {after.digest}:"
@@ -77,14 +78,16 @@ def _file_or_kept(name: str, config: Path | None) -> Policy:
 def show(digest: str | None, config: Path | None) -> None:
     """Print a policy that was in force.
 
-    DIGEST is its digest or the beginning of it. Without DIGEST, prints the one that came into force last.
+    DIGEST is the policy's digest, or the beginning of it. By default, the policy that came into force last is
+    printed.
     """
     from knowledgepulse_worker.tools.policies.scored_topics import find_policy  # noqa: PLC0415 - keeps `--help` fast
 
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
     policy_output.print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
-    policy_output.print_parts(policy_output.policy_table(kept.policy), "")
+    policy_output.print_parts(policy_output.policy_table(kept.policy))
+    policy_output.print_parts(*policy_output.learned_tables(kept.policy), "")
     policy_output.print_changes_from_sdk(kept.policy)
 
 
@@ -93,15 +96,15 @@ def show(digest: str | None, config: Path | None) -> None:
 def history(config: Path | None) -> None:
     """List the policies that were in force, each with its changes from the one before.
 
-    The first is compared with the KnowledgePulse SDK's policy. A policy that came into force more than once
-    is listed with the last time.
+    The first policy is compared with the KnowledgePulse SDK's policy. A policy that came into force more than
+    once is listed only with the last time.
     """
     before, unchanged = Policy(), policy_output.AS_SDK
     for kept in _history(config):
         policy_output.print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
         lines = policy_output.changes(before, kept.policy) or [unchanged]
         policy_output.print_parts(*(f"  {line}" for line in lines))
-        before, unchanged = kept.policy, "scores and decides as the one before"
+        before, unchanged = kept.policy, "scores and decides like the one before"
 
 
 def _history(config: Path | None) -> list[KeptPolicy]:

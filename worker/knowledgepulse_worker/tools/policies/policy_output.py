@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from knowledgepulse_worker.policy import DEFAULT_DOMAIN, DIMENSIONS, REFERENCE_WEIGHTS, Policy, Profile
+from knowledgepulse_worker.policy import (
+    DEFAULT_DOMAIN,
+    DIMENSIONS,
+    REFERENCE_WEIGHTS,
+    Learned,
+    Policy,
+    Profile,
+    Term,
+)
 from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.terminal.printable import printable
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
@@ -81,7 +90,29 @@ def _profile_changes(old: Profile, new: Profile) -> str:
     for name, weight in after.items():
         if before[name] != weight:
             parts.append(f"weight of {name} {before[name]!r} → {weight!r}")
+    parts += _learned_changes(old.learned, new.learned)
     return ", ".join(parts)
+
+
+def _learned_changes(old: Learned | None, new: Learned | None) -> Iterator[str]:
+    """Yield the changes of a learned value: only those that affect scores."""
+    shares = [one.share if one else 0.0 for one in (old, new)]
+    if shares[0] != shares[1]:
+        yield f"share of the learned value {shares[0]!r} → {shares[1]!r}"
+    if old is None or new is None:
+        return
+    if old.intercept != new.intercept:
+        yield f"intercept {old.intercept!r} → {new.intercept!r}"
+    for name in dict.fromkeys([*old.terms, *new.terms]):
+        before, after = old.terms.get(name), new.terms.get(name)
+        if before is None or after is None:
+            yield f"term {name} {'removed' if after is None else 'added'}"
+        elif before != after:
+            yield f"term {name} {_term(before)} → {_term(after)}"
+
+
+def _term(term: Term) -> str:
+    return f"{term.weight:+g} of (value - {term.mean:g}) / {term.deviation:g} up to ±{term.clip:g}"
 
 
 def print_changes(old: Policy, new: Policy, head: str, none: str) -> None:
@@ -101,6 +132,34 @@ def policy_table(policy: Policy) -> Table:
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
         table.add_row(profile.domain, repr(profile.threshold), *weights)
+    return table
+
+
+def learned_tables(policy: Policy) -> Iterator[Table | str]:
+    """Yield the terms of each learned value, and what it was fitted to."""
+    for name, domain in policy.domains.items():
+        if (learned := domain.learned) is None:
+            continue
+        yield ""
+        yield f"{name}: learned value, with a share of {learned.share!r} in the score"
+        yield learned_table(learned)
+        if (fitted := learned.fitted) is not None:
+            sources = ", ".join(f"{count:,} from {printable(one)}" for one, count in fitted.labels.items())
+            yield (
+                f"fitted on {printable(fitted.on)} to {fitted.traces:,} traces, of which {fitted.kept:,} are "
+                f"worth keeping, in {fitted.groups:,} groups; labels: {sources}"
+            )
+            value, low, high = fitted.auc
+            yield f"AUC {value:.2f} ({low:.2f}-{high:.2f}) on traces that it was not fitted to"
+
+
+def learned_table(learned: Learned) -> Table:
+    """Return the terms of a learned value, those with the largest weights first."""
+    table = new_table("term", "mean", "deviation", "clip", "weight")
+    for term, one in sorted(learned.terms.items(), key=lambda item: -abs(item[1].weight)):
+        figures = (f"{figure:g}" for figure in (one.mean, one.deviation, one.clip))
+        table.add_row(term.replace("_", " "), *figures, f"{one.weight:+g}")
+    table.add_row("intercept", "", "", "", f"{learned.intercept:+g}")
     return table
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,37 +31,41 @@ def tune(
 ) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first. Prints for each domain the distribution of the scores and the share that
-    passes by threshold; then a [policy] to review.
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. For each domain, prints the distribution of the
+    scores and the share of traces that would pass at each threshold. Then prints a [policy] to review.
     """
     from knowledgepulse_worker.tools.policies import tune, tune_report  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
     active = given.policy
-    tuning = tune.tune(given.comparable(), active, target)
+    records = given.comparable()
+    tuning = tune.tune(records, active, target)
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow
 
-        save(plot_tuning(tuning), plot)
+        save(plot_tuning(tuning, records), plot)
     words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
     print_report(tuning.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
 
 
 @click.command()
 @command_inputs.source_options
-@click.option("--policy", "policy_file", type=EXISTING, required=True, help="The new policy.")
-@click.option("--contribute", help="Topic to publish passing records to, with their new score.")
-@click.option("--rejected", help="Topic to publish all other records to, with their new score.")
-@click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
+@click.option("--policy", "policy_file", type=EXISTING, required=True, help="File with the new policy.")
+@click.option("--contribute", help="Topic to which the passing records are published with their new scores.")
+@click.option("--rejected", help="Topic to which all other records are published with their new scores.")
+@click.option(
+    "--live", is_flag=True, help="Allow --contribute and --rejected to name the workers' own output topics."
+)
 @json_option
 def rescore(
     given: command_inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
 ) -> None:
     """Show the effect of another policy on traces that are already scored.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first. Publishes nothing unless --contribute and --rejected name topics.
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. Publishes nothing unless --contribute and
+    --rejected name topics.
     """
     from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tune_report import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
@@ -71,7 +74,7 @@ def rescore(
     if contribute is None and rejected is None:
         rescored = rescore_all(given.comparable(), new)
     elif contribute is None or rejected is None:
-        raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
+        raise click.UsageError("give both --contribute and --rejected, since each record goes to one of them")
     elif given.files:
         raise click.UsageError("only records from topics can be published, not lines of files")
     else:
@@ -90,10 +93,15 @@ def rescore(
     "policy_files",
     type=EXISTING,
     multiple=True,
-    help="Policy file instead of the settings' policy. Repeatable: others are compared with the first.",
+    help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
+    "first.",
 )
 @click.option(
-    "--precision", type=SHARE, default=0.9, show_default=True, help="Precision to find a threshold for."
+    "--precision",
+    type=SHARE,
+    default=0.9,
+    show_default=True,
+    help="Precision for which a threshold is proposed.",
 )
 @command_inputs.reward_option
 @command_inputs.plot_option
@@ -109,7 +117,7 @@ def evaluate(
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, and as advice what cheap features tell; then a verdict: whether the
+    precision and recall by threshold, then a verdict: whether the
     score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
     prints how many the passing traces cover, and how many as many random ones would. With several policies,
@@ -128,7 +136,7 @@ def evaluate(
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
 
-        save(plot_evaluation(found), plot)
+        save(plot_evaluation(found, records), plot)
     others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
     told = evaluate_report.evaluation_tables(found)
     words = (*map(str, agreed), *told, *compare.comparison_tables(compared))
@@ -142,69 +150,61 @@ def evaluate(
 @command_inputs.target_option
 @command_inputs.reward_option
 @click.option(
+    "--share", type=SHARE, default=1.0, show_default=True, help="Share of the learned value in the score."
+)
+@click.option(
     "--outcome-confidence",
     is_flag=True,
-    help="Fit the weight of outcome confidence too. Labels that depend on the outcome make it meaningless.",
+    help="Fit outcome confidence too. Labels that depend on the outcome make it meaningless.",
 )
+@command_inputs.plot_option
 @command_inputs.output_option
 @json_option
-def fit(given: command_inputs.Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
-    """Fit weights to labels, and propose them if the labels support a change.
+def fit(
+    given: command_inputs.Inputs,
+    min_reward: float,
+    plot: Path | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Fit learned values to labels, and propose them if the labels support a change.
 
-    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression whose
-    coefficients are 0 or more and are drawn to the weights in force, domain by domain. Prints, on folds of
-    whole groups that the weights were not fitted to, what the weights in force, the fitted ones and the
-    single best dimension are worth. Then a [policy] to review, with thresholds for the target share.
+    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression on the
+    dimensions and facts of the traces, domain by domain. Prints a verdict for each domain, and figures of
+    traces that were not fitted to: of the policy in force, of the learned value, of the length alone and of
+    the agent's name alone. Then a [policy] to review, with thresholds for the target share.
     """
-    from knowledgepulse_worker.tools.policies import fit, fit_report  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies import fit, fit_report, labels  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output, *given.label_files)
-    active, labels = given.policy, given.labels()
-    fitted = fit.fit(given.comparable(content=True), labels, active, **options)
-    words, proposal = fit_report.fit_tables(fitted), fit_report.fitted_toml(fitted)
-    print_report(fitted.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
+    active, every = given.policy, given.all_labels()
+    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
+    today = datetime.now(UTC).date().isoformat()
+    records = given.comparable()
+    fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
+    if plot and any(one.appraisals for one in fitted.domains.values()):
+        from knowledgepulse_worker.tools.policies.plots import plot_fit, save  # noqa: PLC0415 - matplotlib is slow
 
-
-@click.command()
-@command_inputs.source_options
-@command_inputs.label_options
-@command_inputs.policy_option
-@command_inputs.reward_option
-@command_inputs.count_option(20, sys.maxsize)
-def queue(given: command_inputs.Inputs, min_reward: float, count: int) -> None:
-    """Print the traces with the most informative labels, one JSON object per line.
-
-    These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
-    or else that are close to their threshold. None is a near copy of another. Domains with fewer labels come
-    first. Each has its objective, steps and result, shortened, and what speaks against it.
-    """
-    from knowledgepulse_worker.tools.policies.advice import usual_lengths  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.labelling_queue import labelling_queue  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.labels import label_of  # noqa: PLC0415
-
-    active, labels, records = given.policy, given.labels(required=False), given.records()
-    if labels and not any(label_of(record, labels) for record in records):
-        errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
-    usual = usual_lengths(records)
-    found = labelling_queue(records, labels, active, count, min_reward)
-    for one in found:
-        click.echo(json.dumps(one.as_dict(usual)))
-    if not found:
-        errors.print(f"nothing to label: each of the {len(records)} traces has a label, or is a copy of one")
+        save(plot_fit(fitted, records), plot)
+    words, proposal = (*fit_report.fit_tables(fitted), *map(str, agreed)), fit_report.fitted_toml(fitted)
+    plain = fitted.as_dict() | {"agreements": [asdict(one) for one in agreed]}
+    print_report(plain, words, as_json=as_json, proposal=proposal, output=output)
 
 
 @click.command()
 @command_inputs.source_options
 @command_inputs.policy_option
-@click.option("--reference", type=EXISTING, help="Compare these traces with the ones of this reference.")
-@click.option("--accept", type=NewFile(), help="Write the distributions of these traces as the reference.")
+@click.option("--reference", type=EXISTING, help="Compare the traces with this reference.")
+@click.option("--accept", type=NewFile(), help="Write the distributions of the traces to this reference.")
 @json_option
 def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
-    """Measure how far scores have moved from those that a policy was accepted on.
+    """Measure how far the scores have moved since a policy was accepted.
 
-    Reads scored traces as `tune` does. --accept keeps them as the reference, a file of Prometheus rules for
-    the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from it by domain, for each
-    dimension, the score and the decision: 0.2 is a shift by half a standard deviation.
+    Reads scored traces as `tune` does. --accept writes their distributions to a reference, which is a file of
+    Prometheus rules for the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from such a
+    reference for each domain, by dimension, score and decision. A distance of 0.2 corresponds to a shift by
+    half a standard deviation.
     """
     from knowledgepulse_worker.tools.policies import drift  # noqa: PLC0415 - keeps `--help` fast
 
@@ -212,18 +212,18 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
         raise click.UsageError("give either --accept FILE or --reference FILE")
     given.require_other(accept)
     accepted, policy = reference and drift.read_reference(reference), given.policy
-    current = drift.window(given.comparable(), policy)
+    current = drift.distributions(given.comparable(), policy)
     if accept:
         write(accept, drift.reference_rules(current))
     elif accepted:
         if accepted.policy != current.policy:
             errors.print(
-                f"the reference is of policy {printable(accepted.policy)}, not {current.policy}: scores and "
-                "decisions are not compared",
+                f"the reference has the scores of policy {printable(accepted.policy)}, not {current.policy}, "
+                "so scores and decisions are not compared",
                 markup=False,
             )
         found = list(drift.drifts(current, accepted))
         print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)
 
 
-COMMANDS = (tune, rescore, evaluate, fit, queue, drift)
+COMMANDS = (tune, rescore, evaluate, fit, drift)

@@ -15,7 +15,7 @@ from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.files import Document, print_rejected
-from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 _MISSING = msgspec.Raw()
@@ -26,7 +26,6 @@ class _Kind(msgspec.Struct):
 
     quality_score: msgspec.Raw = _MISSING
     steps: msgspec.Raw = _MISSING
-    change: msgspec.Raw = _MISSING
 
 
 def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredRecord]:
@@ -47,11 +46,11 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
         scored = score_line(line, scorer(), settings.limits.trace_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content)
+        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content, scored.counts)
 
     for path in paths:
         raw = None
-        for source, line in placed_lines(path):
+        for source, line in located_lines(path):
             raw = is_raw(source, line) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
@@ -71,11 +70,6 @@ def is_raw(source: str, line: bytes) -> bool:
         members = _Kind()
     if members.quality_score != _MISSING:
         return False
-    if members.change != _MISSING:
-        raise InputError(
-            f"{source}: output of `kp-worker policy queue`, which has only the ends of a trace; "
-            "give the files that it read, of which `kp-worker policy label` makes the same queue"
-        )
     if members.steps != _MISSING:
         return True
     raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")

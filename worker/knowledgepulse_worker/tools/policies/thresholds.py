@@ -48,7 +48,7 @@ class OperatingPoint:
     coverage: Coverage | None  # None unless labels share groups
 
 
-def typed(scores: Array, lowest: float) -> float:
+def rounded_threshold(scores: Array, lowest: float) -> float:
     """Return a threshold that the scores from ``lowest``, one of them, on reach and no others.
 
     It is rounded down to four decimals, or to as many more as it takes to stay above the next lower score.
@@ -92,7 +92,9 @@ def proposed_thresholds(
     f1 = 2 * hits / (passing + labelled.kept.sum())
     best = thresholds[np.where(supported, f1, -1).argmax()]
     precise = thresholds[supported & (hits / passing >= precision)]
-    return typed(scores, float(best)), typed(scores, float(precise.min())) if len(precise) else None
+    return rounded_threshold(scores, float(best)), rounded_threshold(scores, float(precise.min())) if len(
+        precise
+    ) else None
 
 
 def operating_points(

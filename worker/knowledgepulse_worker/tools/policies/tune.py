@@ -15,7 +15,7 @@ from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
-from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
+from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 GRID = tuple(round(number * 0.05, 2) for number in range(21))
@@ -136,7 +136,8 @@ def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> Doma
         quantiles={q: float(np.quantile(values, q)) for q in QUANTILES},
         current=_passing(values, profile.threshold),
         grid=[_passing(values, threshold) for threshold in GRID],
-        proposal=best and Proposal(kth_largest(values, best[1]), _passing(values, typed(values, best[0]))),
+        proposal=best
+        and Proposal(kth_largest(values, best[1]), _passing(values, rounded_threshold(values, best[0]))),
         best=int((values == values.max()).sum()),
     )
 

@@ -8,6 +8,7 @@ from itertools import islice
 from rich.table import Table
 
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.estimates import Estimate
@@ -27,7 +28,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
     yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
-        yield f"without {tuning.withheld} traces that the policy withholds whatever their score"
+        yield f"without {counted(tuning.withheld, 'trace')} that the policy withholds whatever their score"
     yield ""
     yield _scores(domains)
     yield ""
@@ -42,10 +43,11 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
 
 def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
     """Yield the report of a rescoring."""
-    yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
+    found = f"{counted(rescored.traces, 'trace')}, {rescored.rescored:,} with a new score"
+    yield f"policy {rescored.policy.digest}: {found}"
     table = new_table("domain", *(f"{before} → {after}" for before, after in ROUTES))
     for domain, routes in sorted(rescored.routes.items()):
-        table.add_row(domain, *(str(routes[route]) for route in ROUTES))
+        table.add_row(domain, *(f"{routes[route]:,}" for route in ROUTES))
     yield table
     for flip in islice(rescored.flips, DETAILS):
         before, after = flip.before, flip.after
@@ -54,7 +56,7 @@ def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
             f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
         )
     if len(rescored.flips) > DETAILS:
-        yield f"and {len(rescored.flips) - DETAILS} more; --json lists them all"
+        yield f"and {len(rescored.flips) - DETAILS:,} more; --json lists them all"
 
 
 def _percent(estimate: Estimate) -> str:
@@ -63,12 +65,12 @@ def _percent(estimate: Estimate) -> str:
 
 def _scores(domains: list[DomainTuning]) -> Table:
     table = new_table(
-        "domain", "traces", "lowest", "5 %", "median", "90 %", "95 %", "highest", "threshold", "passing"
+        "domain", "traces", "lowest", "5%", "median", "90%", "95%", "highest", "threshold", "passing"
     )
     for one in domains:
         quantiles = (f"{one.quantiles[q]:.3f}" for q in (0, 0.05, 0.5, 0.9, 0.95, 1))
         current = repr(one.current.threshold), _percent(one.current.share)
-        table.add_row(one.domain, str(one.traces), *quantiles, *current)
+        table.add_row(one.domain, f"{one.traces:,}", *quantiles, *current)
     return table
 
 
@@ -93,7 +95,7 @@ def _grid(domains: list[DomainTuning]) -> Table:
 
 
 def _notes(one: DomainTuning) -> Iterator[str]:
-    """Yield what to know of a proposal before it is typed."""
+    """Yield notes to read before a proposal is adopted."""
     if one.proposal is None:
         yield f"note: {effect(one)}"
     elif (threshold := one.proposal.passing.threshold) < SDK_RETRIEVAL:

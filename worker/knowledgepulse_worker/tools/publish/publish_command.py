@@ -17,11 +17,12 @@ import click
 from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
-from knowledgepulse_schemas.convert import AUTO, SOURCES
+from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS
 from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.options import config_option
@@ -45,7 +46,10 @@ SPOOL_LIMIT = 15.0
 @files_argument
 @config_option
 @click.option(
-    "--from", "source", type=click.Choice([AUTO, *SOURCES]), help="Convert the files from this format first."
+    "--from",
+    "format_name",
+    type=click.Choice([AUTO, *INPUT_FORMATS]),
+    help="Convert the files from this format first.",
 )
 @conversion_options
 @click.option(
@@ -70,14 +74,15 @@ SPOOL_LIMIT = 15.0
 @click.option(
     "--hook",
     is_flag=True,
-    help="FILES contain what Claude Code or Codex pass to a hook; publish the sessions that they name.",
+    help="FILES contain the input that Claude Code or Codex pass to a hook; publish the sessions that it "
+    "names.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
     files: tuple[str, ...],
     config: Path | None,
     key: KeyBy,
-    source: str | None,
+    format_name: str | None,
     skip: int,
     spool: Path | None,
     hook: bool,
@@ -87,28 +92,28 @@ def publish(
     """Publish FILES, one JSON trace per line, to the raw topic.
 
     Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
-    `--from`, the files are first converted as by `kp-worker convert`.
+    `--from`, the files are first converted, as `kp-worker convert` does.
 
-    Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
-    records are confirmed, and `--skip` continues after them. With `--spool`, it waits for the brokers no
-    longer than 15 seconds, and a trace may be published twice after a crash or an outage. With `--hook`, it
-    prints only what went wrong.
+    If no broker can be reached, the command waits; retries publish nothing twice. If it stops early, it
+    prints the number of confirmed records, and `--skip` continues after them. With `--spool`, it waits at
+    most 15 seconds for the brokers, and a trace may be published twice after a crash or an outage. With
+    `--hook`, it prints only errors.
     """
     if hook:
-        files, source = tuple(map(_session_of, files)), source or AUTO
-    if source is None:
+        files, format_name = tuple(map(_session_of, files)), format_name or AUTO
+    if format_name is None:
         _refuse(options)
     if spool is not None and (skip or dry_run):
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     settings = load_settings(config)
-    if source is None:
+    if format_name is None:
         _refuse_pretty_printed(files)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        if source is None:
+        if format_name is None:
             documents: Iterator[Document] = lines_of(files, progress)
         else:
-            documents = converted(files, source, report, progress, **options)
+            documents = converted(files, format_name, report, progress, **options)
         documents = islice(documents, skip, None)
         invalid = 0
         if dry_run:
@@ -117,13 +122,13 @@ def publish(
             _publish(documents, settings, key, skip=skip, quiet=hook)
         else:
             invalid = _publish_spooled(documents, settings, key, Spool(spool), quiet=hook)
-    if source is not None and not hook:
+    if format_name is not None and not hook:
         report.show()
     sys.exit(1 if report.failed or invalid else 0)
 
 
 def _refuse(options: Iterable[str]) -> None:
-    """Refuse options of a conversion, as nothing is converted."""
+    """Refuse the options of a conversion if nothing is converted."""
     context = click.get_current_context()
     given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
@@ -138,8 +143,8 @@ def _refuse_pretty_printed(files: Iterable[str]) -> None:
             first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
         if wanted := {b"{": ".", b"[": "'.[]'"}.get(first):
             raise InputError(
-                f"{printable(str(path))}: has a trace on several lines, and one trace per line is expected; "
-                f"`jq -c {wanted} {printable(shlex.quote(str(path)))}` writes it so"
+                f"{printable(str(path))}: has a trace on several lines, but one trace per line is expected; "
+                f"convert it with `jq -c {wanted} {printable(shlex.quote(str(path)))}`"
             )
 
 
@@ -170,7 +175,7 @@ def _may_be_file(path: Path) -> bool:
 def _publish_spooled(
     documents: Iterable[Document], settings: Settings, key: KeyBy, spool: Spool, *, quiet: bool
 ) -> int:
-    """Publish the documents after those that an earlier run has left; return how many files were rejected."""
+    """Publish the waiting documents of earlier runs, then these; return the number of rejected files."""
     spool.add(document.text for document in documents)
     rejected, deadline = 0, time.monotonic() + SPOOL_LIMIT
     while not spool.is_empty:  # another process may add to it until this one has given it back
@@ -228,7 +233,7 @@ def _publish(
         raise
     if quiet:
         return
-    errors.print(f"{published.records} records published to {settings.topics.raw}")
+    errors.print(f"{counted(published.records, 'record')} published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key} and were published without a key")
 
@@ -241,7 +246,7 @@ def _print_how_to_continue(published: Published, skip: int) -> None:
 
 
 def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
-    """Print what publishing would do, and return how many of the documents are invalid."""
+    """Print the effect that publishing would have; return the number of invalid documents."""
     from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
 
     records = without_key = invalid = 0
@@ -254,10 +259,8 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
         except InvalidRecordError as error:
             invalid += 1
             print_rejected(document, error)
-    servers = settings.kafka.bootstrap_servers
-    errors.print(
-        f"{records} records would be published to {settings.topics.raw} at {servers}, keyed by {key}"
-    )
+    where = f"{settings.topics.raw} at {settings.kafka.bootstrap_servers}"
+    errors.print(f"{counted(records, 'record')} would be published to {where}, keyed by {key}")
     if without_key:
         errors.print(f"{without_key} of them have no {key} and would be published without a key")
     if invalid:

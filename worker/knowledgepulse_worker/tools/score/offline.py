@@ -11,23 +11,33 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.kafka.partition import partition_of
-from knowledgepulse_worker.records.content import content_of
+from knowledgepulse_worker.records.content import texts_of
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.key import KeyBy, key_of
-from knowledgepulse_worker.scoring import Content, Embed, Score, Scorer, VectorCache
+from knowledgepulse_worker.scoring import (
+    Content,
+    Counts,
+    Embed,
+    Score,
+    Scorer,
+    VectorCache,
+    content,
+    count_steps,
+)
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A trace, its score, and what a person needs to judge it."""
+    """A trace, its score, and the content by which a person can judge it."""
 
     trace: ReasoningTrace
     score: Score
     content: Content
+    counts: Counts
 
     def to_json(self, embedder: str) -> str:
-        """Return a line of ASCII JSON: id, score and its parts, what policies need, and what people need.
+        """Return a line of ASCII JSON with the id, the score, and the members that policies and people need.
 
         ``embedder``: see :func:`embedder_name`.
         """
@@ -42,12 +52,14 @@ class Scored:
             "confidence": self.trace.outcome.confidence,
             "embedder": embedder,
             "content": asdict(self.content),
+            "counts": asdict(self.counts),
+            "agent_id": self.trace.metadata.agent_id,
         }
         return json.dumps(line)
 
 
 def embedder_name(settings: EmbeddingSettings) -> str:
-    """Return what novelty is computed with: the backend, its model unless it is the default, and the text."""
+    """Describe the embedder of novelty: the backend, its model unless it is the default, and the text."""
     if settings.backend == "none":
         return settings.backend
     backend = f"{settings.backend} {settings.model}" if settings.model else settings.backend
@@ -89,4 +101,5 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     trace = decode_trace(value, max_bytes)
     created_at = parse_date_time(trace.metadata.created_at).timestamp()
     score = scorer.evaluate(trace, inputs=decode_inputs(value), at=created_at)
-    return Scored(trace, score, content_of(value))
+    texts = texts_of(value)
+    return Scored(trace, score, content(*texts), count_steps(texts.steps, texts.result))

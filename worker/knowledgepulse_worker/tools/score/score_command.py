@@ -15,6 +15,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.terminal.printable import printable
@@ -24,23 +25,23 @@ from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name,
 @click.command()
 @files_argument
 @config_option
-@embedder_option("Overrides embedding.backend.")
-@click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
-@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
-@click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Overrides embedding.text.")
+@embedder_option("Override embedding.backend.")
+@click.option("--max-tokens", type=int, help="Override embedding.max_tokens.")
+@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Override embedding.truncation.")
+@click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Override embedding.text.")
 @click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
-    help="Score as in a topic of so many partitions: each trace against the earlier ones of its own.",
+    help="Score as in a topic with this number of partitions, where a trace is compared only with its own.",
 )
 @click.option(
     "--key",
     type=click.Choice(get_args(KeyBy)),
     default="id",
     show_default=True,
-    help="The field that determines the partition, as of `kp-worker publish`.",
+    help="Field that determines the partition, as in `kp-worker publish`.",
 )
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
@@ -56,9 +57,9 @@ def score(
 ) -> None:
     """Score FILES, one JSON trace per line, without a broker.
 
-    Prints one JSON object per trace, with its objective, steps and result, shortened. Traces are scored in
-    order across all files, as in one partition or in `--partitions`.
-    Reports invalid lines on standard error, and then exits with status 1. `-` reads standard input.
+    Prints one JSON object per trace, which includes its shortened objective, steps and result. Traces are
+    scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid lines are
+    reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
     over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
@@ -87,7 +88,9 @@ def score(
         )
     if dry_run:
         embedding, policy = settings.embedding.backend, settings.policy.digest
-        errors.print(f"{good} traces would be scored: embedding.backend {embedding}, policy {policy}")
+        errors.print(
+            f"{counted(good, 'trace')} would be scored: embedding.backend {embedding}, policy {policy}"
+        )
     if bad:
-        errors.print(f"{bad} of {good + bad} lines are invalid")
+        errors.print(f"{bad:,} of {good + bad:,} lines are invalid")
         sys.exit(1)

@@ -38,6 +38,10 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
     if explanation is not None:
         yield f"policy {policy.digest}:"
         yield from _sum(score, explanation)
+        if explanation.learned:
+            yield ""
+            yield "the largest contributions to the learned value, in log odds; they are not causes:"
+            yield from (f"  {one.words}: {one.points:+.2f}" for one in explanation.learned)
         yield ""
         yield _nearest(score)
         yield ""
@@ -47,6 +51,8 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
             yield explanation.guard
     else:
         yield from (f"  {_name(name)} {value:.4f}" for name, value in asdict(score.dimensions).items())
+        if score.learned is not None:
+            yield f"  {_name('learned')} {score.learned:.4f}"
         yield from _overridden(score)
         yield ""
         yield _nearest(score)
@@ -91,4 +97,4 @@ def _nearest(score: Score) -> str:
 
 
 def _name(name: str) -> str:
-    return f"{name.replace('_', ' '):18}"
+    return f"{'learned value' if name == 'learned' else name.replace('_', ' '):18}"

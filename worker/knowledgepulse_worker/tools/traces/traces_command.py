@@ -17,6 +17,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import SCORE
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.options import json_lines_option
 from knowledgepulse_worker.terminal.printable import printable, time_text
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
@@ -38,15 +39,15 @@ def traces() -> None:
 
 @traces.command("list")
 @source_options
-@click.option("--domain", help="List only traces of this task domain or profile.")
+@click.option("--domain", help="List only traces of this domain or task domain.")
 @click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
 @click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
 @json_lines_option
 def list_traces(domain: str | None, least: float, most: float, as_json: bool, given: Inputs) -> None:
     """List scored traces, one per line.
 
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first.
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first.
     """
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
@@ -60,7 +61,7 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, gi
         ):
             click.echo(_line(record) if as_json else _row(record))
             count += 1
-    errors.print(f"{count} traces")
+    errors.print(counted(count, "trace"))
 
 
 def _row(record: ScoredRecord) -> str:
@@ -74,7 +75,7 @@ def _row(record: ScoredRecord) -> str:
         f"{record.score.quality_score:.4f}",
         record.score.decision,
         printable(record.id),
-        content.features.length if content else "-",
+        record.counts.steps if record.counts else "-",
         printable(told or "-"),
     )
 
@@ -104,11 +105,13 @@ def _line(record: ScoredRecord) -> str:
 def show_trace(name: str, given: Inputs) -> None:
     """Explain the score of a trace.
 
-    NAME is its id, its run's native id, topic/partition/offset of the raw or of the scored record, or
-    file:line. Of an existing file, file:line needs no FILES. Shows its objective, steps and result,
-    shortened; the contribution of each dimension, the overrides, the threshold, the nearest earlier
-    trace, and what would have made the trace pass. The policy is the one that the trace was scored under,
-    as the workers keep it; for a trace of a file it is the settings' policy. --policy names another.
+    NAME is the trace's id, its run's native id, the topic/partition/offset of its raw or scored record, or
+    its file:line. With file:line, FILES are not needed.
+
+    Shows the objective, the steps and the result, all shortened; the points of each dimension, the overrides
+    and the threshold; the nearest earlier trace; and the changes that would have made the trace pass. A trace
+    from a topic is explained by the policy that scored it, and a trace from a file by the settings' policy,
+    unless --policy names another one.
     """
     from knowledgepulse_worker.tools.traces.explain_trace import explain  # noqa: PLC0415 - keeps `--help` fast
 
@@ -145,7 +148,7 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
 
 
 async def _contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[str]:
-    """Return lines on what became of traces on their way to a registry."""
+    """Return a line for each attempt to send the traces to a registry."""
     from knowledgepulse_worker.tools.contributions.contributions_topic import (  # noqa: PLC0415 - files need no Kafka
         read_contributions,
     )
@@ -159,7 +162,7 @@ async def _contributions(settings: Settings, records: Collection[ScoredRecord]) 
 
 
 async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
-    """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
+    """Return the policies that the workers kept, by digest; empty if the settings' policy suffices."""
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - files need no Kafka
 
     if all(one.policy in (None, settings.policy.digest) for one in records):

@@ -32,13 +32,13 @@ async def test_a_missing_topic_of_spans_is_named(admin, fit):
 async def test_late_spans_need_a_topic_of_their_own(admin, brokers, fit, name):
     fit()
     brokers.add(ASSEMBLE.spans, 3)
-    with pytest.raises(TopicError, match="need names that no other topic has"):
+    with pytest.raises(TopicError, match="must differ from each other and from all other topics"):
         await require_topics(admin, Settings(assemble={"late": name}))
 
 
 @pytest.mark.parametrize(
     ("partitions", "policy", "problem"),
-    [(2, "compact", "has 2 partitions, otlp_spans has 3"), (3, "delete", "must have compact")],
+    [(2, "compact", "has 2 partitions, but otlp_spans has 3"), (3, "delete", "must have compact")],
 )
 async def test_a_record_of_published_runs_that_would_forget_some_is_refused(
     admin, brokers, fit, partitions, policy, problem

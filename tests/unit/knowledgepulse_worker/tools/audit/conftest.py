@@ -10,6 +10,7 @@ import pytest
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_vector, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
@@ -171,7 +172,8 @@ class Stream:
         if self.settings.embedding.backend != "none":
             text = embedding_text(read, self.settings.embedding.trace_text, decode_inputs(record.value))
             vector = self.embedder.embed([text]).vectors[0]
-        score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000)
+        counts = counts_of(record.value)
+        score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000, counts=counts)
         entry = msgspec.structs.replace(
             entry,
             trace_id=bounded_id(read.id),

@@ -45,10 +45,10 @@ def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     text = shown(REPORT)
 
     assert ["all", "30", "0", "1", "1", "20", "2", "5"] in [line.split() for line in text.splitlines()]
-    assert "2 records have a score too close" in text
-    assert "7 records have a novelty that cannot be audited: earlier records" in text
-    assert "3 outputs have no existing record in raw-traces" in text
-    assert "6 offsets were deleted from raw-traces and have no output" in text
+    assert "2 records scored too close" in text
+    assert "7 records had a novelty that could not be audited: earlier records" in text
+    assert "3 outputs did not belong to an existing record of raw-traces" in text
+    assert "6 offsets had no output when deleted from raw-traces" in text
     assert ": 1/5, 1/7 to 11" in text
     assert "missing: raw-traces/0/3 has no output" in text
     assert text.count("differs: raw-traces/1/") == DETAILS - 1

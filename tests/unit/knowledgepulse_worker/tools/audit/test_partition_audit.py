@@ -176,6 +176,26 @@ def test_recomputes_the_decision_under_the_guard_of_each_records_own_policy(stre
     assert counts(made.audit()) == {}
 
 
+def test_recomputes_the_learned_value_of_each_records_own_policy(stream):
+    """A share of a half; the first records were scored before the policy had it."""
+    term = {"mean": 1, "deviation": 1, "weight": -0.5, "clip": 3}
+    learned = {"share": 0.5, "facts_version": 1, "intercept": 0.2, "terms": {"steps": term, "novelty": term}}
+    policy = Policy.model_validate({"domains": {name: {"learned": learned} for name in ("default", "code")}})
+    made = stream()
+    made.kept_policies = [policy]
+    made.publish(3)
+    made.work()
+    made.publish(3)
+    made.work(policy=policy)
+
+    assert ["learned" in score_of(output) for output in made.outputs] == [False] * 3 + [True] * 3
+    assert counts(made.audit()) == {}
+
+    last = made.outputs[-1]
+    made.outputs[-1] = with_score(last, learned=score_of(last)["learned"] / 2)
+    assert counts(made.audit())["differing"]
+
+
 @pytest.mark.parametrize("topic", ["contribute", "rejected"])
 @pytest.mark.parametrize("keeps_reason", [True, False])
 def test_detects_a_trace_that_should_have_been_withheld(worked, topic, keeps_reason):

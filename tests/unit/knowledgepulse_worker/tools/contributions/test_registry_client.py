@@ -102,7 +102,7 @@ async def test_a_key_that_is_not_known_and_an_agent_that_is_another_are_told(reg
             await client.contribute(unit)  # a limit of 0 is how it says so
     other = registry.model_copy(update={"agent_id": "kp:agent:another"})
     async with RegistryClient(other, no_sleep) as client:
-        with pytest.raises(SecurityError, match=r"not registry\.agent_id's"):
+        with pytest.raises(SecurityError, match=r"belongs to another agent than registry\.agent_id"):
             await client.check()
     nowhere = registry.model_copy(update={"url": f"{registry.url}/nowhere"})
     async with RegistryClient(nowhere, no_sleep) as client:

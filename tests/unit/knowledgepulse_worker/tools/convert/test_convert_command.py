@@ -381,8 +381,8 @@ def test_lists_losses_largest_first(convert):
 
     start = report.index("not in the traces:")
     assert report[start + 1 : start + 3] == [
-        "  steps[].extra: 1 values, 10 characters",
-        "  notes: 1 values, 5 characters",
+        "  steps[].extra: 1 value, 10 characters",
+        "  notes: 1 value, 5 characters",
     ]
 
 

@@ -103,7 +103,7 @@ def test_selections(tmp_path, scored, real_traces):
 
     found, said = ids("code", "--domain", "code")
     assert found == code
-    assert "140 left out: another domain" in said
+    assert "140 left out: not in a domain of `--domain`" in said
     scores = {json.loads(line)["id"]: number / 200 for number, line in enumerate(real_traces)}
     assert ids("least", "--min-score", "0.5")[0] == {name for name, score in scores.items() if score >= 0.5}
     assert ids("best", "--best", "10")[0] == {*sorted(scores, key=scores.get)[-10:]}
@@ -141,35 +141,38 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("mine")
     status, said = export(tmp_path / "full", scored, *OPTIONS)
-    assert (status, "holds files but no dataset of `kp-worker export`" in said) == (1, True)
+    assert (status, "contains files, but no dataset of `kp-worker export`" in said) == (1, True)
     assert {path.name for path in (tmp_path / "full").iterdir()} == {"notes.txt", ".lock"}
 
     status, said = export(tmp_path / "full/notes.txt/set", scored, *OPTIONS)
     assert (status, f"{tmp_path}/full/notes.txt/set: cannot be written: Not a directory" in said) == (1, True)
 
     status, said = export(dataset, scored, *OPTIONS, "--seed", "1")
-    assert (status, "is another dataset: seed was 0, is 1" in said) == (1, True)
+    assert (status, "contains a different dataset: seed was 0, is 1" in said) == (1, True)
 
     other = tmp_path / "other.jsonl"
     other.write_bytes(scored.read_bytes()[10:])
     status, said = export(dataset, other, *OPTIONS)
-    assert (status, "is another dataset: " in said) == (1, True)
+    assert (status, "contains a different dataset: " in said) == (1, True)
 
     scored.write_bytes(b"".join(scored.read_bytes().splitlines(keepends=True)[:9]))
     status, said = export(dataset, scored, *OPTIONS)
-    assert (status, f"{scored} ends at offset 9, but the dataset has read up to 154" in said) == (1, True)
+    assert (status, f"{scored} ends at offset 9, but the last export read up to offset 154" in said) == (
+        1,
+        True,
+    )
     assert tree(dataset) == before
 
     (dataset / "manifest.json").write_text("{}")
     status, said = export(dataset, scored, *OPTIONS)
-    assert (status, "manifest.json: not of an export: " in said) == (1, True)
+    assert (status, "manifest.json: was not written by `kp-worker export`: " in said) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--best", "1", "--diverse", "1"), "--best and --diverse choose differently"),
-        (("--shares", "60", "50"), "--shares: validation and test are more than 100 percent"),
+        (("--best", "1", "--diverse", "1"), "--best and --diverse exclude each other"),
+        (("--shares", "60", "50"), "--shares: validation and test add up to more than 100 percent"),
         (("--diverse", "3", "--embedder", "none"), "--diverse needs vectors"),
         (("--policy", os.devnull), "--policy needs the header kp-score"),
     ],
@@ -231,8 +234,8 @@ def test_a_trace_that_must_not_leave_is_named_whatever_else_it_holds(tmp_path, r
 
     status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
 
-    assert (status, "1 left out: visibility not permitted to leave" in said) == (0, True), said
-    assert caplog.messages == [f"{trace['id']}: not exported: visibility not permitted to leave"]
+    assert (status, "1 left out: the visibility does not permit export" in said) == (0, True), said
+    assert caplog.messages == [f"{trace['id']}: not exported: the visibility does not permit export"]
 
 
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
@@ -260,7 +263,7 @@ def test_a_check_finds_what_was_changed_since(dataset, scored):
     with scored.open("ab") as file:
         file.write(b"[]\n")
     status, said = export(dataset, scored, *OPTIONS)
-    assert (status, f"{table} is missing or damaged" in said) == (1, True)
+    assert (status, f"{table}: is missing or damaged" in said) == (1, True)
     table.write_bytes(content)
 
     lines = next(dataset.glob("messages/test/**/*.jsonl"))
@@ -330,7 +333,7 @@ def test_a_plan_lets_nothing_leave_that_must_not(cut_off, tmp_path, real_traces)
         plan["rows"].append([row[0], 8, *row[2:]])
 
     status, said = cut_off(add, scored, "--embedder", "lexical")
-    assert (status, f"{scored}/8 has changed since the export was planned" in said) == (1, True), said
+    assert (status, f"{scored}/8: has changed since the export was planned" in said) == (1, True), said
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "data/train/../../../outside", "data/\0"])
@@ -340,7 +343,11 @@ def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored, path):
         json.dumps(manifest | {"files": {path: {"sha256": "0" * 64, "size": 1}}})
     )
     status, said = export(dataset, scored, *OPTIONS, "--check")
-    assert (status, "names a file outside of it" in said, said.count("\n")) == (1, True, 1), said
+    assert (status, "its manifest names a file outside of the dataset" in said, said.count("\n")) == (
+        1,
+        True,
+        1,
+    ), said
 
 
 @pytest.mark.parametrize("name", ["data", ".staging", ".lock", "manifest.json"])
@@ -365,7 +372,7 @@ def test_a_table_that_is_none_is_told(dataset, scored):
         (dataset / "manifest.json").write_text(json.dumps(manifest))
         for options in ((), ("--check",)):
             status, said = export(dataset, scored, *OPTIONS, *options)
-            assert (status, f"{name}: not of an export: " in said) == (1, True), said
+            assert (status, f"{name}: was not written by `kp-worker export`: " in said) == (1, True), said
 
 
 @pytest.mark.parametrize("number", ["1e999", "9" * 5000])

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.tools.export import splits
 from knowledgepulse_worker.tools.export.selection import best, diverse
-from knowledgepulse_worker.tools.export.splits import NEAR, Placed, place
+from knowledgepulse_worker.tools.export.splits import NEAR, ExportedTraces, assign_splits
 
 DIRECTIONS = np.linspace(0, np.pi, 24)
 UNIT = np.stack([np.cos(DIRECTIONS), np.sin(DIRECTIONS)], axis=1).astype(np.float32)
 """Of these, neighbours are near-duplicates, and chains of them reach far."""
 
 
-def sides(groups, vectors, placed=None, **changed):
+def sides(groups, vectors, exported=None, **changed):
     options = {"shares": (30.0, 30.0), "seed": 0} | changed
     vectors = np.asarray(vectors, np.float32).reshape(len(groups), -1)
-    return place(groups, vectors, placed or Placed([], vectors[:0], []), **options)
+    return assign_splits(groups, vectors, exported or ExportedTraces([], vectors[:0], []), **options)
 
 
 traces = st.lists(
@@ -36,8 +36,8 @@ def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
         groups = [[task, f"run:{number}.{index}"] for index, (task, _) in enumerate(export)]
         vectors = UNIT[[direction for _, direction in export]]
         before = [list(column) for column in zip(*kept, strict=True)] or [[], [], []]
-        placed = Placed([[task] for task in before[0]], np.reshape(before[1], (-1, 2)), before[2])
-        found = sides(groups, vectors, placed)
+        exported = ExportedTraces([[task] for task in before[0]], np.reshape(before[1], (-1, 2)), before[2])
+        found = sides(groups, vectors, exported)
         tasks = (names[0] for names in groups)
         kept += [one for one in zip(tasks, vectors, found, strict=True) if one[2] is not None]
         if number == 0:
@@ -50,9 +50,9 @@ def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
 
 def test_what_joins_two_sides_is_dropped_and_its_neighbours_are_not():
     seed = next(s for s in range(99) if sides([["a"], ["b"]], UNIT[[0, 8]], seed=s) == ["train", "test"])
-    placed = Placed([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
+    exported = ExportedTraces([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
     # One beside each, and one of the first's task that resembles the second.
-    assert sides([["c"], ["d"], ["a"]], UNIT[[2, 7, 8]], placed, seed=seed) == ["train", "test", None]
+    assert sides([["c"], ["d"], ["a"]], UNIT[[2, 7, 8]], exported, seed=seed) == ["train", "test", None]
 
 
 def test_a_fleets_repeats_take_no_memory_for_each_pair():
@@ -70,11 +70,19 @@ def test_a_fleets_repeats_take_no_memory_for_each_pair():
 def test_what_is_tied_to_two_sides_is_compared_in_blocks(monkeypatch):
     """Otherwise each trace would be compared with all before it, one after the other."""
     monkeypatch.setattr(splits, "_ROWS", 2)
-    placed = Placed([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
+    exported = ExportedTraces([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
     groups = [["a", "x"], ["b", "x"], ["c"], ["c"], ["x"], ["d"], ["a", "d"]]
     directions = [0, 8, 2, 20, 12, 9, 1]
     # The second is tied to both, by its task and by the first; the sixth has its side from the exported one.
-    assert sides(groups, UNIT[directions], placed) == ["train", None, "train", "train", "train", "test", None]
+    assert sides(groups, UNIT[directions], exported) == [
+        "train",
+        None,
+        "train",
+        "train",
+        "train",
+        "test",
+        None,
+    ]
 
 
 def test_a_group_has_its_side_from_the_seed_alone_and_the_shares_are_kept():

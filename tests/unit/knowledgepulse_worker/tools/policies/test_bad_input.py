@@ -86,14 +86,14 @@ BAD = {
 }
 
 POOR = {
-    "equal scores, tuned": (("tune", "EQUAL"), "note: customer_service: no threshold, as the best 40 of 40"),
+    "equal scores, tuned": (("tune", "EQUAL"), "note: customer_service: no threshold, as the best 60 of 60"),
     "equal scores, evaluated": (
         ("evaluate", "EQUAL", "--labels", "EVEN"),
         "verdict: customer_service: the score does not tell these labels apart: AUC 0.50 (0.50-0.50)",
     ),
     "equal scores, fitted": (
         ("fit", "EQUAL", "--labels", "EVEN"),
-        "fit: customer_service: the labels do not support a change: AUC +0.00 (+0.00 to +0.00)",
+        "fit: customer_service: no proposal, for want of an interval of the AUC above 0.52 and an",
     ),
     "one group, evaluated": (
         ("evaluate", "SCORED", "--labels", "ONE"),
@@ -101,7 +101,7 @@ POOR = {
     ),
     "one group, fitted": (
         ("fit", "SCORED", "--labels", "ONE"),
-        "fit: customer_service: too few labels: 70 of 140 traces are worth keeping, in 1 groups; ",
+        "fit: customer_service: no proposal: too few labels: 70 traces are worth keeping and 70 are not, ",
     ),
 }
 
@@ -121,8 +121,8 @@ def placed(scored, tmp_path, real_traces):
         "CUT": "".join(labels)[: len(labels[0]) + 20],
         "POLICY": "[policy]\n",
         "WRONG": "[policy]\nthreshold = 1.2\n",
-        "EQUAL": [{**lines[0], "id": f"{n}"} for n in range(40)],
-        "EVEN": [{"id": f"{n}", "keep": n % 2 == 0} for n in range(40)],
+        "EQUAL": [{**lines[0], "id": f"{n}"} for n in range(60)],
+        "EVEN": [{"id": f"{n}", "keep": n % 2 == 0} for n in range(60)],
         "ONE": [{"id": one["id"], "keep": n % 2 == 0, "group": 1} for n, one in enumerate(lines)],
     }
     paths = {"SCORED": str(scored), "OUT": str(tmp_path / "out")}
@@ -169,7 +169,6 @@ def test_what_is_too_little_is_said_in_one_sentence(kp_worker, placed, arguments
         ("policy", "tune"),
         ("policy", "rescore"),
         ("policy", "evaluate", "--labels-topic", "labels"),
-        ("policy", "queue", "--labels-topic", "labels"),
         ("policy", "fit", "--labels-topic", "labels"),
         ("traces", "show", "kp:trace:1"),
     ],

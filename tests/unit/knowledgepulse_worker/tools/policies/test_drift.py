@@ -16,10 +16,10 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.tools.policies.drift import (
     RELEVANT,
+    distributions,
     drifts,
     read_reference,
     reference_rules,
-    window,
 )
 
 POLICY = Policy(threshold=0.5)
@@ -30,7 +30,8 @@ TENTHS = st.lists(st.integers(1, 10).map(lambda n: n / 10), min_size=1, max_size
 def test_the_distance_is_scipys(make_record, now, then):
     """Of values that are bounds of buckets; between them, buckets tell less."""
     current, reference = (
-        window([make_record((0.5, value, 0.5, 0.5)) for value in values], POLICY) for values in (now, then)
+        distributions([make_record((0.5, value, 0.5, 0.5)) for value in values], POLICY)
+        for values in (now, then)
     )
 
     found = {one.dimension: one.distance for one in drifts(current, reference)}
@@ -50,9 +51,12 @@ def shifted(make_record, count, by):
     [(1000, 0.5, True), (1000, 0.1, False), (20, 0.5, False)],  # not: too little, too few
 )
 def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by, drifted):
-    reference = window(shifted(make_record, 1000, 0), POLICY)
+    reference = distributions(shifted(make_record, 1000, 0), POLICY)
 
-    found = {one.dimension: one for one in drifts(window(shifted(make_record, count, by), POLICY), reference)}
+    found = {
+        one.dimension: one
+        for one in drifts(distributions(shifted(make_record, count, by), POLICY), reference)
+    }
 
     assert [name for name, one in found.items() if one.drifted and name in DIMENSIONS] == [
         "novelty"
@@ -63,10 +67,10 @@ def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by,
 
 def test_decisions_are_compared_under_the_same_policy_only(make_record):
     records = shifted(make_record, 10, 0)
-    reference = window(records, POLICY)
+    reference = distributions(records, POLICY)
 
     same, other = (
-        {one.dimension for one in drifts(window(records, policy), reference)}
+        {one.dimension for one in drifts(distributions(records, policy), reference)}
         for policy in (POLICY, Policy(threshold=0.6))
     )
 
@@ -75,7 +79,7 @@ def test_decisions_are_compared_under_the_same_policy_only(make_record):
 
 
 def test_a_reference_is_read_as_it_was_written(make_record, tmp_path):
-    accepted = window([*shifted(make_record, 7, 0), make_record()], POLICY)
+    accepted = distributions([*shifted(make_record, 7, 0), make_record()], POLICY)
     (tmp_path / "reference.json").write_text(reference_rules(accepted))
 
     assert read_reference(tmp_path / "reference.json") == accepted
@@ -89,7 +93,7 @@ def test_its_buckets_are_those_of_the_workers_histograms(make_record):
         for sample in metrics.samples("kp_dimension_score_bucket", "kp_quality_score_bucket")
         if sample.name.endswith("_bucket") and sample.labels["le"] not in ("1.0", "+Inf")
     }
-    rules = json.loads(reference_rules(window([make_record()], POLICY)))["groups"][0]["rules"]
+    rules = json.loads(reference_rules(distributions([make_record()], POLICY)))["groups"][0]["rules"]
     labels = [rule["labels"] for rule in rules if rule["record"] == "kp:reference:cdf"]
 
     assert {f"{one['dimension']} {one['le']}" for one in labels} == exposed | {"decision 0.0"}
@@ -109,7 +113,7 @@ RULES = '{"groups": [{"name": "a", "interval": "1m", "rules": %s}]}'
     ],
 )
 def test_what_is_no_reference_is_named(make_record, tmp_path, text, message):
-    other = reference_rules(window([make_record()], POLICY)).replace('"le": "0.3"', '"le": "0.33"')
+    other = reference_rules(distributions([make_record()], POLICY)).replace('"le": "0.3"', '"le": "0.33"')
     (tmp_path / "reference.json").write_text(text or other)
     with pytest.raises(InputError, match=f"reference.json: {message}"):
         read_reference(tmp_path / "reference.json")

@@ -106,7 +106,7 @@ def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):
 
 
 def test_it_goes_on_after_an_error_and_another_rubric_asks_again(run, server, tmp_path):
-    server.answers = {"a": [says("keep")], "b": [says("no such model", 404)], "c": [says("keep")]}
+    server.answers = {"a": [says("no such model", 404)], "b": [says("keep")], "c": [says("keep")]}
     failed = run("a", "b", "c")
     assert failed.exit_code == 1
     assert '/v1/chat/completions: 404: {"error": "no such model"}' in failed.stderr
@@ -114,9 +114,9 @@ def test_it_goes_on_after_an_error_and_another_rubric_asks_again(run, server, tm
     done, asked = labels(tmp_path), len(server.asked)
     assert 0 < len(done) < 3
 
-    server.answers["b"] = [says("drop")]
+    server.answers["a"] = [says("drop")]
     assert run("a", "b", "c").exit_code == 0
-    assert labels(tmp_path) == {"0": True, "1": False, "2": True}
+    assert labels(tmp_path) == {"0": False, "1": True, "2": True}
     assert len(server.asked) == asked + 3 - len(done)
 
     assert run("a", "b", "c", rubric="Be strict.").exit_code == 0

@@ -1,11 +1,11 @@
-"""A threshold that is typed as printed passes the traces that were promised."""
+"""A threshold that is rounded_threshold as printed passes the traces that were promised."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
+from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
 
 SCORES = st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.5, 0.50001, 0.1 + 0.2, 0.3])), min_size=1)
 
@@ -21,14 +21,14 @@ SCORES = st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.5, 0.50001, 0.1 
     ],
 )
 def test_a_threshold_has_as_few_decimals_as_it_may(scores, lowest, threshold):
-    assert typed(np.array(scores), lowest) == threshold
+    assert rounded_threshold(np.array(scores), lowest) == threshold
 
 
 @given(SCORES, st.data())
 def test_exactly_the_scores_from_the_lowest_on_reach_it(scores, data):
     lowest = data.draw(st.sampled_from(scores))
 
-    printed = repr(typed(np.array(scores), lowest))
+    printed = repr(rounded_threshold(np.array(scores), lowest))
 
     assert [score >= float(printed) for score in scores] == [score >= lowest for score in scores]
 

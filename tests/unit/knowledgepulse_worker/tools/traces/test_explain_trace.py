@@ -75,7 +75,7 @@ def test_a_listed_value_is_the_smallest_that_passes(make_record, dimensions, ove
         field = name.replace(" ", "_")
         for value, passes in ((float(needed), True), (float(needed) - 1.01e-4, False)):
             changed = replace(score.dimensions, **{field: value})
-            assert (quality_score(changed, overrides, profile.weights) >= profile.threshold) is passes
+            assert (quality_score(changed, overrides, profile) >= profile.threshold) is passes
 
 
 @pytest.mark.parametrize(

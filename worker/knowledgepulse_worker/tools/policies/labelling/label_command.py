@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -37,7 +38,11 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 )
 @click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
 @click.option("--model", help="The model's name.")
-@click.option("--rubric", type=EXISTING, help="File that says what makes a run worth keeping.")
+@click.option(
+    "--rubric",
+    type=EXISTING,
+    help="File that says what makes a run worth keeping, for the page or for the model.",
+)
 @click.option(
     "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
 )
@@ -54,19 +59,21 @@ def label(
 ) -> None:
     """Label traces in a browser, one at a time, until Ctrl-C.
 
-    Reads traces from `contribute` and `rejected`, or from FILES, and shows those of `policy queue` that have
-    no label in --labels. Nothing leaves the machine: the page is served on 127.0.0.1, at an address that only
-    this command prints. Each label is on disk before the next trace; the same command continues after the
-    last one. Two people who label the same traces give different names and files.
+    Reads traces from `contribute` and `rejected`, or from FILES, and shows a random sample of those that have
+    no label in --labels, of all domains in turns. Nothing leaves the machine: the page is served on
+    127.0.0.1, at an address that only this command prints. Each label is on disk before the next trace; the
+    same command continues after the last one. Two people who label the same traces give different names and
+    files.
 
     With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
     in OPENAI_API_KEY. Its labels' source begins with `judge:`, and where people's labels are given too, they
     are compared with these and then left out.
     """
-    if (by is None) == (url is None) or len({url is None, model is None, rubric is None}) > 1:
+    asks_model = url is not None or model is not None
+    if (by is None) != asks_model or (asks_model and None in (url, model, rubric)):
         raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
     from knowledgepulse_worker.tools.policies.labelling.judge import Judge, judge_traces  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.labelling.label_server import serving_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.label_server import About, serving_labels  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.label_session import Session, open_labels  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - keeps `--help` fast
 
@@ -77,10 +84,20 @@ def label(
             errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
         queue = traces_to_label(given, labels, policy, count)
         if by is not None:
-            asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, port)))
+            about = About(_text_of(rubric) if rubric else "", _evaluation(given, output))
+            asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, about, port)))
         elif url is not None and model is not None and rubric is not None:
             asked = Judge(url, model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
             click.echo(asyncio.run(judge_traces(Session(queue, file, asked.source), asked)))
+
+
+def _evaluation(given: command_inputs.Inputs, output: Path) -> str:
+    """Return the command that evaluates the score against all labels of the traces."""
+    words = ["kp-worker", "policy", "evaluate", *map(str, given.files)]
+    options = [("--config", given.config), ("--embedder", given.embedder), ("--policy", given.policy_file)]
+    options += [("--labels", one) for one in (*given.label_files, output)]
+    options.append(("--labels-topic", given.labels_topic))
+    return shlex.join(words + [str(word) for option in options if option[1] for word in option])
 
 
 def _text_of(rubric: Path) -> str:

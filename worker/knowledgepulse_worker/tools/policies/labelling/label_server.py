@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import resources
 from secrets import token_urlsafe
@@ -37,8 +38,21 @@ class _Change(msgspec.Struct):
 _read_change = msgspec.json.Decoder(_Change).decode
 
 
+@dataclass(frozen=True)
+class About:
+    """The texts on the page that do not depend on the traces.
+
+    Attributes:
+        rubric: the criteria by which to judge; empty if there are none.
+        next: the command to run when all traces are labelled.
+    """
+
+    rubric: str
+    next: str
+
+
 @asynccontextmanager
-async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIterator[str]:
+async def serving_labels(session: Session, policy: Policy, about: About, port: int) -> AsyncIterator[str]:
     """Serve the page, and yield its address; raise a StartError if the port is in use."""
     headers = page_headers(_PAGE)
 
@@ -46,7 +60,7 @@ async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIt
         return web.Response(body=_PAGE, headers=headers)
 
     async def trace(_request: web.Request) -> web.Response:
-        return _json(_state(session, policy))
+        return _json(_state(session, policy, about))
 
     async def label(request: web.Request) -> web.Response:
         try:
@@ -58,7 +72,7 @@ async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIt
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         except InputError as error:
             return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
-        return _json(_state(session, policy), HTTPStatus.OK if fits else HTTPStatus.CONFLICT)
+        return _json(_state(session, policy, about), HTTPStatus.OK if fits else HTTPStatus.CONFLICT)
 
     secret = token_urlsafe(16)
     app = web.Application(middlewares=[_guard({f"{name}:{port}" for name in (_HOST, "localhost")})])
@@ -92,7 +106,7 @@ def _apply(change: _Change, session: Session) -> None:
         session.decide(change.verdict)
 
 
-def _state(session: Session, policy: Policy) -> dict[str, Any]:
+def _state(session: Session, policy: Policy, about: About) -> dict[str, Any]:
     state: dict[str, Any] = {
         "revision": session.revision,
         "by": session.by,
@@ -100,6 +114,9 @@ def _state(session: Session, policy: Policy) -> dict[str, Any]:
         "total": session.total,
         "kept": session.counts[True],
         "dropped": session.counts[False],
+        "skipped": session.skipped,
+        "rubric": about.rubric,
+        "next": about.next,
         "can_undo": session.can_undo,
         "trace": None,
     }

@@ -62,6 +62,12 @@ class Session:
         return Counter(self._kept.values())
 
     @property
+    def skipped(self) -> int:
+        """Number of traces that were skipped and are not labelled yet."""
+        skipped = {trace.record.id for trace, verdict in self._decided if verdict == "skip"}
+        return len(skipped - self._kept.keys())
+
+    @property
     def can_undo(self) -> bool:
         """Whether there is a decision to undo."""
         return bool(self._decided)

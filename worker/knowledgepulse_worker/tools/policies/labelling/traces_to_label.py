@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
+from hashlib import blake2b
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +24,10 @@ from knowledgepulse_worker.scoring import (
     override_effects,
     similarity_text,
 )
-from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.label_session import ToLabel
-from knowledgepulse_worker.tools.policies.labelling_queue import labelling_queue
-from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.labels import Labels, label_of
 from knowledgepulse_worker.tools.policies.scored_files import is_raw
 
 Name = tuple[str, str]
@@ -33,25 +35,24 @@ Name = tuple[str, str]
 
 
 def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
-    """Return the traces of the labelling queue; only these are held in memory.
+    """Return a sample of the traces without a label; only these are held in memory.
 
-    The queue depends on its arguments alone, so two labellers, and one who continues, get the same.
+    The sample depends on its arguments alone, so two labellers, and one who continues, get the same.
 
     ``labels``: of traces that nobody needs to label again.
     """
-    queue = labelling_queue(given.records(), labels, policy, count)
-    wanted = {(one.record.source, one.record.id) for one in queue}
+    sample = sample_to_label(given.records(), labels, policy, count)
+    wanted = {(one.source, one.id) for one in sample}
     if given.files:
-        values = _values_of_files(given.files, {place for place, _ in wanted})
-        by_name = {(place, name): values[place] for place, name in wanted if place in values}
+        values = _values_of_files(given.files, {location for location, _ in wanted})
+        by_name = {(location, name): values[location] for location, name in wanted if location in values}
     else:
         by_name = asyncio.run(_values_of_topics(given, wanted))
     traces = [
         ToLabel(
-            replace(one.record, score=one.score, policy=policy.digest),
-            by_name.get((one.record.source, one.record.id)),
+            replace(one, score=one.under(policy), policy=policy.digest), by_name.get((one.source, one.id))
         )
-        for one in queue
+        for one in sample
     ]
     for one in traces:
         if one.value is None and one.record.content is None:
@@ -59,10 +60,30 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
     return traces
 
 
+def sample_to_label(
+    records: Iterable[ScoredRecord], labels: Labels, policy: Policy, count: int
+) -> list[ScoredRecord]:
+    """Return a random sample of the traces without a label; domains take turns.
+
+    A trace's place depends on its id alone, so more traces add to the sample and do not shuffle it.
+    """
+    waiting: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
+    for record in {record.id: record for record in records}.values():
+        if label_of(record, labels) is None:
+            waiting[policy.profile(record.task_domain).domain].append(record)
+    drawn = [sorted(waiting[name], key=_place) for name in sorted(waiting)]
+    in_turns = (one for one in chain.from_iterable(zip_longest(*drawn)) if one is not None)
+    return list(islice(in_turns, count))
+
+
+def _place(record: ScoredRecord) -> bytes:
+    return blake2b(record.id.encode("utf-8", "replace"), digest_size=8).digest()
+
+
 def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
     """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
-    lines = (one for path in paths for one in placed_lines(path))
-    return {place: line for place, line in lines if place in wanted and is_raw(place, line)}
+    lines = (one for path in paths for one in located_lines(path))
+    return {location: line for location, line in lines if location in wanted and is_raw(location, line)}
 
 
 async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Name, bytes]:

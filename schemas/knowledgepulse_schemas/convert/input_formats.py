@@ -1,4 +1,4 @@
-"""The registry of sources: detect a document's format and convert it."""
+"""All input formats: detect a document's format and convert it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import (
+    adk,
     agentdojo,
     anthropic,
     atif,
     bedrock,
     claude_code,
     claude_stream,
+    cline,
     codex,
     codex_exec,
     copilot_cli,
@@ -30,16 +32,18 @@ from knowledgepulse_schemas.convert import (
     opencode,
     opencode_run,
     openhands,
+    pi,
     spans,
     swe_agent,
     tau_bench,
     vercel,
+    vscode_chat,
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
+from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.sessions import requests_of
-from knowledgepulse_schemas.convert.source import Source
 from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
 AUTO = "auto"
@@ -65,75 +69,79 @@ _COMMON = {
 """Names of members that many formats use."""
 
 
-def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> Source:
-    """Return a source of a vendor's messages, which reads them as it reads the messages of a tracer."""
+def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> InputFormat:
+    """Return a format of a vendor's messages, which are read like the messages of a tracer."""
 
     def runs(document: Any) -> Iterator[hub.Run]:
         losses = Losses()
         yield hub.Run(name, list(messages_of(document, "user", "messages", losses)), losses=losses)
 
-    return Source(name, members, recognises, runs)
+    return InputFormat(name, members, recognises, runs)
 
 
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        *spans.SOURCES,
-        claude_code.SOURCE,
-        claude_stream.SOURCE,
-        codex.SOURCE,
-        codex_exec.SOURCE,
-        copilot_cli.SOURCE,
-        cursor_stream.SOURCE,
-        gemini_cli.SOURCE,
-        gemini_stream.SOURCE,
-        opencode.SOURCE,
-        opencode_run.SOURCE,
-        inspect_logs.SOURCE,
-        agentdojo.SOURCE,
-        atif.SOURCE,
-        openhands.SOURCE,
-        swe_agent.SOURCE,
-        mini_swe_agent.SOURCE,
-        tau_bench.SOURCE,
-        langsmith.SOURCE,
-        langfuse.SOURCE,
-        openai_agents.SOURCE,
-        langchain.SOURCE,
+INPUT_FORMATS: dict[str, InputFormat] = {
+    one.name: one
+    for one in (
+        *spans.FORMATS,
+        claude_code.FORMAT,
+        claude_stream.FORMAT,
+        cline.FORMAT,
+        codex.FORMAT,
+        codex_exec.FORMAT,
+        copilot_cli.FORMAT,
+        cursor_stream.FORMAT,
+        gemini_cli.FORMAT,
+        gemini_stream.FORMAT,
+        opencode.FORMAT,
+        opencode_run.FORMAT,
+        pi.FORMAT,
+        inspect_logs.FORMAT,
+        adk.FORMAT,
+        vscode_chat.FORMAT,
+        agentdojo.FORMAT,
+        atif.FORMAT,
+        openhands.FORMAT,
+        swe_agent.FORMAT,
+        mini_swe_agent.FORMAT,
+        tau_bench.FORMAT,
+        langsmith.FORMAT,
+        langfuse.FORMAT,
+        openai_agents.FORMAT,
+        langchain.FORMAT,
         _chat("vercel", "toolCallId toolName", vercel.recognises_all),
         _chat("gemini", "role parts", gemini.recognises_all),
-        bedrock.SOURCE,
-        anthropic.SOURCE,
-        openai.SOURCE,
+        bedrock.FORMAT,
+        anthropic.FORMAT,
+        openai.FORMAT,
     )
 }
-"""Every source by name. The most specific come first: later ones would also recognise their documents."""
+"""Every format by name. The most specific come first: later ones would also recognise their documents."""
 
 
-def source_of(document: Any) -> Source | None:
-    """Detect a document's source; None if no source recognises it."""
-    return next((source for source in SOURCES.values() if _recognises(source, document)), None)
+def input_format_of(document: Any) -> InputFormat | None:
+    """Detect a document's format; None if no format recognises it."""
+    return next((one for one in INPUT_FORMATS.values() if _recognises(one, document)), None)
 
 
-def _recognises(source: Source, document: Any) -> bool:
+def _recognises(input_format: InputFormat, document: Any) -> bool:
     try:
-        return source.recognises(document)
+        return input_format.recognises(document)
     except RecursionError:
         return False
 
 
 def convert(
-    document: Any, source: str = AUTO, options: Options | None = None
+    document: Any, format_name: str = AUTO, options: Options | None = None
 ) -> Iterator[Conversion | ConversionError]:
     """Convert each run in a document; yield an error in place of a run that cannot be converted.
 
     Args:
         document: plain JSON: objects, lists, strings, numbers, booleans, None.
-        source: the name of its format, or ``auto`` to detect it.
-        options: settings that a source cannot provide.
+        format_name: the name of its format, or ``auto`` to detect it.
+        options: values that the document cannot provide.
     """
     try:
-        found = source_of(document) if source == AUTO else SOURCES[source]
+        found = input_format_of(document) if format_name == AUTO else INPUT_FORMATS[format_name]
         if found is None:
             yield _unknown(document)
             return
@@ -165,8 +173,10 @@ def _unknown(document: Any) -> ConversionError:
     first = _first(document)
     if first.get("@type") == "ReasoningTrace":
         return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
+    if (program := _unread_program(first)) is not None:
+        return ConversionError(f"sessions of {program} are not read")
     members = first.keys() | _first(first.get("messages")).keys()
-    known = {name: set(source.members.split()) for name, source in SOURCES.items()}
+    known = {name: set(one.members.split()) for name, one in INPUT_FORMATS.items()}
     shares = {
         name: len(members & names) / len(names)
         for name, names in known.items()
@@ -174,11 +184,23 @@ def _unknown(document: Any) -> ConversionError:
     }
     name = max(shares, key=lambda one: shares[one], default=None)
     if name is None or shares[name] < _NEAR:
-        return ConversionError(f"unknown format; accepted are {', '.join(SOURCES)}")
-    near = SOURCES[name]
+        return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}")
+    near = INPUT_FORMATS[name]
     missing = ", ".join(sorted(known[name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
     return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
+
+
+def _unread_program(line: dict[str, Any]) -> str | None:
+    """Return the program that wrote a session which no format reads, by its first line."""
+    match line:
+        case {"parentUuid": _, "message": {"parts": _}}:
+            return "Qwen Code"
+        case {"type": "session_start", "sessionTitle": _} | {"subtype": "init", "reasoning_effort": _}:
+            return "Droid"
+        case {"type": "metadata", "protocol_version": _}:
+            return "Kimi Code"
+    return None
 
 
 def _first(value: Any) -> dict[str, Any]:
@@ -186,9 +208,9 @@ def _first(value: Any) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _first_error(source: Source, document: Any) -> ConversionError:
+def _first_error(input_format: InputFormat, document: Any) -> ConversionError:
     try:
-        errors = (run for run in source.runs(document) if isinstance(run, ConversionError))
+        errors = (run for run in input_format.runs(document) if isinstance(run, ConversionError))
         return next(errors, ConversionError("it has the same members, but in another form"))
     except ConversionError as error:
         return error

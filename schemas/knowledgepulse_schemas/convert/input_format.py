@@ -1,4 +1,4 @@
-"""A source: how the registry recognises a format and reads its runs."""
+"""An input format: how its documents are recognised and how their runs are read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from knowledgepulse_schemas.convert.reading import count_others, each, unwrap
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An input format.
+class InputFormat:
+    """A format that can be converted to traces.
 
     Attributes:
         name: The format's name on the command line.
@@ -64,8 +64,8 @@ def of_records(
     recognises: Callable[[Any], bool],
     run_of: Callable[[Any, str], hub.Run],
     within: str = "",
-) -> Source:
-    """Return a source of records with one run each: a record, a list of records, or a list in a member.
+) -> InputFormat:
+    """Return a format whose records are runs: one record, a list of records, or a list in a member.
 
     Args:
         name: The format's name on the command line.
@@ -74,7 +74,7 @@ def of_records(
         run_of: Returns the run of a record. Its second argument is the record's path in the document.
         within: The name of the member that may hold the list.
     """
-    return Source(
+    return InputFormat(
         name,
         members,
         lambda document: are_all(recognises, document, within),
@@ -84,9 +84,9 @@ def of_records(
 
 def of_session(
     name: str, members: str, recognises: Callable[[Any], bool], runs: Callable[[Any], Iterator[hub.Run]]
-) -> Source:
-    """Return a source of session logs, which reads their lines one by one."""
-    return Source(name, members, recognises, runs, lambda line: True, streams=True)
+) -> InputFormat:
+    """Return a format of session logs, whose lines are read one by one."""
+    return InputFormat(name, members, recognises, runs, lambda line: True, streams=True)
 
 
 def of_messages(
@@ -96,8 +96,8 @@ def of_messages(
     are_messages: Callable[[list[Any]], bool],
     messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
     run_of_record: Callable[[Any, str], hub.Run],
-) -> Source:
-    """Return a source of a vendor's messages: a list of them is a run, and so is a record with some."""
+) -> InputFormat:
+    """Return a format of a vendor's messages: a list of them is a run, and so is a record with some."""
 
     def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         document = _joined(document)
@@ -107,7 +107,7 @@ def of_messages(
         else:
             yield from each(document, run_of_record)
 
-    return Source(name, members, lambda document: recognises(_joined(document)), runs)
+    return InputFormat(name, members, lambda document: recognises(_joined(document)), runs)
 
 
 def _joined(document: Any) -> Any:

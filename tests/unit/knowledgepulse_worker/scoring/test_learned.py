@@ -1,0 +1,166 @@
+"""The learned value: a share of the score, the same to the last bit wherever it is computed."""
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledgepulse_worker.policy import TERMS, DomainPolicy, Learned, Policy, Term
+from knowledgepulse_worker.scoring import (
+    NoFactsError,
+    ScoredRecord,
+    count_trace,
+    explain_score,
+    rescore,
+    score_trace,
+)
+from knowledgepulse_worker.scoring.text import own_inputs
+from support.drawn_policies import POLICIES
+
+UNIT = st.floats(0, 1)
+TERM_OF_1 = {"mean": 0, "deviation": 1, "weight": 1, "clip": 3}
+TERM = st.builds(
+    Term,
+    mean=st.floats(-10, 10),
+    deviation=st.floats(1e-3, 10),
+    weight=st.floats(-100, 100),
+    clip=st.floats(0.1, 100),
+)
+LEARNED = st.builds(
+    Learned,
+    share=UNIT,
+    facts_version=st.just(1),
+    intercept=st.floats(-1000, 1000),
+    terms=st.dictionaries(st.sampled_from(TERMS), TERM),
+)
+STEPS = st.lists(
+    st.sampled_from(["thought", "tool_call a", "tool_call b", "observation", "error_recovery"]), min_size=1
+)
+
+
+def with_learned(learned, **others):
+    return Policy(domains={"default": DomainPolicy(learned=learned, **others)})
+
+
+def counted(trace):
+    return count_trace(trace, own_inputs(trace))
+
+
+def repeating(share=1.0):
+    """A value that falls with repeated calls."""
+    term = Term(mean=0.25, deviation=0.25, weight=-1, clip=3)
+    return Learned(share=share, facts_version=1, intercept=0.5, terms={"repeated_share": term})
+
+
+@given(steps=STEPS, learned=LEARNED, others=POLICIES)
+def test_a_rescored_trace_equals_one_scored_under_the_learned_value(make_trace, steps, learned, others):
+    trace = make_trace(*steps, task_domain="elsewhere")
+    policy, counts = with_learned(learned), counted(trace)
+
+    score = score_trace(trace, None, policy, counts)
+
+    assert 0 <= score.quality_score <= 1
+    assert rescore(score_trace(trace, None, others, counts), trace.metadata, policy, counts) == score
+    assert rescore(score, trace.metadata, others, counts) == score_trace(trace, None, others, counts)
+
+
+@given(steps=STEPS, learned=LEARNED)
+def test_without_a_share_the_score_is_the_formula_bit_for_bit(make_trace, steps, learned):
+    trace = make_trace(*steps, task_domain="elsewhere")
+    policy = with_learned(learned.model_copy(update={"share": 0.0}))
+
+    assert score_trace(trace, None, policy) == score_trace(trace, None, Policy())
+    assert policy.digest == Policy().digest
+
+
+@given(learned=LEARNED)
+def test_the_digest_changes_with_anything_that_scores_and_with_nothing_else(learned):
+    policy = with_learned(learned)
+    others = {
+        "share": learned.share / 2 + 0.1,
+        "intercept": learned.intercept / 2 + 1,
+        "terms": learned.terms | {"asks": Term(mean=77, deviation=1, weight=1, clip=1)},
+    }
+    for name, value in others.items():
+        changed = with_learned(learned.model_copy(update={name: value}))
+        if learned.share:
+            assert (changed.digest != policy.digest) == (getattr(learned, name) != value)
+    backwards = learned.model_copy(
+        update={"terms": dict(reversed(learned.terms.items())), "facts_version": 1}
+    )
+    assert with_learned(backwards).digest == policy.digest
+
+
+def test_the_value_is_the_logistic_function_of_clipped_terms(make_trace):
+    trace = make_trace("tool_call a", "tool_call a", "tool_call a", "tool_call a", task_domain="elsewhere")
+    policy = with_learned(repeating(share=0.5))
+
+    score = score_trace(trace, None, policy, counted(trace))
+
+    assert score.learned == pytest.approx(1 / (1 + math.exp(-(0.5 - 2))))  # three of four repeat
+    formula = score_trace(trace, None, Policy()).quality_score + 0.1  # before the override of a single tool
+    assert score.quality_score == pytest.approx(0.5 * formula + 0.5 * score.learned - 0.1)
+
+
+def test_other_domains_do_not_inherit_a_learned_value(make_trace):
+    trace = make_trace("thought", "observation", task_domain="code")
+
+    assert score_trace(trace, None, with_learned(repeating())) == score_trace(trace, None, Policy())
+
+
+def test_a_trace_whose_counts_are_unknown_is_refused_rather_than_scored_otherwise(make_trace):
+    trace = make_trace("thought", "observation", task_domain="elsewhere")
+
+    with pytest.raises(NoFactsError, match="score them again"):
+        score_trace(trace, None, with_learned(repeating()))
+
+
+def test_an_explanation_names_the_largest_contributions(make_trace):
+    trace = make_trace(*["tool_call a"] * 4, "tool_call b", task_domain="elsewhere")
+    policy = with_learned(repeating(share=0.5), threshold=0.6)
+    score = score_trace(trace, None, policy, counted(trace))
+    record = ScoredRecord.of("raw/0/1", trace, score, counts=counted(trace))
+
+    explanation = explain_score(record, policy)
+
+    (largest,) = explanation.learned
+    assert (largest.words, largest.points) == ("3 of 5 calls repeat an earlier one", pytest.approx(-1.4))
+    assert sum(part.points for part in explanation.parts) == pytest.approx(explanation.weighted)
+    assert explanation.parts[-1].dimension == "learned"
+    (remedy,) = explanation.remedies
+    assert remedy.startswith("learned value of ")
+    needed = float(remedy.split()[3])
+    for value, passes in ((needed, True), (needed - 0.0002, False)):
+        profile = policy.profile("elsewhere")
+        parts = explanation.weighted + 0.5 * (value - score.learned)
+        assert (parts >= profile.threshold) is passes
+    assert explain_score(dataclasses.replace(record, counts=None), policy) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"facts_version": 2}, "later release"),
+        (
+            {"terms": {"stepz": {"mean": 0, "deviation": 1, "weight": 1, "clip": 3}}},
+            "no fact or dimension 'stepz'",
+        ),
+        ({"terms": {"steps": {"mean": 0, "deviation": 0, "weight": 1, "clip": 3}}}, "greater than 0"),
+        ({"terms": {"steps": {"mean": math.nan, "deviation": 1, "weight": 1, "clip": 3}}}, "finite"),
+        ({"slope": 1}, "Extra inputs"),
+    ],
+)
+def test_a_learned_value_that_this_release_cannot_compute_is_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        Learned.model_validate({"facts_version": 1, "intercept": 0, "terms": {}} | changes)
+
+
+def test_unknown_members_of_the_origin_are_kept():
+    """They affect no score, and a later release may say more."""
+    origin = {"on": "2026-11-26", "labels": {"ann": 40}, "traces": 40, "kept": 20, "groups": 40,
+              "auc": [0.7, 0.6, 0.8], "fitted_with": "later"}  # fmt: skip
+    learned = Learned.model_validate({"facts_version": 1, "intercept": 0, "terms": {}, "fitted": origin})
+
+    assert learned.model_dump(mode="json")["fitted"]["fitted_with"] == "later"

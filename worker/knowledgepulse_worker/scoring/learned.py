@@ -1,0 +1,79 @@
+"""The learned value of a trace: a probability that it is worth keeping, from its dimensions and facts."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import DIMENSIONS, Learned, Term
+from knowledgepulse_worker.scoring.counts import Counts
+from knowledgepulse_worker.scoring.dimensions import Dimensions
+from knowledgepulse_worker.scoring.facts import FACTS
+
+
+class NoFactsError(InputError):
+    """A policy has a learned value, but the facts of a trace are not known."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the policy has a learned value, which needs counts that these traces lack, since an earlier "
+            "release scored them; score them again with `kp-worker score`"
+        )
+
+
+class Contribution(NamedTuple):
+    """The part of one term in a learned value.
+
+    Attributes:
+        name: the name of the fact or dimension.
+        words: the fact in words, about this trace.
+        points: what it adds to the logarithm of the odds that the trace is worth keeping.
+    """
+
+    name: str
+    words: str
+    points: float
+
+
+def learned_value(learned: Learned, dimensions: Dimensions, counts: Counts | None) -> float:
+    """Return the probability that a trace is worth keeping, the same to the last bit wherever it is computed.
+
+    Raises:
+        NoFactsError: ``counts`` is None.
+    """
+    points = [_points(term, _value(name, dimensions, counts)) for name, term in learned.terms.items()]
+    return _logistic(learned.intercept + math.fsum(points))
+
+
+def contributions(learned: Learned, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
+    """Return the terms' contributions, the largest first."""
+    found = [
+        Contribution(name, _words(name, dimensions, counts), _points(term, _value(name, dimensions, counts)))
+        for name, term in learned.terms.items()
+    ]
+    return sorted(found, key=lambda one: -abs(one.points))
+
+
+def _value(name: str, dimensions: Dimensions, counts: Counts | None) -> float:
+    if name in DIMENSIONS:
+        value: float = getattr(dimensions, name)
+        return value
+    if counts is None:
+        raise NoFactsError
+    return FACTS[name].of(counts)
+
+
+def _words(name: str, dimensions: Dimensions, counts: Counts | None) -> str:
+    if name in DIMENSIONS or counts is None:
+        return f"its {name.replace('_', ' ')} is {_value(name, dimensions, counts):.2f}"
+    return FACTS[name].tell(counts)
+
+
+def _points(term: Term, value: float) -> float:
+    return term.weight * min(term.clip, max(-term.clip, (value - term.mean) / term.deviation))
+
+
+def _logistic(points: float) -> float:
+    # Of the two equal forms, the one whose exponential cannot overflow.
+    return 1 / (1 + math.exp(-points)) if points >= 0 else math.exp(points) / (1 + math.exp(points))
