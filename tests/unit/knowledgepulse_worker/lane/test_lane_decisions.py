@@ -145,7 +145,7 @@ async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_a
     make_harness, raw, real_traces, active, shadow
 ):
     """To the last bit, whichever of the two policies has it."""
-    harness = make_harness(policy=active, uncommitted_records=1000)
+    harness = make_harness(policy=active)
     harness.services.metrics.set_shadow(shadow)
 
     await harness.processed(
