@@ -153,9 +153,9 @@ class Faults:
 
     def _recreate(self, event, pod):
         if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
-            self._loop.call_later(3 * event.value, self._group.forget, dict(self._group.committed))
+            self._loop.call_later(5 * event.value, self._group.forget, dict(self._group.committed))
         topic_id = UUID(int=self._cluster.random.getrandbits(128)).bytes
-        self._cluster.create(SimTopic.new(self._source, self._partitions, topic_id), lag=event.value)
+        self._cluster.create(SimTopic.new(self._source, self._partitions, topic_id), lag=4 * event.value)
 
     def _transaction(self, event, pod):
         log = self._log(event)

@@ -47,8 +47,8 @@ KINDS = {
 """What happens, and how often."""
 
 
-FOUND = ()
-"""Seeds that have found something, as the README and the history of this file say."""
+FOUND = (3274, 37389, 43446)
+"""Seeds that find rare breaks of ``mutants.jsonl``."""
 
 
 class Size(NamedTuple):

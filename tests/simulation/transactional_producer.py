@@ -115,9 +115,9 @@ class SimProducer:
 
     async def __aexit__(self, kind, error, traceback):
         if kind is None:
-            await self._in_task(self._end(commits=True))
+            await self._in_task(self._end, True)
         elif self._error is None:
-            await self._in_task(self._end(commits=False))
+            await self._in_task(self._end, False)
 
     # --- records
 
@@ -176,20 +176,20 @@ class SimProducer:
             (tp.topic, tp.partition): OffsetAndMetadata(one, "") if isinstance(one, int) else one
             for tp, one in offsets.items()
         }
-        await self._in_task(self._commit(places, group))
+        await self._in_task(self._commit, places, group)
 
-    async def _in_task(self, coroutine):
-        self._task = asyncio.create_task(self._after(self._task, coroutine))
+    async def _in_task(self, request, *arguments):
+        self._task = asyncio.create_task(self._after(self._task, request, *arguments))
         await asyncio.shield(self._task)
 
     @staticmethod
-    async def _after(former, coroutine):
+    async def _after(former, request, *arguments):
         """Run one request after another, even if nobody awaits the former any more."""
         if former is not None:
             await asyncio.wait([former])
             if not former.cancelled():
                 former.exception()
-        return await coroutine
+        return await request(*arguments)
 
     async def _commit(self, places, group):
         await self._add({GROUP})
@@ -208,7 +208,7 @@ class SimProducer:
             else:
                 return
 
-    async def _end(self, *, commits):
+    async def _end(self, commits):
         if self._sending is not None:
             await asyncio.wait([self._sending])
         if self._error is not None:
