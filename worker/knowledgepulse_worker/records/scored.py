@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -84,7 +85,6 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
     try:
         parts = decode_score(score)
         trace = decode_members(record.value or b"", TraceSummary)
-        counts = counts_of(record.value or b"")
         source_text, policy_digest = source.decode(), policy.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
         return None
@@ -99,9 +99,20 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         score=parts,
         policy=policy_digest,
         timestamp_ms=record.timestamp,
-        counts=counts,
         agent_id=trace.metadata.agent_id,
     )
+
+
+def read_counted(record: KafkaRecord) -> ScoredRecord | None:
+    """Parse a record of an output topic with the counts that policies with learned values need.
+
+    Return None if no worker wrote it, or if its value is not a valid trace.
+    """
+    scored = read_record(record)
+    try:
+        return None if scored is None else replace(scored, counts=counts_of(record.value or b""))
+    except InvalidRecordError:
+        return None
 
 
 def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:

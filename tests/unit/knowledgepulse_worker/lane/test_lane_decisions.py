@@ -7,7 +7,7 @@ import pytest
 
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import rescore_all
 from knowledgepulse_worker.scoring.flips import ROUTES
 
@@ -33,7 +33,7 @@ SHADOW = Policy.model_validate(
 def scored_records(harness):
     """Return the published records as `policy rescore` reads them."""
     return [
-        read_record(SimpleNamespace(value=one.value, headers=one.headers, timestamp=one.timestamp_ms))
+        read_counted(SimpleNamespace(value=one.value, headers=one.headers, timestamp=one.timestamp_ms))
         for one in harness.outputs()
     ]
 

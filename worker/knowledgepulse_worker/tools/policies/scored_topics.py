@@ -14,7 +14,7 @@ from knowledgepulse_worker.kafka.topic_admin import REMEDY, TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic, policies_topic_name
 from knowledgepulse_worker.records.content import content_of
-from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import Period
@@ -56,7 +56,7 @@ class ScoredTopics:
             async for record in read_topic(self._reader, topic, period.since_ms, progress):
                 if record.timestamp not in period:
                     continue
-                scored = read_record(record)
+                scored = read_counted(record)
                 if scored is None:
                     self.foreign += 1
                 elif (scored.source, scored.id) in seen:
@@ -70,7 +70,7 @@ class ScoredTopics:
         found: dict[tuple[str, str], ScoredRecord] = {}
         for topic in self.topics:
             async for record in read_topic(self._reader, topic, None, partial(self._progress, topic.name)):
-                scored = read_record(record)
+                scored = read_counted(record)
                 position = f"{record.topic}/{record.partition}/{record.offset}"
                 if scored is None:
                     continue
