@@ -256,7 +256,14 @@ async def test_a_record_too_large_by_itself_is_refused_and_its_error_has_no_cont
     assert "xxx" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("timestamp", "is_accepted"), [(OLD, False), (NO_TIMESTAMP, True), (UNTIMED, True)])
+@pytest.mark.parametrize(
+    ("timestamp", "is_accepted"),
+    [
+        pytest.param(OLD, False, id="old"),
+        pytest.param(NO_TIMESTAMP, True, id="none"),
+        pytest.param(UNTIMED, True, id="untimed"),
+    ],
+)
 async def test_a_timestamp_that_the_topic_refuses_is_a_timestamp_error(timestamp, is_accepted, stage):
     topic = await stage.topic("records of the last hour")
     sent = record(topic, timestamp_ms=timestamp)
