@@ -41,7 +41,7 @@ def errors(visited):
 
 @pytest.mark.parametrize(
     ("words", "address"),
-    [("KpDrift", "operators/runbook.html"), ("uncommitted_records", "reference/settings.html")],
+    [("KpDrift", "operators/runbook.html"), ("in_flight_records", "reference/settings.html")],
 )
 async def test_a_page_is_found_by_search(site, visit, words, address):
     """A page that people wrote, and one that is generated from the code."""

@@ -76,7 +76,7 @@ class TopicPart(click.ParamType):
         return (topic, *(int(number) for number in numbers if number is not None))
 
 
-class Position(click.ParamType):
+class PartitionOffset(click.ParamType):
     """A record's position in the dead-letter topic."""
 
     name = "partition/offset"

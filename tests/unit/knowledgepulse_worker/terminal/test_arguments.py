@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from knowledgepulse_worker.terminal.arguments import Moment, Position, TopicPart
+from knowledgepulse_worker.terminal.arguments import Moment, PartitionOffset, TopicPart
 from support.letters import NOON
 
 
@@ -47,7 +47,7 @@ def test_parses_sources_and_positions():
     assert TopicPart().convert("raw-traces", None, None) == ("raw-traces",)
     assert TopicPart().convert("raw-traces/3", None, None) == ("raw-traces", 3)
     assert TopicPart().convert("raw-traces/3/17", None, None) == ("raw-traces", 3, 17)
-    assert Position().convert("3/17", None, None) == (3, 17)
+    assert PartitionOffset().convert("3/17", None, None) == (3, 17)
 
 
 @pytest.mark.parametrize("written", ["", "/1", "a/b", "a/1/", "a/1/2/3", "a/-1", "a b"])
@@ -59,4 +59,4 @@ def test_rejects_an_invalid_source(written):
 @pytest.mark.parametrize("written", ["", "1", "a/1/2", "1/", "1/-1", "dead-letter/0/1"])
 def test_rejects_an_invalid_position(written):
     with pytest.raises(click.BadParameter, match="0/17"):
-        Position().convert(written, None, None)
+        PartitionOffset().convert(written, None, None)

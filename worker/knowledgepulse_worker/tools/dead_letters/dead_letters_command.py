@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
-from knowledgepulse_worker.terminal.arguments import Position, TopicPart
+from knowledgepulse_worker.terminal.arguments import PartitionOffset, TopicPart
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.counts import counted
@@ -62,7 +62,7 @@ def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> N
 
 
 @dead_letters.command("show")
-@click.argument("position", type=Position())
+@click.argument("position", type=PartitionOffset())
 @config_option
 @click.option("--raw", is_flag=True, help="Print only the value, byte for byte.")
 def show_dead_letter(position: tuple[int, int], config: Path | None, raw: bool) -> None:
