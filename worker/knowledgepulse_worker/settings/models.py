@@ -108,9 +108,12 @@ class KafkaSettings(SecretSection):
         le=3600,
         description="seconds for the broker to confirm a record; if it does not, the process ends",
     )
-
     commit_interval: float = Field(
-        0.2, gt=0, le=5, description="seconds between two transactions, which publish what was scored"
+        0.2,
+        gt=0,
+        le=5,
+        description="seconds between two transactions. A shorter interval publishes outputs sooner after "
+        "their scores; a longer one makes fewer requests",
     )
 
     @model_validator(mode="after")
@@ -277,7 +280,11 @@ class LimitSettings(_Section):
         "record by record and without content",
     )
     in_flight_records: int = Field(
-        1024, ge=1, le=65_536, description="largest number of records between fetch and commit, per partition"
+        1024,
+        ge=1,
+        le=65_536,
+        description="largest number of records between fetch and commit, per partition. At this limit, the "
+        "worker commits without waiting for `kafka.commit_interval`",
     )
     in_flight_bytes: int = Field(
         16_777_216,
@@ -296,7 +303,8 @@ class LimitSettings(_Section):
     drain: float = Field(
         20.0,
         gt=0,
-        description="seconds to finish the scored records when partitions leave or the worker stops",
+        description="seconds for the last transaction when partitions leave or the worker stops; if it takes "
+        "longer, the process ends and the transaction is aborted",
     )
     poison_attempts: int = Field(
         3,

@@ -33,8 +33,8 @@ class PartitionReport:
         waiting: the number of uncommitted records without an output, which are still to be scored.
         repeated: the number of outputs beyond the first of their record.
         differing: the defects of records' outputs.
-        without_entry: the offsets of records with outputs but without a ledger entry. A redelivery would
-            score them again, and later records are compared with fewer vectors than they should be.
+        without_entry: the offsets of scored records that should have a ledger entry but have none. Later
+            records are compared with fewer vectors than they should be.
         rescored: the number of records with unequal outputs because the topic was reread from before the
             ledger.
         unknown: the number of outputs whose record no longer exists, because it was deleted or the topic was
