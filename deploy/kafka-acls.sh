@@ -46,6 +46,7 @@ topics)
     allow --operation Create --operation Describe --operation DescribeConfigs \
         --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" \
         ${redacted:+--topic "$redacted"} --topic "$changelog" --topic "$policies"
+    allow --operation Alter --topic "$changelog"
     ;;
 publish)
     allow --operation Write --topic "$raw"

@@ -239,6 +239,13 @@ class Cluster:
             if not lag:
                 view[topic.name] = topic
 
+    def add_partitions(self, name, count):
+        """Add empty partitions to a topic until it has this number."""
+        logs = self.topics[name].logs
+        for partition in range(len(logs), count):
+            self.leaders.setdefault((name, partition), (partition + len(name)) % self.count)
+            logs.append(Log())
+
     def _notice(self, view, topic):
         if self.topics[topic.name] is topic:  # otherwise there is already a newer topic
             view[topic.name] = topic

@@ -155,7 +155,11 @@ class Faults:
         if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
             self._loop.call_later(5 * event.value, self._group.forget, dict(self._group.committed))
         topic_id = UUID(int=self._cluster.random.getrandbits(128)).bytes
-        self._cluster.create(SimTopic.new(self._source, self._partitions, topic_id), lag=4 * event.value)
+        count = len(self._cluster.topics[self._source].logs)
+        self._cluster.create(SimTopic.new(self._source, count, topic_id), lag=4 * event.value)
+
+    def _grow(self, event, pod):
+        self._cluster.add_partitions(self._source, self._partitions + 1)
 
     def _transaction(self, event, pod):
         log = self._log(event)

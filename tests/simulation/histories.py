@@ -46,6 +46,10 @@ KINDS = {
 }
 """What happens, and how often."""
 
+RARE = ("grow",)
+"""Events that are drawn by themselves: none of them changes the other events of a seed."""
+RARE_SHARE = 0.05
+
 
 FOUND = (3274, 37389, 43446)
 """Seeds that find rare breaks of ``mutants.jsonl``."""
@@ -182,6 +186,7 @@ def of_size(seed, size):
     if is_deadly:
         # Otherwise, innocent records in progress when a process was killed may be taken for deadly.
         events = [one for one in events if one.kind != "kill"]
+    events += _rare(seed, setting, span)
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
 
 
@@ -239,6 +244,12 @@ def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
             at=random.choice((0.0, one.at)),
         )
     return one
+
+
+def _rare(seed, setting, span):
+    random = Random(f"rare {seed}")
+    if random.random() < RARE_SHARE:
+        yield event(random, setting.pods, span, 3, dict.fromkeys(RARE, 1))
 
 
 def _replaced(random, setting):

@@ -66,7 +66,7 @@ class Oracles:
     def check_commits(self):
         """Check that committed outcomes, positions and ledger agree, while no transaction is ending."""
         outcomes = self._outcomes()
-        for partition in range(self._setting.partitions):
+        for partition in range(len(self._topic.logs)):
             self._check_partition(partition, outcomes)
 
     def _outcomes(self):
@@ -108,17 +108,20 @@ class Oracles:
 
     def _entries(self, partition):
         """Return all committed entries of the raw topic in their order."""
-        values = (one.value for one in self._cluster.topics[self._changelog].logs[partition].committed())
+        values = (one.value for one in self._ledger(partition))
         entries = [decode_entry(value) for value in values if value is not None]
         return [entry for entry in entries if entry.topic_id == self._topic.id]
 
     def _held(self, partition):
         """Return the source offsets of the entries that the changelog holds."""
-        held = {
-            one.key: one.value for one in self._cluster.topics[self._changelog].logs[partition].committed()
-        }
+        held = {one.key: one.value for one in self._ledger(partition)}
         entries = [decode_entry(value) for value in held.values() if value is not None]
         return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
+
+    def _ledger(self, partition):
+        """Return all committed records of a changelog partition; none before it exists."""
+        logs = self._cluster.topics[self._changelog].logs
+        return logs[partition].committed() if partition < len(logs) else []
 
     def _position(self, partition):
         position = self._cluster.group.committed.get((self._raw, partition))
@@ -144,7 +147,7 @@ class Oracles:
         """Check the topics after the last worker has ended."""
         self.check_commits()
         outcomes = self._outcomes()
-        for partition in range(self._setting.partitions):
+        for partition in range(len(self._topic.logs)):
             self._check_scores(partition, outcomes)
         for key, outcome in outcomes.items():
             if dict(outcome.headers).get("number") != key:
@@ -201,7 +204,7 @@ class Oracles:
 
     def _audit(self, outcomes):
         """Check that the worker's own audit finds no defects."""
-        topics, partitions = self._world.settings.topics, self._setting.partitions
+        topics, partitions = self._world.settings.topics, len(self._topic.logs)
         with SourceIndex(topics, partitions) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
                 index.add_entries(number, [one.value for one in log.read(log.begin, 10**9)])
@@ -214,7 +217,8 @@ class Oracles:
 
     def _audit_partition(self, number, index):
         log, settings = self._topic.logs[number], self._world.settings
-        builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
+        counts = {name: len(topic.logs) for name, topic in self._cluster.topics.items()}
+        builder = Outputs(settings.topics, counts)
         bounds = Bounds(log.begin, self._position(number))
         audit = PartitionAudit(number, bounds, settings, self.policies, index, builder, lambda: None)
         records = log.read(log.begin, 10**9)

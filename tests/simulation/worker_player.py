@@ -92,13 +92,16 @@ class WorkerPlayer(Player):
         value = None if one.kind == "empty" else b"no trace %d" % number
         if one.kind in {"trace", DEADLY}:
             value = _trace(number, one.kind, one.confidence)
-        log = self.cluster.topics[self.settings.topics.raw].logs[one.partition]
+        logs = self.cluster.topics[self.settings.topics.raw].logs
+        is_moved = len(logs) > self.history.setting.partitions and number % 2
+        partition = len(logs) - 1 if is_moved else one.partition
+        log = logs[partition]
         if one.gap:
             log.skip(one.gap)
         at = int((EPOCH + self._loop.time()) * 1000) - one.age * 1000
         headers = (("h", None), ("number", b"%d" % number))
-        record = OutputRecord("", one.partition, at, b"%d" % number, value, headers)
-        self.log("publish", one.partition, log.append([record], at))
+        record = OutputRecord("", partition, at, b"%d" % number, value, headers)
+        self.log("publish", partition, log.append([record], at))
         self._published += 1
 
     # --- what the parts tell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from zlib import crc32
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.errors import DeliveryError, TopicError
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
@@ -177,17 +177,19 @@ class WorkerPod(Pod):
             self.note,
         )
         METRICS._refreshers.clear()
+        topics, changelog = world.required_topics(), changelog_topic_name(kafka.group)
         self.app = app = WorkerApp(
             services_of(
                 settings,
-                world.topics,
+                topics,
                 batcher=self.batcher,
                 metrics=METRICS,
                 policy=in_force,
                 journal=notes,
                 redact=self._redact(random) if settings.topics.redacted else None,
             ),
-            world.topics[raw],
+            topics[raw],
+            topics[changelog],
             group=lambda: self.member,
             topic_ids=SimTopicIds(cluster, self.name, raw),
             transact=partial(publisher.transact, raw),
@@ -245,3 +247,10 @@ class WorkerWorld(World):
     policy: Policy
     is_noisy: bool
     skew: float
+
+    def required_topics(self):
+        """Return the topics as they are now, after adding partitions to the changelog if raw has more."""
+        raw = self.cluster.topics[self.settings.topics.raw]
+        self.cluster.add_partitions(changelog_topic_name(self.settings.kafka.group), len(raw.logs))
+        counts = {name: len(self.cluster.topics[name].logs) for name in self.topics}
+        return {name: replace(topic, partitions=counts[name]) for name, topic in self.topics.items()}

@@ -98,7 +98,8 @@ def _acl(right: Right) -> tuple[int, str, int, str, str, int, int]:
     literal, prefixed, allow = 3, 4, 3
     pattern = prefixed if right.name.endswith("*") else literal
     resource = {"topic": 2, "group": 3, "transactional-id": 5}[right.resource]
-    operation = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}[right.operation]
+    operations = {"Read": 3, "Write": 4, "Create": 5, "Alter": 7, "Describe": 8, "DescribeConfigs": 10}
+    operation = operations[right.operation]
     return resource, right.name.removesuffix("*"), pattern, f"User:{USER}", "*", operation, allow
 
 

@@ -40,6 +40,7 @@ class Brokers:
         self._known = [set() for _ in range(count)]
         self._asked = -1
         self.coordinators = []
+        self.refusal = None
 
     async def start(self): ...
 
@@ -58,6 +59,12 @@ class Brokers:
             self._asked = -1
             self._known[0].add(topic.name)
         return Response(topic_errors=[(topic.name, 0, None) for topic in topics])
+
+    async def create_partitions(self, counts):
+        if self.refusal is not None:
+            raise self.refusal
+        for name, new in counts.items():
+            self.partitions[name] = new.total_count
 
     async def list_topics(self):
         self._asked = (self._asked + 1) % len(self._known)

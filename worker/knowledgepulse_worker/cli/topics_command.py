@@ -34,10 +34,11 @@ from knowledgepulse_worker.terminal.options import config_option
 def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
     """Create missing topics, and report existing ones with other settings.
 
-    The output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
-    gets one partition. The size limit of the output and dead-letter topics is 1 MiB above the raw topic's, so
-    that a record fits with its score and headers. Their retention is unlimited, because outputs have the
-    timestamps of their records and the outputs of old records would otherwise be deleted at once.
+    New output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
+    gets one partition. If partitions were added to the raw topic, an existing changelog gets as many. The
+    size limit of the output and dead-letter topics is 1 MiB above the raw topic's, so that a record fits with
+    its score and headers. Their retention is unlimited, because outputs have the timestamps of their records
+    and the outputs of old records would otherwise be deleted at once.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 
@@ -47,6 +48,8 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(partitions, replication_factor)
         existing = await admin.existing() | created
+        changelog = await admin.grow_changelog(existing)
+        existing[changelog.name] = changelog
     for _, topic in sorted(existing.items()):
         state = "created" if topic.name in created else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, cast
 
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
+    InvalidPartitionsError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -39,6 +41,8 @@ from knowledgepulse_worker.kafka.topics import (
     topic_of,
 )
 from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
+
+logger = logging.getLogger(__name__)
 
 _RETRY_PAUSE = 0.1
 _CREATION_TIMEOUT = 30
@@ -194,8 +198,38 @@ class TopicAdmin:
         if name not in await self.describe([name]):
             await self.create(name, partitions, -1, config)
 
+    async def grow_changelog(self, topics: Mapping[str, Topic]) -> Topic:
+        """Add partitions to the changelog if the raw topic has more; return the changelog.
+
+        Args:
+            topics: the existing topics, with these two.
+
+        Raises:
+            SecurityError: the client has no right to add partitions.
+            TopicError: the brokers refuse to add them.
+        """
+        raw, changelog = topics[self._topics.raw], topics[self.changelog]
+        if changelog.partitions >= raw.partitions:
+            return changelog
+        try:
+            await self._client.create_partitions({changelog.name: NewPartitions(total_count=raw.partitions)})
+        except (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
+            raise SecurityError(f"the brokers' ACLs do not allow: Alter on topic {changelog.name}") from None
+        except InvalidPartitionsError:
+            pass  # another worker has added them meanwhile
+        except KafkaError as error:
+            raise TopicError(f"{changelog.name}: no partitions can be added: {error}") from error
+        logger.warning(
+            "%s now has %d partitions instead of %d, like %s",
+            *(changelog.name, raw.partitions, changelog.partitions, raw.name),
+        )
+        return await self._wait_for(changelog.name, raw.partitions)
+
     async def require(self) -> dict[str, Topic]:
         """Check and return the topics; create the changelog and the topic of policies if they are missing.
+
+        If the raw topic has more partitions than the changelog, so does the changelog afterwards, or the log
+        says what to do. Partitions without a ledger are not read.
 
         Raises:
             TopicError: a topic is missing, or its settings would stop the worker.
@@ -205,10 +239,13 @@ class TopicAdmin:
             partitions = existing[self._topics.raw].partitions
             existing |= await self.create_missing(partitions, replication_factor=-1)
         raw, changelog = existing[self._topics.raw], existing[self.changelog]
-        if raw.partitions != changelog.partitions:
-            raise TopicError(
-                f"{changelog.name} has {changelog.partitions} partitions, {raw.name} has {raw.partitions}: "
-                "each partition needs its own ledger; delete the changelog (novelty then starts from scratch)"
+        try:
+            existing[changelog.name] = await self.grow_changelog(existing)
+        except SecurityError as error:
+            logger.warning(
+                "%s has %d partitions and %s has %d, so records of the others are not read: %s; "
+                "`kp-worker topics` adds them for a user who may",
+                *(changelog.name, changelog.partitions, raw.name, raw.partitions, error),
             )
         dead_letter, policies = existing[self._topics.dead_letter], existing[self.policies]
         if problems := [*obstacles(dead_letter, changelog, policies)]:
@@ -263,13 +300,15 @@ class TopicAdmin:
                 )
         return await self._wait_for(name)
 
-    async def _wait_for(self, name: str) -> Topic:
-        """Return a new topic once a broker knows it; other brokers may not know it yet."""
+    async def _wait_for(self, name: str, partitions: int = 1) -> Topic:
+        """Return a new or grown topic once a broker knows it; other brokers may not know it yet."""
         try:
             async with asyncio.timeout(_CREATION_TIMEOUT):
-                while (topic := (await self.describe([name])).get(name)) is None:  # noqa: ASYNC110 - polls
+                while True:
+                    topic = (await self.describe([name])).get(name)
+                    if topic is not None and topic.partitions >= partitions:
+                        return topic
                     await asyncio.sleep(0.05)
-                return topic
         except TimeoutError:
             raise TopicError(
                 f"{name} was created, but is unknown to the brokers after {_CREATION_TIMEOUT} s"

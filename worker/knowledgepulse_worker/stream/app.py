@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.kafka.topic_limits import TopicLimits
@@ -44,6 +45,7 @@ class WorkerApp:
     Args:
         services: the dependencies that all lanes share.
         raw: the raw topic.
+        changelog: the changelog topic.
         group: creates the consumer group member; called once there is an event loop.
         topic_ids: identifies the raw topic.
         transact: publishes as a member of the group, in a transaction.
@@ -59,6 +61,7 @@ class WorkerApp:
         self,
         services: Services,
         raw: Topic,
+        changelog: Topic,
         *,
         group: Callable[[], Client],
         topic_ids: TopicIdentity,
@@ -70,6 +73,7 @@ class WorkerApp:
         self.metrics = services.metrics
         self.readiness = Readiness()
         self.raw = raw
+        self._changelog = changelog
         self.ledgers = Ledgers(services.changelog_topic, reader)
         self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
         self.monitor = StreamMonitor(
@@ -98,6 +102,7 @@ class WorkerApp:
             ledgers=self.ledgers,
             metrics=self.metrics,
             drain=self.settings.limits.drain,
+            is_readable=self._is_readable,
             on_assigned=self._on_assigned,
             on_recovered=self._on_recovered,
         )
@@ -113,6 +118,16 @@ class WorkerApp:
     def isolated(self) -> tuple[int, ...]:
         """The partitions with a suspect record that is processed alone."""
         return tuple(sorted(self.owned.intersection(self._journal.isolated)))
+
+    def _is_readable(self, partition: int) -> bool:
+        """Return whether a partition has a ledger.
+
+        Raises:
+            TopicError: the partition was added after the start; a new process would read it.
+        """
+        if partition >= self.raw.partitions:
+            raise TopicError(f"{self.raw.name} now has more than {self.raw.partitions} partitions")
+        return partition < self._changelog.partitions
 
     def _on_recovered(self) -> None:
         self.readiness.done("ledgers")

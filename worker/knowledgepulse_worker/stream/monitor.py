@@ -41,7 +41,8 @@ class StreamMonitor:
         Raises:
             WorkerError: the client is no longer a member of its group.
             StalledError: a partition stalls; a new process would recover.
-            TopicError: the raw topic is gone, or its partition count has changed.
+            TopicError: the raw topic is gone, or its partition count has changed; a new process would read
+                added partitions.
         """
         while True:
             await asyncio.sleep(INTERVAL)
@@ -58,7 +59,8 @@ class StreamMonitor:
         self._recovery.check(dict(self._remaining()))
 
     def _require_partitions(self, count: int) -> None:
-        if count == self._raw.partitions or not self._is_ready():
+        added = count > self._raw.partitions
+        if count == self._raw.partitions or not (added or self._is_ready()):
             return
         if count == 0:
             raise TopicError(f"{self._raw.name} no longer exists")

@@ -113,7 +113,8 @@ class Source:
         ledgers: recovered before a partition is consumed.
         metrics: observes commits and offsets that were deleted unread.
         drain: seconds for the last transaction before partitions are revoked.
-        on_assigned: called with the owned partitions after each rebalance.
+        is_readable: returns whether a partition has a ledger; other partitions are not read.
+        on_assigned: called with the owned partitions that are read, after each rebalance.
         on_recovered: called once all owned ledgers are recovered, even if none is owned.
 
     Attributes:
@@ -134,6 +135,7 @@ class Source:
         ledgers: Ledgers,
         metrics: Metrics,
         drain: float,
+        is_readable: Callable[[int], bool],
         on_assigned: Callable[[set[int]], None],
         on_recovered: Callable[[], None],
     ) -> None:
@@ -146,6 +148,7 @@ class Source:
         self._ledgers = ledgers
         self._metrics = metrics
         self._drain = drain
+        self._is_readable = is_readable
         self._on_assigned = on_assigned
         self._on_recovered = on_recovered
         self._partitions: dict[int, Partition] = {}
@@ -183,8 +186,9 @@ class Source:
 
     async def assign(self, assigned: Iterable[TopicPartition]) -> None:
         """Start the recovery of the ledgers; a partition is consumed once its own ledger is recovered."""
-        owned = {at.partition: Partition(at) for at in assigned}
-        self._client.pause(*(partition.at for partition in owned.values()))
+        assigned = list(assigned)
+        self._client.pause(*assigned)
+        owned = {at.partition: Partition(at) for at in assigned if self._is_readable(at.partition)}
         if self._is_stopping:
             return
         self._partitions = owned

@@ -30,7 +30,7 @@ from knowledgepulse_worker.kafka.policy_topic import keep_policy
 from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
-from knowledgepulse_worker.kafka.topics import Topic, differences
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, differences
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
@@ -43,6 +43,7 @@ from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
+from knowledgepulse_worker.stream.changelog_growth import watch_changelog
 from knowledgepulse_worker.stream.diagnosing import diagnose
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
@@ -182,6 +183,7 @@ async def _work(
         app = WorkerApp(
             services,
             topics[settings.topics.raw],
+            topics[changelog_topic_name(kafka.group)],
             group=partial(GroupMember, kafka, limits.batch_bytes, limits.rebalance),
             topic_ids=TopicIds(kafka, settings.topics.raw),
             transact=partial(publisher.transact, settings.topics.raw),
@@ -193,6 +195,7 @@ async def _work(
         background = [
             _start_background(app.monitor.watch(program.source), fail),
             _start_background(diagnose(app, program.source), fail),
+            _start_background(watch_changelog(settings, topics), fail),
         ]
         if config is not None:
             reload = PolicyReload(config, settings, in_force, metrics, partial(keep_policy, settings))

@@ -4,7 +4,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    InvalidPartitionsError,
+    TopicAuthorizationFailedError,
+)
 
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka import topic_admin
@@ -57,6 +61,38 @@ async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers)
     topics = await admin.require()
 
     assert topics[CHANGELOG].partitions == 2
+
+
+async def test_a_changelog_follows_a_raw_topic_that_has_more_partitions(admin, brokers, fit):
+    fit()
+    brokers.partitions[NAMES.raw] = 6
+
+    topics = await admin.require()
+
+    assert brokers.partitions[CHANGELOG] == topics[CHANGELOG].partitions == 6
+
+
+async def test_without_the_right_to_add_partitions_the_log_says_who_may_and_the_changelog_stays(
+    admin, brokers, fit, caplog
+):
+    fit()
+    brokers.partitions[NAMES.raw] = 6
+    brokers.refusal = TopicAuthorizationFailedError(CHANGELOG)
+
+    topics = await admin.require()
+
+    assert topics[CHANGELOG].partitions == 4
+    assert f"Alter on topic {CHANGELOG}; `kp-worker topics` adds them for a user who may" in caplog.text
+
+
+async def test_partitions_that_another_worker_has_added_meanwhile_are_no_error(admin, brokers, fit):
+    fit()
+    topics = await admin.existing()
+    topics[NAMES.raw] = replace(topics[NAMES.raw], partitions=6)
+    brokers.partitions[CHANGELOG] = 6
+    brokers.refusal = InvalidPartitionsError()
+
+    assert (await admin.grow_changelog(topics)).partitions == 6
 
 
 async def test_new_output_topics_accept_and_keep_whatever_raw_accepts(admin, brokers):

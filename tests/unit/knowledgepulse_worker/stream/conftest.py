@@ -81,9 +81,10 @@ class World:
 
     Args:
         program: makes the program to run it in of the worker.
+        ledgers: the changelog's partition count; by default, that of the topic.
     """
 
-    def __init__(self, program, topic, publisher, **limits):
+    def __init__(self, program, topic, publisher, ledgers=None, **limits):
         self.topic = topic
         self.publisher = publisher
         self.reader = MemoryReader(publisher)
@@ -105,6 +106,7 @@ class World:
                 policy=PolicyInForce(self.settings.policy),
             ),
             topics[RAW],
+            Topic(self.changelog, count if ledgers is None else ledgers, 1_000_000),
             group=lambda: self.member,
             topic_ids=self.topic_ids,
             transact=self.transact,

@@ -64,6 +64,31 @@ async def test_ledgers_are_recovered_a_few_at_a_time(start):
     assert world.reader.max_parallel == PARALLEL_READERS
 
 
+async def test_a_partition_without_a_ledger_is_not_read_and_the_others_are(start):
+    world = await start(ledgers=1)
+    world.publish(0, 1)
+    world.publish(1, 2)
+
+    await world.member.rebalance([0, 1])
+    await world.finished(1)
+    await world.settle()
+
+    assert world.outputs() == [1]
+    assert world.metric("kp_partitions", state="owned") == 1
+    assert not world.app.readiness.reasons
+
+
+async def test_a_partition_that_was_added_since_the_start_ends_the_program(start):
+    """A new process knows how many partitions the outputs and the changelog have now."""
+    world = await start()
+    world.topic.records.append([])
+
+    await world.member.rebalance([0, 2])
+    await world.until(lambda: world.program.error)
+
+    assert str(world.program.error) == "raw-traces now has more than 2 partitions"
+
+
 async def test_a_worker_without_partitions_is_ready(start):
     world = await start()
 

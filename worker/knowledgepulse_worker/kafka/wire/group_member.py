@@ -28,6 +28,8 @@ Larger fetches fragment the heap and are no faster.
 """
 # The broker answers a fetch after this time even without records.
 _FETCH_MAX_WAIT_MS = 100
+# The client notices added partitions when it refreshes its metadata.
+_METADATA_MAX_AGE_MS = 20_000
 # The watchdog detects a worker that polls too rarely; the client would silently leave the group.
 _NEVER_MS = 2**31 - 1
 # With these codes the coordinator still knows the member.
@@ -66,6 +68,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             isolation_level="read_committed",
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=_FETCH_MAX_WAIT_MS,
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
             session_timeout_ms=int(kafka.session_timeout * 1000),
             heartbeat_interval_ms=int(kafka.session_timeout * 1000 / HEARTBEATS),
             rebalance_timeout_ms=int(rebalance_timeout * 1000),

@@ -1,0 +1,50 @@
+"""Topics change while workers run: partitions are added, and positions expire."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.admin import NewPartitions
+
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.tools.audit import audit
+from support.streams import Message, admin_of, score_of, source_of
+
+pytestmark = pytest.mark.integration
+
+
+async def add_partitions(stream, topic, count):
+    """Increase a topic's partition count, as an operator does."""
+    async with admin_of(stream.settings.kafka.bootstrap_servers) as admin:
+        await admin.create_partitions({topic: NewPartitions(total_count=count)})
+
+
+def on(partitions, values):
+    """Return messages for these partitions in turn."""
+    return [
+        Message(value, b"key", partition=partitions[number % len(partitions)])
+        for number, value in enumerate(values)
+    ]
+
+
+async def outputs_of(stream):
+    topics = stream.settings.topics
+    return await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
+
+
+async def test_partitions_that_are_added_to_raw_are_read_and_no_ledger_is_lost(make_stream, real_traces):
+    stream = await make_stream(2)
+    await stream.publish(on((0, 1), real_traces[:20]))
+    async with stream.worker() as worker:
+        await worker.published(20)
+        await add_partitions(stream, stream.settings.topics.raw, 4)
+        raw = await stream.publish(on((0, 1, 2, 3), real_traces[20:40]))
+
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    assert len(outputs) == len({source_of(one) for one in outputs}) == 40
+    by_partition = {number: [one for one in outputs if source_of(one)[0] == number] for number in range(4)}
+    assert "nearest" in score_of(by_partition[0][10])  # compared with records from before
+    report = await audit(stream.settings)
+    assert (report.missing, report.differing) == (0, 0)
+    assert f"{changelog_topic_name(stream.settings.kafka.group)} now has 4 partitions" in worker.log()
