@@ -139,15 +139,3 @@ def poisson_schedule(rate: float, seconds: float, seed: int) -> list[float]:
         times.append(at)
         at += source.expovariate(rate)
     return times
-
-
-def rate_between(times: Sequence[float]) -> float:
-    """Return the rate of events per second between the first and the last, in any order.
-
-    Raises:
-        ValueError: there are no two different times.
-    """
-    first, last = min(times, default=0.0), max(times, default=0.0)
-    if last <= first:
-        raise ValueError(f"{len(times)} events span no time")
-    return (len(times) - 1) / (last - first)

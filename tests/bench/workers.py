@@ -15,7 +15,6 @@ from aiokafka import AIOKafkaProducer
 from numpy.typing import NDArray
 
 from bench.context import Context
-from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
 from bench.traces import endless_traces
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -170,7 +169,7 @@ class MeasuredWorker:
         """Publish a backlog while the worker is suspended, then resume it until the backlog is finished.
 
         Returns:
-            the confirmed outputs per second.
+            the outputs per second, from the first score to the last committed output.
         """
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
         self.mark()
@@ -180,7 +179,8 @@ class MeasuredWorker:
         await self.published(count)
         self.suspend()
         self.cpu.append((cpu_seconds(pid) - before) / count)
-        return rate_between(self.samples("end_to_end")["at"])
+        first, last = self.samples("scoring")["at"].min(), self.samples("end_to_end")["at"].max()
+        return count / float(last - first)
 
     async def _delete_topics(self) -> None:
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:

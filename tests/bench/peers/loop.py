@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from knowledgepulse_worker.records.decode import decode_trace, with_quality_score
 
 COMMIT_INTERVAL = 1.0
-"""Seconds; the same as in the worker."""
+"""Seconds."""
 
 MAX_BYTES = 2**20
 

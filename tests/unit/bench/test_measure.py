@@ -11,7 +11,6 @@ from bench.measure import (
     Figure,
     alternate,
     poisson_schedule,
-    rate_between,
     ratio,
 )
 
@@ -62,9 +61,3 @@ def test_arrivals_are_poisson_with_the_given_rate():
     assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.05)
     assert times == poisson_schedule(rate=50, seconds=400, seed=1)
     assert times != poisson_schedule(rate=50, seconds=400, seed=2)
-
-
-def test_a_rate_is_measured_from_first_to_last_event():
-    assert rate_between([30.0, 10.0, 20.0]) == pytest.approx(0.1)
-    with pytest.raises(ValueError, match="no time"):
-        rate_between([1.0])

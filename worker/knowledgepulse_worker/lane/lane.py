@@ -108,6 +108,8 @@ class Lane:
         position: the offset below which every record is committed.
         next_offset: the offset below which every record has been taken.
         topic_id: the id of the topic that the records come from.
+        in_flight: the number of records that are taken and not committed.
+        in_flight_bytes: their size.
     """
 
     def __init__(
@@ -136,8 +138,8 @@ class Lane:
         self._obsolete: list[bytes] = []
         self._taken: deque[Taken] = deque()
         self._scored: deque[Scored] = deque()
-        self._in_flight = 0
-        self._in_flight_bytes = 0
+        self.in_flight = 0
+        self.in_flight_bytes = 0
         self._is_closed = False
         self._changed = asyncio.Event()
 
@@ -165,7 +167,6 @@ class Lane:
                 self._cache.add(decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000)
         self._ledger = Ledger(cache.max_elements, deque(content.entries))
         self._obsolete = content.obsolete
-        self._metrics.cache_size(self.partition, self._cache.size)
 
     async def take(self, record: RawRecord) -> float:
         """Take the next record once there is room for it; return when its embedding is requested.
@@ -231,13 +232,18 @@ class Lane:
             self._count(-1, -scored.record.size)
         self._changed.set()
 
+    @property
+    def cached(self) -> int:
+        """The number of vectors in the novelty cache."""
+        return self._cache.size
+
     def position_after(self, scored: Scored) -> Position:
         """Return the position after a record."""
         return Position(scored.record.offset + 1, self.topic_id)
 
     async def wait_idle(self) -> None:
         """Wait until everything taken is committed, or the lane closes."""
-        while self._in_flight and not self._is_closed:
+        while self.in_flight and not self._is_closed:
             self._request_commit()
             await self._wait_for_change()
 
@@ -256,7 +262,7 @@ class Lane:
             if scored.copying is not None:
                 scored.copying.cancel()
         self._scored.clear()
-        self._count(-self._in_flight, -self._in_flight_bytes)
+        self._count(-self.in_flight, -self.in_flight_bytes)
         self._journal.end_partition(self.partition)
 
     # --- take
@@ -268,9 +274,9 @@ class Lane:
             await self._wait_for_change()
 
     def _has_room(self, record: RawRecord) -> bool:
-        return self._in_flight == 0 or (
-            self._in_flight < self._limits.in_flight_records
-            and self._in_flight_bytes + record.size <= self._limits.in_flight_bytes
+        return self.in_flight == 0 or (
+            self.in_flight < self._limits.in_flight_records
+            and self.in_flight_bytes + record.size <= self._limits.in_flight_bytes
         )
 
     def _skip(self, record: RawRecord, taken_at: float) -> None:
@@ -350,7 +356,6 @@ class Lane:
         embedded = taken.embedding.result() if taken.embedding is not None else None
         policy = self._services.policy.policy
         entry, counts = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
-        self._metrics.cache_size(self.partition, self._cache.size)
         ledger = self._ledger_record(entry)
         return self._with_output(Scored(taken, entry, embedded=embedded, counts=counts, ledger=ledger))
 
@@ -390,9 +395,8 @@ class Lane:
     # --- the lane's own
 
     def _count(self, records: int, size: int) -> None:
-        self._in_flight += records
-        self._in_flight_bytes += size
-        self._metrics.in_flight(records, size)
+        self.in_flight += records
+        self.in_flight_bytes += size
 
     async def _wait_for_change(self) -> None:
         self._changed.clear()

@@ -136,6 +136,14 @@ class Lanes:
         """Return every lane's position: the offset below which every record is committed."""
         return {partition: lane.position for partition, lane in self._assignment.lanes.items()}
 
+    def refresh_gauges(self) -> None:
+        """Refresh the gauges before a scrape."""
+        lanes, metrics = self._assignment.lanes, self._services.metrics
+        records = sum(lane.in_flight for lane in lanes.values())
+        metrics.in_flight(records, sum(lane.in_flight_bytes for lane in lanes.values()))
+        for partition, lane in lanes.items():
+            metrics.cache_size(partition, lane.cached)
+
     async def commit(self, publish: Publish) -> Mapping[int, int]:
         """Commit the complete records of all lanes; return the new positions by partition.
 

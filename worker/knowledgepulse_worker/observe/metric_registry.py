@@ -13,12 +13,13 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
 )
 from prometheus_client import generate_latest as render_text
+
+from knowledgepulse_worker.observe.histogram import Histogram
 
 __all__ = [
     "TEXT",
@@ -34,7 +35,7 @@ __all__ = [
     "start_at_zero",
 ]
 
-_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
+_Metric = TypeVar("_Metric", Counter, Gauge)
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of a metrics page in the text format."""

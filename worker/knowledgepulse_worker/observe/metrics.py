@@ -111,8 +111,6 @@ class Metrics:
         start_at_zero(self._redactions, REDACTION_RESULTS)
         self._traces_of = start_at_zero(traces, OUTCOMES)
         start_at_zero(self._dead_letters, REASONS)
-        self._quality_of = children_of(self._quality)
-        self._dimension_of = children_of(self._dimension)
 
     def _break_down(self, fleet: FleetSettings, make: Makers) -> None:
         self._agents = make.counter("kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"])
@@ -155,7 +153,7 @@ class Metrics:
             "Time from a record's timestamp to the confirmation of its output",
             buckets=_END_TO_END,
         )
-        self._stage_of = start_at_zero(stage, STAGES)
+        self._stage_of = {name: stage.labels(name) for name in STAGES}
 
     def _watch_embedding(self, make: Makers) -> None:
         self._batch_size = make.histogram(
@@ -246,9 +244,9 @@ class Metrics:
         for domain, profile in policy.profiles.items():
             self._threshold.labels(domain).set(profile.threshold)
             for decision in DECISIONS:
-                self._quality_of(domain, decision)
+                self._quality.labels(domain, decision)
             for dimension in (*DIMENSIONS, *(["learned"] if profile.learned else [])):
-                self._dimension_of(domain, dimension)
+                self._dimension.labels(domain, dimension)
         if self.shadow is not None:
             self.set_shadow(self.shadow.policy)
 
@@ -281,10 +279,10 @@ class Metrics:
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
         """Observe a score and the time since the record's admission."""
         for dimension in DIMENSIONS:
-            self._dimension_of(score.domain, dimension).observe(getattr(score, dimension))
+            self._dimension.labels(score.domain, dimension).observe(getattr(score, dimension))
         if score.learned is not None:
-            self._dimension_of(score.domain, "learned").observe(score.learned)
-        self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
+            self._dimension.labels(score.domain, "learned").observe(score.learned)
+        self._scoring.observe(seconds, _exemplar(trace_id))
         self.recent.scored(seconds)
         if seconds > self._budget:
             self._over_budget.inc()
@@ -292,7 +290,7 @@ class Metrics:
     def published(self, domain: str, outcome: str, quality_score: float, end_to_end: float | None) -> None:
         """Observe a confirmed output of a trace."""
         self._traces_of[outcome].inc()
-        self._quality_of(domain, outcome).observe(quality_score)
+        self._quality.labels(domain, outcome).observe(quality_score)
         self._observe_end_to_end(end_to_end)
 
     def decided(
@@ -346,9 +344,9 @@ class Metrics:
         self._embedding_errors.inc()
 
     def in_flight(self, records: int, size: int) -> None:
-        """Add records and bytes in flight; negative numbers when they are finished."""
-        self._in_flight.inc(records)
-        self._in_flight_bytes.inc(size)
+        """Set the number of records and bytes in flight, over all owned partitions."""
+        self._in_flight.set(records)
+        self._in_flight_bytes.set(size)
 
     def skipped_poison(self) -> None:
         """Count a skipped poison record."""
@@ -415,8 +413,8 @@ class Metrics:
             refresh()
 
 
-def _exemplar(trace_id: str) -> dict[str, str] | None:
-    """Return an exemplar; None for an overlong or non-ASCII id, which would break the page."""
+def _exemplar(trace_id: str) -> str | None:
+    """Return a trace's id; None for an overlong or non-ASCII id, which would break the page."""
     if len(trace_id) > _MAX_EXEMPLAR or not trace_id.isascii() or not trace_id.isprintable():
         return None
-    return {"trace_id": trace_id}
+    return trace_id

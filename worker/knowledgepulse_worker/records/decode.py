@@ -379,7 +379,7 @@ def _position(member: msgspec.Raw, text: bytes) -> int:
 
 
 def _address(view: memoryview) -> int:
-    return int(np.frombuffer(view, dtype=np.uint8).ctypes.data)
+    return int(np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0])
 
 
 def _without_lone_surrogates(value: bytes) -> bytes:

@@ -155,6 +155,7 @@ class WorkerApp:
 
     def _refresh_gauges(self, progress: Progress) -> None:
         """Refresh the gauges before a scrape."""
+        self.lanes.refresh_gauges()
         for partition, records in progress.lag().items():
             self.metrics.lag(partition, records)
         for partition, records in progress.held_back().items():

@@ -276,14 +276,14 @@ async def test_a_lane_at_its_in_flight_limit_requests_a_commit_and_waits(limits,
     await harness.until(lambda: len(lane.complete()) == 2)
     await harness.settle()
     assert not taking.done()
-    assert lane.next_offset == harness.metric("kp_in_flight_records") == 2
-    assert harness.metric("kp_in_flight_bytes") == raw(0, padding=400).size * 2
+    assert lane.next_offset == lane.in_flight == 2
+    assert lane.in_flight_bytes == raw(0, padding=400).size * 2
 
     await harness.commit(lane)
     await taking
     await harness.committed(lane, 3)
 
-    assert harness.metric("kp_in_flight_records") == harness.metric("kp_in_flight_bytes") == 0
+    assert lane.in_flight == lane.in_flight_bytes == 0
 
 
 async def test_a_full_lane_requests_a_commit_once_something_is_complete(make_harness, raw):
@@ -328,10 +328,11 @@ async def test_a_successor_continues_as_if_nothing_had_happened(make_harness, ra
     await before.processed(await before.lane(), raw(0), raw(1))
     after = make_harness()
 
-    await after.processed(await after.lane(2, before.changelog()), raw(2))
+    lane = await after.lane(2, before.changelog())
+    await after.processed(lane, raw(2))
 
     assert score(after.outputs()[0])["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}
-    assert after.metric("kp_novelty_cache_entries", partition="0") == 3
+    assert lane.cached == 3
 
 
 async def test_invalid_entries_are_deleted_by_the_first_transaction_and_by_no_other(make_harness, raw):
