@@ -15,7 +15,6 @@ pytestmark = pytest.mark.integration
 
 SMALL = {
     "cache": {"max_elements": 20},
-    "limits": {"uncommitted_records": 64},
     "kafka": {"session_timeout": 6.0},  # the least that brokers take: what a killed worker owned is free then
 }
 

@@ -22,7 +22,7 @@ async def nothing_is_missing(stream, count):
 
 @pytest.mark.integration
 async def test_memory_does_not_grow_with_what_was_read(make_stream):
-    stream = await make_stream(PARTITIONS, cache={"max_elements": 50}, limits={"uncommitted_records": 128})
+    stream = await make_stream(PARTITIONS, cache={"max_elements": 50})
     await stream.recreate_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
     make, count = traces_of(MEDIUM), 4_000
     await publish(stream, ((number % PARTITIONS, make(number)) for number in range(count)))

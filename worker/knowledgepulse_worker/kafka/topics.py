@@ -42,7 +42,7 @@ SETTINGS = (
 
 COMPACTED = {CLEANUP_POLICY: "compact"}
 
-# Only closed segments are compacted, so small segments keep the changelog near the ring's size.
+# Only closed segments are compacted, so small segments keep the changelog near the novelty cache's size.
 CHANGELOG_CONFIG = {
     CLEANUP_POLICY: "compact",
     "segment.bytes": "16777216",

@@ -173,7 +173,7 @@ class Lane:
 
         Only as many records are decoded as the batcher has room for; all others wait in the source and in
         Kafka. Records arrive in offset order; compaction and transactions leave gaps. A closed lane ignores
-        every record, since it will be redelivered.
+        every record, since the partition's next owner reads it.
 
         Returns:
             the seconds for which this blocked the event loop.
@@ -256,7 +256,7 @@ class Lane:
         self._taken.clear()
 
     def close(self) -> None:
-        """Stop at once; records that are not committed will be redelivered."""
+        """Stop at once; the partition's next owner reads the records that are not committed."""
         self.stop_scoring()
         for scored in self._scored:
             if scored.copying is not None:

@@ -34,7 +34,7 @@ class _Assignment:
     Attributes:
         lanes: the lanes by partition, created with the partitions' first records.
         lock: held exclusively while a suspect is processed.
-        is_over: whether records are ignored, since they will be redelivered to the partition's next owner.
+        is_over: whether records are ignored, since the partition's next owner reads them.
     """
 
     lanes: dict[int, Lane] = field(default_factory=dict)
@@ -75,8 +75,8 @@ class Lanes:
     async def take(self, record: RawRecord) -> None:
         """Hand a record to its partition's lane; return when the lane has taken it.
 
-        Before :meth:`open` and after :meth:`drain`, records are ignored, since they will be redelivered to
-        the partition's next owner.
+        Before :meth:`open` and after :meth:`stop_scoring`, records are ignored, since the partition's next
+        owner reads them.
         """
         assignment = self._assignment
         try:
@@ -168,7 +168,7 @@ class Lanes:
             lane.stop_scoring()
 
     def close(self) -> None:
-        """Stop at once and drop the lanes; what is not committed will be redelivered."""
+        """Stop at once and drop the lanes; the next owners read what is not committed."""
         self._assignment.is_over = True
         for lane in self._assignment.lanes.values():
             lane.close()

@@ -30,10 +30,10 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Creates the spans of each record once its output is confirmed.
+    """Creates the spans of each record once its transaction is committed.
 
     Spans are created afterwards, from times measured by the lane, so that none stays open. A record that a
-    lane abandons gets its span after redelivery.
+    lane abandons gets its span from the partition's next owner.
 
     The parent is the producer's context from the record's headers, whose sampling decision applies. The
     output keeps these headers, so that consumers' spans are siblings of the worker's. Dead letters are not
@@ -62,7 +62,7 @@ class Tracing:
         output: str,
         verdict: dict[str, AttributeValue | None],
     ) -> None:
-        """Create the spans of a record whose output has just been confirmed; never raises.
+        """Create the spans of a record that has just been committed; never raises.
 
         All times are in seconds of ``time.monotonic``.
 
@@ -74,7 +74,7 @@ class Tracing:
             value: value of the raw record; only its size is recorded.
             taken: when the lane took the record.
             embedded: start and end of its batch; None if the record was not embedded.
-            sent: when its output was passed to the producer.
+            sent: when it was scored, and waited for the next transaction.
             output: the output topic.
             verdict: the outcome, recorded as attributes ``kp.<name>`` unless None.
         """

@@ -38,7 +38,7 @@ class VectorCache:
 
     The cache never deletes by age: ``ttl`` filters at look-up, so that the entries that a trace is compared
     with depend on its own time, not on other look-ups. That keeps scores the same when records are
-    redelivered.
+    scored again after a crash.
 
     Args:
         max_elements: the maximum number of vectors; the oldest is evicted first.

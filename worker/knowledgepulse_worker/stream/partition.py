@@ -21,7 +21,7 @@ class Batch:
     Attributes:
         records: the records, in offset order.
         is_current: returns whether the assignment of the fetch still holds. Otherwise, taking a record would
-            skip the records that are redelivered before it.
+            skip the records before it that are read again.
         done: called once the lane has taken all records.
     """
 
@@ -65,6 +65,6 @@ class Partition:
         """Whether fetching must pause."""
         return self.outstanding >= _MAX_OUTSTANDING
 
-    def has_unfinished(self, watermark: int | None) -> bool:
-        """Return whether a record that was handed over is not finished yet."""
-        return self.fetched >= 0 and (watermark is None or self.fetched >= watermark)
+    def has_unfinished(self, position: int | None) -> bool:
+        """Return whether a record that was handed over is not committed, given the lane's position."""
+        return self.fetched >= 0 and (position is None or self.fetched >= position)

@@ -333,7 +333,7 @@ class Source:
                 await self._seek_to_expected(partition)
 
     async def _seek_to_expected(self, partition: Partition) -> None:
-        with suppress(IllegalStateError):  # revoked: its records will be redelivered
+        with suppress(IllegalStateError):  # revoked: the next owner reads its records
             if partition.expected is None:
                 await self._client.seek_to_beginning(partition.at)
             else:
@@ -346,7 +346,7 @@ class Source:
     def _pause(self, unrecovered: Iterable[TopicPartition]) -> None:
         """Stop fetching for partitions until their recovery has ended, which resets their positions."""
         for at in unrecovered:
-            with suppress(IllegalStateError):  # revoked: its records will be redelivered
+            with suppress(IllegalStateError):  # revoked: the next owner reads its records
                 self._client.pause(at)
 
     async def _start_over(self) -> None:
@@ -376,7 +376,7 @@ class Source:
                 self._client.resume(partition.at)
 
         if not is_current():
-            return  # revoked meanwhile: the records will be redelivered
+            return  # revoked meanwhile: the next owner reads the records
         partition.outstanding += 1
         self.gaps.note(partition, records[0].offset)
         partition.fetched = records[-1].offset

@@ -104,7 +104,7 @@ def test_a_domain_that_only_looks_like_a_profile_is_explained_by_the_default():
 
 
 def test_without_its_policy_a_trace_has_no_explanation():
-    """As a redelivered one that was scored before the start."""
+    """As one that was scored by a policy that has since changed."""
     recent = Recent()
     recent.policies.append(Policy(threshold=0.1))
     decide(recent)

@@ -49,7 +49,7 @@ def finish(tracing, **changes):
         "embedded": (now - 3, now - 2),
         "sent": now - 1,
         "output": "contribute",
-        "verdict": {"outcome": "contribute", "score": 0.8, "reason": None, "redelivered": False},
+        "verdict": {"outcome": "contribute", "score": 0.8, "reason": None},
     }
     tracing.finished(**members | changes)
 
@@ -77,7 +77,6 @@ def test_a_records_span_has_its_outcome_but_no_content(recorder):
                 "messaging.message.body.size": len(CONTENT),
                 "kp.outcome": "contribute",
                 "kp.score": 0.8,
-                "kp.redelivered": False,
             },
         ),
         "embed": ("embed", SpanKind.INTERNAL, {}),
@@ -108,12 +107,12 @@ def test_embedding_and_publishing_are_child_spans_with_their_times(recorder):
 
 
 def test_a_dead_letter_is_not_an_error_status(recorder):
-    verdict = {"outcome": "dead_letter", "score": None, "reason": "empty", "redelivered": True}
+    verdict = {"outcome": "dead_letter", "score": None, "reason": "empty"}
     span = recorder.spans(value=None, output="dead-letter", verdict=verdict)["process"]
 
     assert span.status.status_code is StatusCode.UNSET
     attributes = {name: value for name, value in span.attributes.items() if name.startswith("kp.")}
-    assert attributes == {"kp.outcome": "dead_letter", "kp.reason": "empty", "kp.redelivered": True}
+    assert attributes == {"kp.outcome": "dead_letter", "kp.reason": "empty"}
     assert span.attributes["messaging.kafka.message.tombstone"] is True
     assert span.attributes["messaging.message.body.size"] == 0
 

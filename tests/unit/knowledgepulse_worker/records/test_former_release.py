@@ -98,7 +98,7 @@ def test_the_former_release_reads_a_score_with_a_learned_value():
 
 
 def test_a_member_of_a_later_release_is_kept_in_an_entry_and_skipped_in_a_score():
-    """A redelivered record is published with the bytes of its entry, whatever they hold."""
+    """The audit and the explanation of a score read the bytes of an entry, whatever they hold."""
     entry = decode_entry(bytes.fromhex(FORMER["entries"][0]))
     later = entry.score[:-1] + b',"later":1}'
 

@@ -1,4 +1,4 @@
-"""Output records: the input with its own headers first, and equal outputs for a redelivery."""
+"""Output records: the input with its own headers first, and equal outputs for equal records."""
 
 import json
 from base64 import b64decode

@@ -114,7 +114,7 @@ def test_a_rebuilt_cache_gives_the_same_results_as_one_that_kept_running(max_ele
 
 
 def test_an_entry_is_visible_within_the_ttl_and_again_to_an_earlier_look_up():
-    """The ttl hides entries and never deletes them: redelivered records must get the same result."""
+    """The ttl hides entries and never deletes them: a record scored again gets the same result."""
     cache = VectorCache(10, 2, ttl=60)
     cache.add([1, 0], id="old", at=1000)
 

@@ -154,7 +154,7 @@ async def test_records_fetched_in_an_earlier_assignment_are_not_taken_in_the_nex
 
 
 async def test_a_batch_of_an_ended_assignment_is_dropped(start):
-    """Taking one of its records would skip those redelivered before it."""
+    """Taking one of its records would skip the records before it that are read again."""
     world = await start()
     record = world.topic.publish(0, b"{}")
     await world.member.rebalance([1])
