@@ -25,6 +25,9 @@ SESSION_TIMEOUT = 3.0
 
 ANSWER_LIMIT = 90.0
 
+CLEANUP_INTERVAL_MS = 1000
+"""Milliseconds between two checks for transactions that have timed out; Kafka's default is 10 seconds."""
+
 _QUICK_START = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 """Rather than a high throughput."""
 
@@ -162,6 +165,7 @@ def _settings(nodes: list[Node]) -> dict[str, str]:
         "transaction.state.log.replication.factor": str(copies),
         "transaction.state.log.min.isr": str(in_sync),
         "transaction.state.log.num.partitions": "1",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(CLEANUP_INTERVAL_MS),
         "share.coordinator.state.topic.replication.factor": str(copies),
         "share.coordinator.state.topic.min.isr": str(in_sync),
     }

@@ -21,6 +21,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 
 from chaos import hostile
+from chaos.brokers import Node
 from chaos.embedder import Order
 from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, Trial
@@ -32,20 +33,26 @@ from support.streams import Worker, admin_of
 _ONCE_MORE = 2 * RING
 """Number of records after which a partition's ring has wrapped twice."""
 
+GROUP_COORDINATOR = "__consumer_offsets"
+TRANSACTION_COORDINATOR = "__transaction_state"
+"""The topics whose leaders coordinate groups and transactions."""
+
 PROBE_GAP = 3.0
 """Maximum seconds between two responses of a probe."""
 
 
-async def kill(trial: Trial, doses: Sequence[Any]) -> None:
-    """Kill one of two workers, and start a replacement."""
-    for _ in doses:
-        await _kill_one(trial)
+async def kill(trial: Trial, doses: Sequence[str | None]) -> None:
+    """Kill one of two workers, at any time or with a transaction open, and start a replacement."""
+    for place in doses:
+        await _kill_one(trial, place)
 
 
-async def _kill_one(trial: Trial) -> None:
+async def _kill_one(trial: Trial, place: str | None = None) -> None:
     await trial.a_while()
     victim = random.choice(trial.fleet.workers)
     async with trial.fault(victim):
+        if place is not None:
+            await trial.fleet.hold(victim, place)
         await trial.fleet.kill(victim)
         await trial.fleet.start()
 
@@ -143,8 +150,29 @@ async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
             await _in_sync(trial)
 
 
+async def coordinators(trial: Trial, doses: Sequence[tuple[str, str]]) -> None:
+    """Kill the node that coordinates the group or the transactions while each worker has one open."""
+    for topic, place in doses:
+        await trial.a_while()
+        async with trial.fault():
+            await asyncio.gather(*(trial.fleet.hold(worker, place) for worker in trial.fleet.workers))
+            node = await _leader_of(trial, topic)
+            await node.kill()
+            for worker in trial.fleet.workers:
+                trial.fleet.release(worker)
+        await node.start_again()
+        await _in_sync(trial)
+
+
+async def _leader_of(trial: Trial, topic: str) -> Node:
+    """Return the node that leads the only partition of a coordinator's topic."""
+    async with admin_of(trial.brokers.direct) as admin:
+        ((partition,),) = [one["partitions"] for one in await admin.describe_topics([topic])]
+    return next(node for node in trial.brokers.nodes if node.number == partition["leader"])
+
+
 async def _in_sync(trial: Trial) -> None:
-    names = [trial.stream.settings.topics.raw, "__consumer_offsets"]
+    names = [trial.stream.settings.topics.raw, GROUP_COORDINATOR, TRANSACTION_COORDINATOR]
     async with admin_of(trial.brokers.direct) as admin:
 
         async def all_copies() -> bool:
@@ -175,13 +203,19 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
             await trial.proxy.mend()
 
 
-async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
-    """Suspend one of two workers until its successor has wrapped the ring twice, and then resume it."""
-    for _ in doses:
+async def suspend(trial: Trial, doses: Sequence[str | None]) -> None:
+    """Suspend one of two workers until its successor has wrapped the ring twice, and then resume it.
+
+    The successor waits until the brokers have aborted a transaction that the worker had open.
+    """
+    for place in doses:
         await trial.a_while()
         victim = random.choice(trial.fleet.workers)
         async with trial.fault(victim):
+            if place is not None:
+                await trial.fleet.hold(victim, place)
             trial.fleet.suspend(victim)
+            trial.fleet.release(victim)  # takes effect when the worker is resumed
             trial.orders.as_usual()
             wrapped = {p: end + _ONCE_MORE for p, end in trial.witness.published().items()}
             await trial.until(

@@ -13,12 +13,16 @@ import aiohttp
 import tomli_w
 
 from chaos.brokers import fill_disk, free_disk
-from chaos.process import ORDERS, WITHOUT
+from chaos.process import HELD, HOLD, ORDERS, RELEASE, WITHOUT
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
 from support import metrics_page as page
 from support.processes import peak_rss, send, suspend, tree, wake
 from support.streams import Stream, Worker
+
+START_LIMIT = 60.0
+HOLD_LIMIT = 60.0
+"""Seconds until a worker commits its next transaction."""
 
 
 class Fleet:
@@ -72,7 +76,10 @@ class Fleet:
         return self._stream.worker(self._settings, "chaos.process", environment, config_of=config_of)
 
     async def stop(self, worker: Worker) -> None:
-        """Stop a worker gracefully, in the same way as an orchestrator."""
+        """Stop a worker gracefully, in the same way as an orchestrator, once it has started."""
+        async with asyncio.timeout(START_LIMIT):
+            while not await _page(worker):
+                await asyncio.sleep(0.1)
         self.workers.remove(worker)
         status = await worker.stop()
         assert status == 0, f"the worker ended with status {status}:\n{worker.log()[-10_000:]}"
@@ -96,6 +103,18 @@ class Fleet:
         _, *children = tree(worker.process.pid)
         assert children, "the worker has no child now"
         send(children, number)
+
+    async def hold(self, worker: Worker, place: str) -> None:
+        """Hold a worker's next transaction open at a place of :data:`~chaos.process.HOLD`."""
+        before = worker.log().count(HELD)
+        self.signal_child(worker, HOLD[place])
+        async with asyncio.timeout(HOLD_LIMIT):
+            while worker.log().count(HELD) == before:
+                await asyncio.sleep(0.01)
+
+    def release(self, worker: Worker) -> None:
+        """Let a worker's transaction go on."""
+        self.signal_child(worker, RELEASE)
 
     def fill_disk(self, worker: Worker) -> None:
         """Keep all of the worker's files from growing, including its log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,7 @@ async def play(
         await row.run(trial, doses)
         await trial.wrapped()
         await trial.settled(_PATIENCE_WITHOUT if row.without else _PATIENCE)
-        for member in list(trial.fleet.workers):
-            await trial.fleet.stop(member)
+        await asyncio.gather(*map(trial.fleet.stop, list(trial.fleet.workers)))
         if row.restarts is not None:
             trial.notes["restarts"] = trial.fleet.restarts()
         report = await audit(trial.stream.settings)
@@ -80,8 +80,8 @@ def _outcome(trial: Trial, report: Report, rounds: int) -> Outcome:
 def judge(row: Row, outcome: Outcome) -> None:
     """Raise an AssertionError with the outcome unless it is as required."""
     if row.without:
-        is_wrong = outcome.missing or outcome.differing or outcome.repeats
-        assert is_wrong, f"without the {row.without} nothing is wrong: {outcome}"
+        defects = {"ledger": outcome.differing, "position": outcome.repeats}
+        assert defects[row.without], f"without the {row.without} nothing is wrong: {outcome}"
         return
     assert not outcome.missing, outcome
     assert not outcome.unexpected, outcome

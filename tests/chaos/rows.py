@@ -8,9 +8,12 @@ from typing import Any
 
 from chaos import hostile
 from chaos.faults import (
+    GROUP_COORDINATOR,
+    TRANSACTION_COORDINATOR,
     broker,
     change_policy,
     child,
+    coordinators,
     disk,
     embedder,
     kill,
@@ -77,6 +80,11 @@ _NO_LIMITS = {
 }
 """Of the raw topic; the other topics have Kafka's."""
 _ATTEMPTS = 3
+_COORDINATIONS = [
+    (topic, place)
+    for topic in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
+    for place in ("positions", "commit")
+]
 _HOSTILE = {
     "codecs": "batches in each codec of Kafka's",
     "ids": "equal traces with ids of 600 and 900 kB",
@@ -86,7 +94,6 @@ _HOSTILE = {
     "old": "traces of a year ago",
     "values": "1 MB of schema errors, of unknown members, of steps, of nesting, of repeated members",
     "bombs": "decompression bombs, and batches of just less than limits.batch_bytes",
-    "mixed": "codecs, keys, names and times at once",
 }
 
 
@@ -99,12 +106,17 @@ def _hostile(name: str, fault: str) -> Row:
         [kind],
         topics={"raw": _NO_LIMITS},
         restarts=0,
-        is_tested=kind is hostile.mixed,
+        is_tested=False,  # `mixed` includes it
     )
 
 
 ROWS: dict[str, Row] = {
-    "kill": Row("kill -9 of one of two workers", kill, range(30), range(2)),
+    "kill": Row(
+        "kill -9 of one of two workers, at any time and with a transaction open",
+        kill,
+        [None, None, None, "positions", "commit"] * 6,
+        [None, "commit"],
+    ),
     "move": Row(
         "workers join and leave, 1 → 4 → 1",
         move,
@@ -127,9 +139,22 @@ ROWS: dict[str, Row] = {
         range(100),
         range(3),
     ),
-    "broker": Row("kill -9 of the only broker", broker, [5] * 5 + [60] * 5 + [600], [2]),
+    "broker": Row(
+        "kill -9 of the only broker",
+        broker,
+        [5] * 5 + [60] * 5 + [600],
+        [2],
+        is_tested=False,  # `probes` includes it
+    ),
     "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),
     "rolling": Row("kill -9 of each of three brokers in turn", rolling, range(3), range(1), nodes=3),
+    "coordinators": Row(
+        "kill -9 of the coordinator of the group or of the transactions, while each worker has one open",
+        coordinators,
+        _COORDINATIONS * 3,
+        [(GROUP_COORDINATOR, "positions"), (TRANSACTION_COORDINATOR, "commit")],
+        nodes=3,
+    ),
     "network": Row(
         "connections cut, reset, slowed, black-holed",
         network,
@@ -138,10 +163,11 @@ ROWS: dict[str, Row] = {
         proxied=True,
     ),
     "suspend": Row(
-        "SIGSTOP of a worker past its session timeout, the ring wrapped twice, SIGCONT",
+        "SIGSTOP of a worker past its session timeout, at any time and with a transaction open, the ring "
+        "wrapped twice, SIGCONT",
         suspend,
-        range(5),
-        range(1),
+        [None, "positions", "commit"] * 3,
+        [None, "positions"],
     ),
     "mute": Row(
         "a worker cut off from its group's coordinator alone, past its session timeout",
@@ -171,19 +197,11 @@ ROWS: dict[str, Row] = {
         workers=1,
     ),
     "child": Row(
-        "the child killed, its event loop blocked, its heartbeat cut",
+        "the child killed, its event loop blocked, its heartbeat cut, its Kafka client failed by a defect",
         child,
-        ["kill", "block", "silence"] * 5,
-        ["kill", "block", "silence"],
-        sections={"limits": {"heartbeat": 3.0}},
-        workers=1,
-    ),
-    "client": Row(
-        "a worker's Kafka client fails by a defect, and sends its group no heartbeat any more",
-        child,
-        ["fail"] * 5,
-        ["fail"],
-        sections={"limits": {"stall": 600.0}},  # otherwise, the watchdog would handle it
+        ["kill", "block", "silence", "fail"] * 5,
+        ["kill", "block", "silence", "fail"],
+        sections={"limits": {"heartbeat": 3.0, "stall": 600.0}},  # otherwise, the watchdog handles the client
         workers=1,
     ),
     "embedder": Row(
@@ -197,12 +215,18 @@ ROWS: dict[str, Row] = {
     "transactions": Row(
         "a transactional producer, half aborted, and kill -9 of a worker",
         kill,
-        range(10),
-        range(1),
+        [None] * 10,
+        [None],
         transactional=True,
+        is_tested=False,  # `mixed` includes it
     ),
     "malformed": Row(
-        "one record in ten malformed, and kill -9 of a worker", kill, range(10), range(1), malformed_every=10
+        "one record in ten malformed, and kill -9 of a worker",
+        kill,
+        [None] * 10,
+        [None],
+        malformed_every=10,
+        is_tested=False,  # `mixed` includes it
     ),
     "disk": Row(
         "the broker's disk full, the worker's disk full",
@@ -226,6 +250,16 @@ ROWS: dict[str, Row] = {
         workers=1,
     ),
     **{name: _hostile(name, fault) for name, fault in _HOSTILE.items()},
+    "mixed": replace(
+        _hostile(
+            "mixed",
+            "codecs, keys, names and times at once, one record in ten malformed, a transactional producer, "
+            "half aborted",
+        ),
+        malformed_every=10,
+        transactional=True,
+        is_tested=True,
+    ),
     "poison": replace(
         _hostile("poison", "records that kill every process that embeds them"),
         run=write_deadly,
@@ -233,13 +267,17 @@ ROWS: dict[str, Row] = {
         restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
     ),
     "without-ledger": Row(
-        "kill -9, the ledger is not read: scores must differ", kill, range(5), range(2), without="ledger"
+        "kill -9, the ledger is not read: scores must differ",
+        kill,
+        [None] * 5,
+        [None],
+        without="ledger",
     ),
     "without-position": Row(
         "kill -9, transactions commit no position: outputs must repeat",
         kill,
-        range(5),
-        range(2),
+        [None] * 5,
+        [None],
         without="position",
     ),
 }

@@ -22,8 +22,9 @@ def brokers():
         yield brokers
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
+    """Start a cluster for all rows that need one; they restart the nodes that they kill."""
     with running_brokers(3) as brokers:
         yield brokers
 

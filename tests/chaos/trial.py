@@ -32,7 +32,7 @@ RING = 50
 """`max_elements`: small, so that the ring wraps within a run."""
 WRAPS = 3
 IN_FLIGHT = 24
-RATE = 200.0
+RATE = 100.0
 """Published records per second."""
 BACKLOG = WRAPS * RING * PARTITIONS
 """Number of records without an output at which the load drops to a tenth.
@@ -40,10 +40,13 @@ BACKLOG = WRAPS * RING * PARTITIONS
 On a busy machine, the backlog would otherwise grow as long as the row lasts, and prolong it.
 """
 EMBEDDING = 0.002
-"""Seconds per text: one worker has capacity for twice the load."""
+"""Seconds per text: one worker has capacity for four times the load."""
 
 LIMIT = 180.0
 """Default limit of all waits, in seconds."""
+
+_POLL_INTERVAL = 0.1
+"""Seconds between two checks of a condition, for which most conditions request a page of each worker."""
 
 Say = Callable[[str], None]
 
@@ -159,7 +162,7 @@ class Trial:
                 if task.done():
                     task.result()
             assert time.monotonic() < deadline, f"after {limit:g} s {otherwise}\n{self.fleet.logs()}"
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_POLL_INTERVAL)
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from mode import Service
 from mode.types import ServiceT
 from yarl import URL
 
+from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.pages import Page, pages
@@ -135,6 +136,7 @@ class SourceConsumer(Consumer):
         self._topic = worker.raw.name
         self._commit_requested = worker.lanes.commit_requested
         self._commit_interval = worker.settings.kafka.commit_interval
+        self._on_failure = worker.on_failure
         self.source = worker.connect(self)
 
     # --- called by Faust
@@ -202,6 +204,16 @@ class SourceConsumer(Consumer):
     async def unless_suspended(self, work: Awaitable[object]) -> None:
         """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         await self.wait_first(work, self.suspend_flow.wait())
+
+    async def crash(self, reason: BaseException) -> None:
+        """See :class:`~knowledgepulse_worker.stream.source.Host`.
+
+        A failed transaction is no defect, so its error is logged once; Faust would add a traceback.
+        """
+        if isinstance(reason, DeliveryError):
+            self._on_failure(reason)
+        else:
+            await super().crash(reason)
 
     def _places(self, partitions: Iterable[int]) -> set[TP]:
         return {TP(self._topic, number) for number in partitions}

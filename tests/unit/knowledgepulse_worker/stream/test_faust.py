@@ -8,6 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
+from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.stream.faust import TP, FaustApp
 
 RAW = "raw-traces"
@@ -78,6 +79,22 @@ async def test_the_end_of_the_group_membership_ends_the_app(start):
     world.member.error = KafkaError("the group is gone")
 
     await world.until(lambda: world.program.app.crashed)
+
+
+async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(start, monkeypatch):
+    """An outage or a suspension is no defect, so the log has no traceback, and no record is blamed."""
+    world = await start()
+    error = DeliveryError("a transaction took longer than 10 s")
+
+    async def fail(_publish):
+        raise error
+
+    monkeypatch.setattr(world.app.lanes, "commit", fail)
+    await world.member.rebalance([0])
+
+    await world.until(lambda: world.failures)
+    assert world.failures[0] is error
+    assert not world.program.app.crashed
 
 
 async def test_an_actor_cancelled_amid_a_batch_is_not_started_again(start, monkeypatch):

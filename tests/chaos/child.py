@@ -1,0 +1,130 @@
+"""What a worker's child does in the rows: noisy embedding, faults on demand and disabled mechanisms."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.group import HeartbeatRequest
+
+import knowledgepulse_worker.lane.lane
+import knowledgepulse_worker.process.heartbeat
+import knowledgepulse_worker.stream.reload
+import knowledgepulse_worker.stream.worker
+from chaos.embedder import NoisyEmbedder
+from chaos.process import (
+    BLOCK_LOOP,
+    CUT_HEARTBEAT,
+    FAIL_CLIENT,
+    HELD,
+    HOLD,
+    MUTE,
+    ORDERS,
+    RELEASE,
+    UNMUTE,
+    WITHOUT,
+)
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
+from knowledgepulse_worker.lane.ledger import LedgerContent
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
+
+
+def install_faults() -> None:
+    """Modify this process, and let signals inject its faults."""
+    knowledgepulse_worker.stream.worker.load_embedder = _load_noisy
+    knowledgepulse_worker.stream.reload.INTERVAL = 0.2
+    GroupCoordinator._send_req = _send_unless_muted
+    TransactionalProducer.send_group_offsets = _send_group_offsets_unless_held  # type: ignore[method-assign, assignment]
+    signal.signal(BLOCK_LOOP, _block_loop)
+    signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
+    signal.signal(FAIL_CLIENT, _fail_client)
+    for number in (MUTE, UNMUTE):
+        signal.signal(number, _mute)
+    for number in (*HOLD.values(), RELEASE):
+        signal.signal(number, _hold)
+    if os.environ.get(WITHOUT):
+        MECHANISMS[os.environ[WITHOUT]]()
+
+
+def _without_ledger() -> None:
+    """Score the first record of a lane as if there were none before it."""
+    content = LedgerContent({}, [], None)
+    knowledgepulse_worker.lane.lane.valid_content = lambda *_, **__: content  # type: ignore[assignment]
+
+
+def _without_position() -> None:
+    """Commit transactions without the group's positions."""
+
+    async def commit_nothing(*_: object) -> None:
+        pass
+
+    TransactionalProducer.send_group_offsets = commit_nothing  # type: ignore[method-assign, assignment]
+
+
+MECHANISMS = {"ledger": _without_ledger, "position": _without_position}
+
+
+def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
+    embedder = _load_embedder(settings, cache, parallel)
+    return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
+
+
+def _block_loop(number: int, frame: FrameType | None) -> None:
+    time.sleep(60)
+
+
+async def _send_unless_muted(coordinator: GroupCoordinator, request: Any) -> Any:
+    if _defective and isinstance(request, HeartbeatRequest):
+        raise RuntimeError("a defect")
+    if _muted:
+        coordinator.coordinator_dead()
+        raise KafkaConnectionError("muted")
+    return await _send_request(coordinator, request)
+
+
+def _mute(number: int, frame: FrameType | None) -> None:
+    global _muted  # noqa: PLW0603 - signal handlers have no other place for state
+    _muted = number == MUTE
+
+
+def _fail_client(number: int, frame: FrameType | None) -> None:
+    global _defective  # noqa: PLW0603 - as above
+    _defective = True
+
+
+async def _send_group_offsets_unless_held(*arguments: Any) -> None:
+    await _wait_while_held("positions")
+    await _send_group_offsets(*arguments)
+    await _wait_while_held("commit")
+
+
+async def _wait_while_held(place: str) -> None:
+    if _held == place:
+        logging.getLogger(__name__).warning("%s before the %s", HELD, place)
+    while _held == place:
+        await asyncio.sleep(0.01)
+
+
+def _hold(number: int, frame: FrameType | None) -> None:
+    global _held  # noqa: PLW0603 - as above
+    _held = next((place for place, signal in HOLD.items() if signal == number), None)
+
+
+def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
+    knowledgepulse_worker.process.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
+
+
+_load_embedder = knowledgepulse_worker.stream.worker.load_embedder
+_send_request = GroupCoordinator._send_req
+_send_group_offsets = TransactionalProducer.send_group_offsets
+_muted = _defective = False
+_held: str | None = None
