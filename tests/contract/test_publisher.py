@@ -1,5 +1,6 @@
 """The contract of transactions of outputs: in memory, on simulated brokers and on a real one."""
 
+import asyncio
 import time
 from collections import Counter
 from functools import partial
@@ -95,6 +96,7 @@ class Simulated:
         return topic.name
 
     async def read(self, topic):
+        await self._transactions_ended()
         return [
             Read(partition, one.timestamp_ms, one.key, one.value, one.headers)
             for partition, records in self._cluster.committed_records(topic).items()
@@ -102,7 +104,13 @@ class Simulated:
         ]
 
     async def committed(self):
+        await self._transactions_ended()
         return {at[1]: position.offset for at, position in self._cluster.group.committed.items()}
+
+    async def _transactions_ended(self):
+        """Wait for the markers of a transaction, without which nobody sees it."""
+        while not self._cluster.transactions.have_ended:
+            await asyncio.sleep(0.001)
 
 
 class Kafka:

@@ -217,11 +217,13 @@ def simulated_process():
     for module in changed:
         module.time = clock
     table_bytes, journal._TABLE_BYTES = journal._TABLE_BYTES, 64 * journal._ROW.size
+    was_collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_collecting:
+            gc.enable()
         journal._TABLE_BYTES = table_bytes
         for module in changed:
             module.time = time
@@ -237,10 +239,10 @@ def run(main, limit=3_000_000):
         loop.end_processes()
         loop._limit = loop.steps + 200_000
         for _ in range(5):
-            left = asyncio.all_tasks(loop)
+            if not (left := asyncio.all_tasks(loop)):
+                break
             for task in left:
                 task.cancel()
-            if left:
-                with suppress(NothingLeftError, RuntimeError):
-                    loop.run_until_complete(asyncio.wait(left, timeout=60))
+            with suppress(NothingLeftError, RuntimeError):
+                loop.run_until_complete(asyncio.wait(left, timeout=60))
         loop.close()

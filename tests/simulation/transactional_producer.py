@@ -24,7 +24,7 @@ from knowledgepulse_worker.kafka.wire.producer import SentBatch
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from simulation.brokers import size
 from simulation.clients import BACKOFF, Connection
-from simulation.loop import EPOCH, OWNER
+from simulation.loop import OWNER
 from simulation.transactions import GROUP
 
 
@@ -157,7 +157,7 @@ class SimProducer:
         if record.timestamp_ms != NO_TIMESTAMP:
             return record
         owner = OWNER.get()
-        now = EPOCH + self._loop.time() + (0.0 if owner is None else owner.skew)
+        now = self._cluster.epoch + self._loop.time() + (0.0 if owner is None else owner.skew)
         return replace(record, timestamp_ms=int(now * 1000))
 
     def _deliver(self, batch):

@@ -48,11 +48,14 @@ class Program:
     async def _commit(self):
         requested = self._worker.lanes.commit_requested
         while self.error is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._commit_interval):
-                    await requested.wait()
+            await self._wait_for_commit(requested)
             requested.clear()
             await self.source.commit()
+
+    async def _wait_for_commit(self, requested):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._commit_interval):
+                await requested.wait()
 
     async def rebalance_started(self):
         self._active.clear()
