@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aiokafka.admin import NewPartitions
+from aiokafka.protocol.admin import DeleteGroupsRequest
 
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.tools.audit import audit
@@ -48,3 +49,39 @@ async def test_partitions_that_are_added_to_raw_are_read_and_no_ledger_is_lost(m
     report = await audit(stream.settings)
     assert (report.missing, report.differing) == (0, 0)
     assert f"{changelog_topic_name(stream.settings.kafka.group)} now has 4 partitions" in worker.log()
+
+
+async def forget_positions(stream):
+    """Delete the group's positions, as its coordinator does after `offsets.retention.minutes`."""
+    async with admin_of(stream.settings.kafka.bootstrap_servers) as admin:
+        coordinator = await admin.find_coordinator(stream.settings.kafka.group)
+        answer = await admin._send_request(DeleteGroupsRequest([stream.settings.kafka.group]), coordinator)
+    assert [code for _, code in answer.results] == [0]
+    assert await stream.committed() == {}
+
+
+@pytest.mark.parametrize("backend", ["lexical", "none"])
+async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_ends(
+    make_stream, real_traces, backend
+):
+    """Even after a dead letter, which has no entry in the ledger, and without any entries."""
+    stream = await make_stream(2, embedding={"backend": backend})
+    async with stream.worker() as worker:
+        await stream.publish(on((0, 1), [*real_traces[:18], b"no trace", b"no trace"]))
+        await worker.published(20)
+        assert await worker.stop() == 0
+    await forget_positions(stream)
+
+    raw = await stream.publish(on((0, 1), real_traces[20:30]))
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    outputs = await outputs_of(stream)
+    assert sorted(map(source_of, outputs)) == [
+        (partition, offset) for partition in (0, 1) for offset in range(15)
+    ]
+    report = await audit(stream.settings)
+    assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)
+    assert "continuing from offset 10, as the ledger says" in worker.log()
+    assert "rewind" not in worker.log()

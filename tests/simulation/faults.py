@@ -158,6 +158,13 @@ class Faults:
         count = len(self._cluster.topics[self._source].logs)
         self._cluster.create(SimTopic.new(self._source, count, topic_id), lag=4 * event.value)
 
+    def _expire(self, event, pod):
+        """Delete the group's positions, as a coordinator does once a group has long been without members."""
+        places = tuple(self._group.committed)
+        if self._group.state == "empty" and not self._group.is_pending(places):
+            self._oracles.expired.update(self._group.committed)
+            self._group.committed.clear()
+
     def _grow(self, event, pod):
         self._cluster.add_partitions(self._source, self._partitions + 1)
 

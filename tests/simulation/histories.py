@@ -46,12 +46,12 @@ KINDS = {
 }
 """What happens, and how often."""
 
-RARE = ("grow",)
+RARE = ("grow", "expire")
 """Events that are drawn by themselves: none of them changes the other events of a seed."""
 RARE_SHARE = 0.05
 
 
-FOUND = (3274, 37389, 43446)
+FOUND = (1290, 3274, 37389, 43446)
 """Seeds that find rare breaks of ``mutants.jsonl``."""
 
 
@@ -249,7 +249,12 @@ def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
 def _rare(seed, setting, span):
     random = Random(f"rare {seed}")
     if random.random() < RARE_SHARE:
-        yield event(random, setting.pods, span, 3, dict.fromkeys(RARE, 1))
+        rare = event(random, setting.pods, span, 3, dict.fromkeys(RARE, 1))
+        yield rare
+        if rare.kind == "expire" and not rare.moment:  # only of a group without members
+            yield from (
+                Event("stop", rare.at - 9, pod, seconds=9 + rare.seconds) for pod in range(setting.pods)
+            )
 
 
 def _replaced(random, setting):

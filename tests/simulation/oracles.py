@@ -9,7 +9,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
-from knowledgepulse_worker.records.entry import decode_entry, decode_vector
+from knowledgepulse_worker.records.entry import POSITION_KEY, decode_entry, decode_position, decode_vector
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.score_header import encode_score
@@ -28,10 +28,12 @@ class Oracles:
 
     Attributes:
         policies: all policies that were ever in force, by digest.
+        expired: the group's positions that have expired; the workers must continue from there.
     """
 
     def __init__(self, history, world, violated):
         self.policies = {world.policy.digest: world.policy}
+        self.expired = {}
         self._setting = history.setting
         self._world = world
         self._cluster = world.cluster
@@ -103,18 +105,20 @@ class Oracles:
             self._violated(f"ledger: {partition} got {offsets}, and the position is {position}")
         if self._setting.embeds and not set(scored) <= set(offsets):
             self._violated(f"ledger: {partition} got {offsets}, and scored are {scored}")
+        if position and self._kept(partition) != position:
+            self._violated(f"ledger: {partition} is at {self._kept(partition)}, the group at {position}")
         if position and (held := self._held(partition)) != offsets[-self._setting.max_elements :]:
             self._violated(f"ledger: {partition} holds {held} of {offsets}")
 
     def _entries(self, partition):
         """Return all committed entries of the raw topic in their order."""
-        values = (one.value for one in self._ledger(partition))
+        values = (one.value for one in self._ledger(partition) if one.key != POSITION_KEY)
         entries = [decode_entry(value) for value in values if value is not None]
         return [entry for entry in entries if entry.topic_id == self._topic.id]
 
     def _held(self, partition):
         """Return the source offsets of the entries that the changelog holds."""
-        held = {one.key: one.value for one in self._ledger(partition)}
+        held = {one.key: one.value for one in self._ledger(partition) if one.key != POSITION_KEY}
         entries = [decode_entry(value) for value in held.values() if value is not None]
         return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
 
@@ -123,8 +127,15 @@ class Oracles:
         logs = self._cluster.topics[self._changelog].logs
         return logs[partition].committed() if partition < len(logs) else []
 
+    def _kept(self, partition):
+        """Return the position that the changelog holds; None if it is of another topic."""
+        held = [one.value for one in self._ledger(partition) if one.key == POSITION_KEY]
+        position = decode_position(held[-1]) if held else None
+        return position.offset if position is not None and position.topic_id == self._topic.id else None
+
     def _position(self, partition):
-        position = self._cluster.group.committed.get((self._raw, partition))
+        at = (self._raw, partition)
+        position = self._cluster.group.committed.get(at) or self.expired.get(at)
         is_current = position is not None and position.metadata == TOPIC_ID + self._topic.id.hex()
         return position.offset if is_current else 0
 
@@ -207,7 +218,8 @@ class Oracles:
         topics, partitions = self._world.settings.topics, len(self._topic.logs)
         with SourceIndex(topics, partitions) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
-                index.add_entries(number, [one.value for one in log.read(log.begin, 10**9)])
+                held = log.read(log.begin, 10**9)
+                index.add_entries(number, [one.value for one in held if one.key != POSITION_KEY])
             index.add_outputs(outcomes.values())
             index.complete()
             for number in range(partitions):

@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Publish, RefusedError
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Publish, RefusedError
 from knowledgepulse_worker.records.record import OutputRecord
 
 
@@ -27,9 +28,17 @@ class _Share:
     lane: Lane
     complete: list[Scored]
     tombstones: list[OutputRecord]
+    position: Position
+    position_record: OutputRecord
+
+    @classmethod
+    def of(cls, lane: Lane, complete: list[Scored]) -> Self:
+        position = lane.position_after(complete[-1])
+        return cls(lane, complete, lane.tombstones(), position, lane.position_record(position))
 
     def records(self) -> list[OutputRecord]:
-        return [*self.tombstones, *(record for scored in self.complete for record in scored.records())]
+        outcomes = (record for scored in self.complete for record in scored.records())
+        return [*self.tombstones, *outcomes, self.position_record]
 
 
 async def commit(
@@ -50,10 +59,10 @@ async def commit(
         LostPartitionsError: other members may own the partitions.
         DeliveryError: the transaction failed, and the process must end.
     """
-    shares = [_Share(lane, complete, lane.tombstones()) for lane in lanes if (complete := lane.complete())]
+    shares = [_Share.of(lane, complete) for lane in lanes if (complete := lane.complete())]
     if not shares:
         return {}
-    positions = {one.lane.partition: one.lane.position_after(one.complete[-1]) for one in shares}
+    positions = {one.lane.partition: one.position for one in shares}
     started, alone = time.monotonic(), list[OutputRecord]()
     while True:
         records = [share.records() for share in shares]

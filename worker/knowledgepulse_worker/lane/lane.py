@@ -19,7 +19,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,10 @@ from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken, Undecodabl
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_inputs, decode_trace
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_vector
+from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, decode_vector, encode_position
 from knowledgepulse_worker.records.journal import Journal, Treatment
 from knowledgepulse_worker.records.publisher import Position, retrieve_exception
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord, RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import VectorCache, embedding_text
 from knowledgepulse_worker.settings import Settings
@@ -207,6 +207,11 @@ class Lane:
                 break
             complete.append(scored)
         return complete
+
+    def position_record(self, position: Position) -> OutputRecord:
+        """Return the record that keeps a position in the changelog, which refuses it for no timestamp."""
+        record = self._changelog_record(POSITION_KEY, encode_position(position))
+        return replace(record, timestamp_ms=UNTIMED)
 
     def tombstones(self) -> list[OutputRecord]:
         """Return the records that delete invalid entries, which belong to the first transaction."""

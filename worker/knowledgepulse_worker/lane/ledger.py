@@ -3,7 +3,8 @@
 The ledger is stored in the changelog topic, one partition for each of the raw topic. It has at most
 ``cache.max_elements`` entries, and a new entry takes the key of the oldest. An entry is written in the
 transaction that publishes its record and commits the record's offset, so the ledger always agrees with the
-committed offset: a successor scores the next record as an undisturbed worker would.
+committed offset: a successor scores the next record as an undisturbed worker would. Each transaction also
+writes the position to the changelog, where it outlives the group's own.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from msgspec.structs import replace
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.entry import (
     ENTRY_VERSION,
+    POSITION_KEY,
     Entry,
     decode_entry,
+    decode_position,
     encode_entry,
     problem_of,
 )
+from knowledgepulse_worker.records.publisher import Position
 
 CutReason = Literal["recreated", "rewind", "model"]
 """Why ledger entries became invalid."""
@@ -38,11 +42,13 @@ class Changelog:
 
     Attributes:
         entries: the entries by key.
+        source: the position in the raw topic; None if no transaction has written it.
         position: the offset of the last record that was read or written; None before the first.
     """
 
     def __init__(self, partition: int) -> None:
         self.entries: dict[bytes, bytes] = {}
+        self.source: Position | None = None
         self.position: int | None = None
         self._partition = partition
 
@@ -54,13 +60,15 @@ class Changelog:
         """
         if key is None:
             raise self._unreadable(offset, "record has no key")
-        if value is not None and (problem := _problem_of(value)):
+        if value is not None and (problem := _problem_of(key, value)):
             raise self._unreadable(offset, problem)
         self.committed(offset, key, value)
 
     def committed(self, offset: int, key: bytes, value: bytes | None) -> None:
         """Apply a record that a transaction of this worker has committed."""
-        if value is None:
+        if key == POSITION_KEY:
+            self.source = None if value is None else decode_position(value)
+        elif value is None:
             self.entries.pop(key, None)
         else:
             self.entries[key] = value
@@ -76,9 +84,12 @@ class Changelog:
         return LedgerError(f"changelog partition {self._partition}, offset {offset}: {problem}")
 
 
-def _problem_of(value: bytes) -> str | None:
-    """Return why a value is not a readable entry; None if it is."""
+def _problem_of(key: bytes, value: bytes) -> str | None:
+    """Return why a value is not readable; None if it is."""
     try:
+        if key == POSITION_KEY:
+            decode_position(value)
+            return None
         entry = decode_entry(value)
     except msgspec.MsgspecError:
         return "value is not a ledger entry"

@@ -1,4 +1,4 @@
-"""A ledger's entry: the outcome and the vector of one raw record, and their bytes in the changelog."""
+"""A ledger's entry: the outcome and the vector of one raw record. A ledger's position. Both as bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import msgspec
 import numpy as np
 
 from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision, Score
+
+POSITION_KEY = b"position"
+"""The key of the changelog record with the partition's position; all other keys are those of entries."""
 
 ENTRY_VERSION = 3
 """The format version of new entries.
@@ -80,6 +84,15 @@ decode_entry = msgspec.msgpack.Decoder(Entry).decode
 
 encode_entry = msgspec.msgpack.Encoder().encode
 """Encode an entry."""
+
+
+def encode_position(position: Position) -> bytes:
+    """Return a position's bytes in the changelog."""
+    return msgspec.msgpack.encode(position)
+
+
+decode_position = msgspec.msgpack.Decoder(Position).decode
+"""Decode a position's bytes; raises msgspec.MsgspecError."""
 
 
 def encode_vector(vector: np.typing.NDArray[np.float32]) -> bytes:

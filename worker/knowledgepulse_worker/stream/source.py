@@ -257,11 +257,29 @@ class Source:
                 "partition %d: %s was recreated; reading it from its beginning", number, self._topic
             )
             partition.expected = None
+        elif position is None:
+            self._continue_from_ledger(partition)
         # Until then fetched records are dropped, and this assignment would miss them.
         await self._host.resumed()
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
         partition.is_recovered = True
         self._client.resume(partition.at)
+
+    def _continue_from_ledger(self, partition: Partition) -> None:
+        """Start where the ledger ends, because the group's position has expired or was deleted.
+
+        Brokers delete the positions of a group that was without members for a week
+        (``offsets.retention.minutes``). Without a ledger of this very topic, the group is new.
+        """
+        number = partition.at.partition
+        source = self._ledgers.changelog(number).source
+        if source is not None and source.topic_id and source.topic_id == self._topic_id:
+            logger.warning(
+                "partition %d: the group has no position in %s, for it has expired or was deleted; "
+                "continuing from offset %d, as the ledger says",
+                *(number, self._topic, source.offset),
+            )
+            partition.expected = source.offset
 
     def _was_recreated(self, number: int, position: OffsetAndMetadata | None) -> bool:
         """Return whether a position belongs to a deleted topic of the same name.

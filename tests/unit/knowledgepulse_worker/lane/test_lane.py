@@ -9,6 +9,8 @@ import pytest
 
 from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLargeError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import POSITION_KEY, decode_position
+from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.record import NO_TIMESTAMP
 from knowledgepulse_worker.scoring import score_trace, scorer
 from knowledgepulse_worker.settings import EmbeddingSettings
@@ -350,15 +352,18 @@ async def test_invalid_entries_are_deleted_by_the_first_transaction_and_by_no_ot
         (b"0", True),
         (b"1", True),
         (b"0", False),
+        (b"position", False),
         (b"1", False),
+        (b"position", False),
     ]
     assert after.metric("kp_cache_resets_total", reason="model") == 1
 
 
-async def test_without_an_embedder_there_is_no_ledger(make_harness, raw):
+async def test_without_an_embedder_the_ledger_has_only_the_position(make_harness, raw):
     harness = make_harness(embedding=False)
 
     await harness.processed(await harness.lane(), raw(0))
 
-    assert harness.publisher.records(harness.ledger) == []
+    [record] = harness.publisher.records(harness.ledger)
+    assert (record.key, decode_position(record.value)) == (POSITION_KEY, Position(1))
     assert len(harness.outputs()) == 1

@@ -14,6 +14,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import POSITION_KEY
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
@@ -137,7 +138,8 @@ class _Run:
         topics = self.settings.topics
         with SourceIndex(topics, self.topics[topics.raw].partitions) as index:
             async for partition, records in self.log.read(changelog):
-                index.add_entries(partition, [record.value for record in records])
+                entries = [record.value for record in records if record.key != POSITION_KEY]
+                index.add_entries(partition, entries)
             for name in outputs(self.settings):
                 async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))
