@@ -80,7 +80,7 @@ class Simulated:
         self._cluster.epoch = NOW / 1000 - self._cluster.loop.time()
         self._cluster.create(SimTopic.new("raw", PARTITIONS))
         new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        self._publisher = TransactionalPublisher(KafkaSettings(), "id", 10**6, new_producer, 10**5)
+        self._publisher = TransactionalPublisher(KafkaSettings(), "id", 10**5, new_producer)
         self.publish = partial(self._publisher.transact, "raw", GroupMetadata("group"))
 
     async def __aenter__(self):
@@ -125,7 +125,7 @@ class Kafka:
     def __init__(self, servers, folder):
         self._kafka = KafkaSettings(bootstrap_servers=servers)
         self._group = f"group-{uuid4().hex}"
-        self._publisher = TransactionalPublisher(self._kafka, uuid4().hex, 10**6, batch_bytes=10**5)
+        self._publisher = TransactionalPublisher(self._kafka, uuid4().hex, 10**5)
         self._stream = Stream(Settings(kafka=self._kafka.model_dump()), folder)
 
     async def __aenter__(self):

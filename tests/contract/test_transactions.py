@@ -11,14 +11,17 @@ from uuid import uuid4
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka import transactional_publisher
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
-from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_worker.records.publisher import Position
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 from simulation.brokers import SimTopic, new_cluster
 from simulation.clients import SimReader
@@ -49,7 +52,7 @@ class Simulated:
 
     def publisher(self, name):
         new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        return TransactionalPublisher(KafkaSettings(), name, 10**6, new_producer)
+        return TransactionalPublisher(KafkaSettings(), name, new_producer=new_producer)
 
     async def committed(self):
         """Return the group's offsets by partition."""
@@ -73,7 +76,7 @@ class Kafka:
         return GroupMember(kafka, 10**6, rebalance_timeout=10)
 
     def publisher(self, name):
-        return TransactionalPublisher(self._kafka, name, 10**6)
+        return TransactionalPublisher(self._kafka, name)
 
     async def committed(self):
         kafka = self._kafka.model_copy(update={"group": self.group})
@@ -113,13 +116,12 @@ async def join(stage):
         yield join
 
 
-async def send_all(stage, send, *values):
-    """Send a value to each partition in turn, and wait for the confirmations."""
-    deliveries = [
-        await send(stage.topic, value, key=b"k", partition=number % PARTITIONS)
+def records(stage, *values):
+    """Return a record for each value; the partitions take turns."""
+    return [
+        OutputRecord(stage.topic, number % PARTITIONS, NO_TIMESTAMP, b"k", value, ())
         for number, value in enumerate(values)
     ]
-    await asyncio.gather(*deliveries)
 
 
 async def read(stage):
@@ -147,9 +149,9 @@ async def test_records_and_offsets_of_a_transaction_are_visible_together_or_neve
 
         async def transact(partition, offset, *values, error=None):
             async with publisher.transaction(
-                GroupOffset(stage.topic, partition, offset), group=GroupMetadata(stage.group)
-            ) as send:
-                await send_all(stage, send, *values)
+                GroupMetadata(stage.group), {(stage.topic, partition): Position(offset)}
+            ) as write:
+                await write(records(stage, *values))
                 if error is not None:
                     raise error
 
@@ -163,8 +165,8 @@ async def test_records_and_offsets_of_a_transaction_are_visible_together_or_neve
 
 async def test_an_open_transaction_holds_readers_back(stage, name):
     async with stage.publisher(name) as publisher:
-        async with publisher.transaction() as send:
-            await send_all(stage, send, b"1", b"2")
+        async with publisher.transaction() as write:
+            await write(records(stage, b"1", b"2"))
             assert await read(stage) == []
 
         async def both():
@@ -175,12 +177,10 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
 
 async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name, caplog):
     async def be_replaced(former):
-        async with former.transaction(
-            GroupOffset(stage.topic, 0, 5), group=GroupMetadata(stage.group)
-        ) as send:
-            await send_all(stage, send, b"former")
-            async with stage.publisher(name) as latter, latter.transaction() as send_as_latter:
-                await send_all(stage, send_as_latter, b"latter")
+        async with former.transaction(GroupMetadata(stage.group), {(stage.topic, 0): Position(5)}) as write:
+            await write(records(stage, b"former"))
+            async with stage.publisher(name) as latter, latter.transaction() as write_as_latter:
+                await write_as_latter(records(stage, b"latter"))
 
     async with stage.publisher(name) as former:
         with pytest.raises(DeliveryError, match="took over"):
@@ -200,10 +200,10 @@ async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeyp
         return len(await stage.reader.bounds(stage.topic, 0)) > 0
 
     async def take_too_long(publisher):
-        async with publisher.transaction() as send:
-            await send_all(stage, send, b"1")
+        async with publisher.transaction() as write:
+            await write(records(stage, b"1"))
             await until(is_aborted)
-            await send_all(stage, send, b"2")
+            await write(records(stage, b"2"))
 
     async with stage.publisher(name) as publisher:
         with pytest.raises(DeliveryError):
@@ -217,8 +217,8 @@ async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage
     former = member.group
 
     async def publish(value, group):
-        async with publisher.transaction(GroupOffset(stage.topic, 0, 5), group=group) as send:
-            await send_all(stage, send, value)
+        async with publisher.transaction(group, {(stage.topic, 0): Position(5)}) as write:
+            await write(records(stage, value))
 
     async with stage.publisher(name) as publisher:
         await publish(b"as a member", former)
@@ -238,8 +238,8 @@ async def test_a_group_s_positions_wait_for_a_transaction_that_has_them(stage, n
     async with stage.publisher(name) as publisher:
         producer = publisher._producer
         async with producer.transaction():
-            await (await producer.send(stage.topic, b"1", key=b"k", partition=0))
-            await producer.send_group_offsets({at: 1}, member.group)
+            await publisher._write(records(stage, b"1"))
+            await producer.send_group_offsets({at: OffsetAndMetadata(1, "")}, member.group)
             asked = asyncio.create_task(member.committed([at]))
             await asyncio.wait([asked], timeout=1)
         assert (await asked)[at].offset == 1

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.kafka.shared_reader import SharedReader
 from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
@@ -199,7 +199,7 @@ class AssemblerPod(Pod):
         log = partial(
             AssemblyLog,
             settings,
-            10**6,
+            BATCH_BYTES,
             new_publisher=partial(TransactionalPublisher, new_producer=new_producer),
             new_reader=lambda *_: SimReader(cluster, self.name),
         )

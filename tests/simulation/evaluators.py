@@ -18,7 +18,6 @@ from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from knowledgepulse_worker.tools.evaluations.run_evaluations import (
-    MESSAGE_BYTES,
     Evaluations,
     evaluations_group,
     send_evaluations,
@@ -100,7 +99,7 @@ class EvaluatorPod(Pod):
 
         evaluations = Evaluations(kafka.group, METRICS)
         async with (
-            TransactionalPublisher(kafka, group, MESSAGE_BYTES, new_producer) as publisher,
+            TransactionalPublisher(kafka, group, new_producer=new_producer) as publisher,
             SoleReader(kafka, group, SOURCES, settings.limits.batch_bytes, new_member) as consumer,
         ):
             await send_evaluations(evaluations, settings, consumer, publisher, self._stop)

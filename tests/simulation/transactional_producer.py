@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import replace
-from zlib import crc32
 
-from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
     ConcurrentTransactions,
@@ -18,10 +16,10 @@ from aiokafka.errors import (
     ProducerFenced,
     UnknownMemberIdError,
 )
-from aiokafka.structs import OffsetAndMetadata, RecordMetadata
+from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_worker.kafka.wire.producer import SentBatch
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP
 from simulation.brokers import size
 from simulation.clients import BACKOFF, Connection
 from simulation.loop import OWNER
@@ -33,13 +31,13 @@ class _Batch(list):
 
     Attributes:
         sequence: the number of records that were sent to the partition before it; None until it is sent.
-        deliveries: the futures of its first records.
+        delivery: the future of its first record.
     """
 
-    def __init__(self, records=()):
+    def __init__(self, records, delivery):
         super().__init__(records)
         self.sequence = None
-        self.deliveries = []
+        self.delivery = delivery
 
 
 class SimProducer:
@@ -121,16 +119,6 @@ class SimProducer:
 
     # --- records
 
-    async def send(self, topic, value, *, key, partition, headers=()):
-        if partition is None:
-            partition = crc32(key or b"") % len(self._cluster.topics[topic].logs)
-        record = OutputRecord(topic, partition, NO_TIMESTAMP, key, value, tuple(headers))
-        queue = self._queue(TopicPartition(topic, partition))
-        if not queue:
-            queue.append(_Batch())
-        queue[-1].append(self._timed(record))
-        return self._deliver(queue[-1])
-
     async def send_batches(self, place, records, alone):
         self._taken()
         batches, was_alone = [], True
@@ -143,15 +131,15 @@ class SimProducer:
             was_alone = is_alone
         sent = []
         for some in batches:
-            batch = _Batch(map(self._timed, some))
-            self._queue(place).append(batch)
-            sent.append(SentBatch(some, self._deliver(batch)))
+            if self._error is not None:
+                raise self._error
+            batch = _Batch(map(self._timed, some), self._loop.create_future())
+            self._queues.setdefault(place, deque()).append(batch)
+            sent.append(SentBatch(some, batch.delivery))
+            self._moment("output taken")
+            if self._sending is None or self._sending.done():
+                self._sending = asyncio.create_task(self._send_batches())
         return sent
-
-    def _queue(self, place):
-        if self._error is not None:
-            raise self._error
-        return self._queues.setdefault(place, deque())
 
     def _timed(self, record):
         if record.timestamp_ms != NO_TIMESTAMP:
@@ -160,23 +148,11 @@ class SimProducer:
         now = self._cluster.epoch + self._loop.time() + (0.0 if owner is None else owner.skew)
         return replace(record, timestamp_ms=int(now * 1000))
 
-    def _deliver(self, batch):
-        """Return the future of a batch's next record, and send the batch soon."""
-        batch.deliveries.append(delivery := self._loop.create_future())
-        self._moment("output taken")
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send_batches())
-        return delivery
-
     # --- positions and ends
 
     async def send_group_offsets(self, offsets, group):
         assert group.group, "a group is named"
-        places = {
-            (tp.topic, tp.partition): OffsetAndMetadata(one, "") if isinstance(one, int) else one
-            for tp, one in offsets.items()
-        }
-        await self._in_task(self._commit, places, group)
+        await self._in_task(self._commit, {tuple(tp): one for tp, one in offsets.items()}, group)
 
     async def _in_task(self, request, *arguments):
         self._task = asyncio.create_task(self._after(self._task, request, *arguments))
@@ -270,8 +246,7 @@ class SimProducer:
                     fenced = isinstance(result, InvalidProducerEpoch)
                     _fail([batches[at]], ProducerFenced() if fenced else result)
                 else:
-                    for number, delivery in enumerate(batches[at].deliveries):
-                        delivery.set_result(RecordMetadata(*at, at, result + number, -1, 0, 0))
+                    batches[at].delivery.set_result(RecordMetadata(*at, at, result, -1, 0, 0))
         return again
 
     async def _coordinate(self, operation, *arguments):
@@ -302,7 +277,6 @@ class SimProducer:
 
 def _fail(batches, error):
     for batch in batches:
-        for delivery in batch.deliveries:
-            if not delivery.done():
-                delivery.set_exception(error)
-                delivery.exception()  # nobody need wait for it
+        if not batch.delivery.done():
+            batch.delivery.set_exception(error)
+            batch.delivery.exception()  # nobody need wait for it

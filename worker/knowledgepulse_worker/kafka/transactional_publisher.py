@@ -6,9 +6,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
@@ -17,55 +16,46 @@ from aiokafka.errors import (
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
 )
-from aiokafka.structs import OffsetAndMetadata, RecordMetadata
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.kafka.wire.producer import SentBatch, TransactionalProducer
-from knowledgepulse_worker.records.publisher import (
-    LostPartitionsError,
-    Position,
-    RefusedError,
-    retrieve_exception,
-)
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, RefusedError
+from knowledgepulse_worker.records.record import Location, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
 
-# Far more than the batch and record framing adds to key, value and headers (KIP-98's record format v2).
-_FRAMING_BYTES = 4096
+BATCH_BYTES = 16_384
+"""The default size limit of a batch, far below the limits of topics."""
 
 TOPIC_ID = "kp-topic "
 """The prefix of the raw topic's id in the metadata of a position."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """A consumer group's next offset in a partition."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-class Send(Protocol):
-    """Sends a record in the open transaction."""
+class Write(Protocol):
+    """Writes records in the open transaction."""
 
     async def __call__(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None,
-        partition: int | None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
-    ) -> asyncio.Future[RecordMetadata]:
-        """Return a future of the record's topic, partition and offset."""
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()
+    ) -> list[Location]:
+        """Write records, in order within each partition, and wait for the brokers' confirmation.
+
+        Args:
+            records: the records.
+            alone: the records that are sent in batches of their own.
+
+        Returns:
+            the partition and the offset of each record.
+
+        Raises:
+            RefusedError: the client or a broker refused records.
+        """
         ...
 
 
@@ -78,7 +68,6 @@ class TransactionalPublisher:
     Args:
         kafka: the connection.
         transactional_id: the transactional id.
-        max_message_bytes: the size of the largest record that the topics accept.
         batch_bytes: the size limit of a batch with more than one record. Brokers refuse a batch as a whole,
             so it should be far below the limit of each topic.
         new_producer: makes the client.
@@ -88,9 +77,8 @@ class TransactionalPublisher:
         self,
         kafka: KafkaSettings,
         transactional_id: str,
-        max_message_bytes: int,
+        batch_bytes: int = BATCH_BYTES,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
-        batch_bytes: int = 16_384,
     ) -> None:
         self._kafka = kafka
         self._id = transactional_id
@@ -100,8 +88,7 @@ class TransactionalPublisher:
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=int(kafka.request_timeout * 1000),
-            max_batch_size=min(batch_bytes, max_message_bytes),
-            max_request_size=max_message_bytes + _FRAMING_BYTES,
+            max_batch_size=batch_bytes,
         )
         self._producer = self._new_producer()
 
@@ -119,25 +106,36 @@ class TransactionalPublisher:
 
     @asynccontextmanager
     async def transaction(
-        self, *consumed: GroupOffset, group: GroupMetadata | None = None
-    ) -> AsyncIterator[Send]:
+        self, group: GroupMetadata | None = None, positions: Mapping[tuple[str, int], Position] | None = None
+    ) -> AsyncIterator[Write]:
         """Open a transaction, commit it on exit and abort it on an error.
 
         Args:
-            *consumed: offsets to commit for the group in the same transaction.
-            group: the group and the member that has read up to these offsets.
+            group: the group and the member that has read up to the positions; None commits no positions.
+            positions: the positions to commit in the same transaction, by topic and partition.
 
         Raises:
-            DeliveryError: the brokers did not confirm the transaction, or the group has rebalanced. None of
-                its records are committed, or all of them if only the response to the commit was lost.
+            RefusedError: the client or a broker refused records; nothing was published.
+            LostPartitionsError: the group has rebalanced; nothing was published.
+            DeliveryError: the brokers did not confirm the transaction. None of its records are committed, or
+                all of them if only the response to the commit was lost.
             SecurityError: the right to the transactional id is missing.
         """
+        offsets = {
+            TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))
+            for place, position in (positions or {}).items()
+        }
         try:
             async with self._producer.transaction():
-                yield self._send
+                yield self._write
                 if group is not None:
-                    offsets = {TopicPartition(one.topic, one.partition): one.offset for one in consumed}
                     await self._producer.send_group_offsets(offsets, group)
+        except RefusedError:
+            # The numbers of the refused records are missing in the producer's sequence (KIP-98).
+            await self._start_again()
+            raise
+        except CommitFailedError as error:
+            raise LostPartitionsError("the group has rebalanced") from error
         except KafkaError as error:
             raise self._translate(error) from error
 
@@ -149,51 +147,36 @@ class TransactionalPublisher:
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
     ) -> list[int]:
-        """Publish records and commit a group's positions in one transaction.
+        """Publish records and commit a group's positions in a topic, in one transaction.
 
-        See :class:`~knowledgepulse_worker.records.publisher.Publish`.
-
-        Args:
-            topic: the topic of the positions.
-            group: the group and the member that has read up to these positions.
-            records: the records.
-            positions: the positions by partition.
-            alone: the records that are sent in batches of their own.
+        With its first two arguments bound, this is a
+        :class:`~knowledgepulse_worker.records.publisher.Publish`.
         """
-        offsets = {
-            TopicPartition(topic, partition): OffsetAndMetadata(position.offset, metadata_of(position))
-            for partition, position in positions.items()
-        }
-        try:
-            async with self._producer.transaction():
-                sent = await self._send_all(records, alone)
-                written = await _written(sent)
-                await self._producer.send_group_offsets(offsets, group)
-        except RefusedError:
-            # The numbers of the refused records are missing in the producer's sequence (KIP-98).
-            await self._start_again()
-            raise
-        except CommitFailedError as error:
-            raise LostPartitionsError("the group has rebalanced") from error
-        except KafkaError as error:
-            raise self._translate(error) from error
-        return [written[id(record)] for record in records]
+        places = {(topic, partition): position for partition, position in positions.items()}
+        async with self.transaction(group, places) as write:
+            return [location.offset for location in await write(records, alone)]
 
-    async def _send_all(
-        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
-    ) -> list[SentBatch]:
+    async def _write(
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()
+    ) -> list[Location]:
         by_place: defaultdict[TopicPartition, list[OutputRecord]] = defaultdict(list)
         for record in records:
             by_place[await self._place(record)].append(record)
         try:
             async with asyncio.TaskGroup() as group:
-                sending = [
-                    group.create_task(self._producer.send_batches(place, some, alone))
+                sending = {
+                    place: group.create_task(self._producer.send_batches(place, some, alone))
                     for place, some in by_place.items()
-                ]
+                }
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
-        return [batch for task in sending for batch in task.result()]
+        written = {}
+        for place, task in sending.items():
+            for batch in task.result():
+                first = await batch.written()
+                for number, record in enumerate(batch.records):
+                    written[id(record)] = Location(place.partition, first + number)
+        return [written[id(record)] for record in records]
 
     async def _place(self, record: OutputRecord) -> TopicPartition:
         if record.partition is not None:
@@ -205,12 +188,6 @@ class TransactionalPublisher:
         await self._producer.stop()
         self._producer = self._new_producer()
         await self.__aenter__()
-
-    async def _send(self, topic: str, value: bytes | None, **record: Any) -> asyncio.Future[RecordMetadata]:
-        record["headers"] = list(record.get("headers", ()))
-        delivery: asyncio.Future[RecordMetadata] = await self._producer.send(topic, value, **record)
-        delivery.add_done_callback(retrieve_exception)
-        return delivery
 
     def _translate(self, error: KafkaError | TimeoutError) -> WorkerError:
         if isinstance(error, TransactionalIdAuthorizationFailed):
@@ -227,15 +204,6 @@ class TransactionalPublisher:
                 "and transaction.state.log.min.isr=1"
             )
         return DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
-
-
-async def _written(sent: Sequence[SentBatch]) -> dict[int, int]:
-    """Wait until all batches are written; return the offset of each record by its identity."""
-    written = {}
-    for batch in sent:
-        base_offset = await batch.written()
-        written.update({id(record): base_offset + number for number, record in enumerate(batch.records)})
-    return written
 
 
 def metadata_of(position: Position) -> str:

@@ -16,7 +16,7 @@ UNTIMED = -2
 
 
 class Location(NamedTuple):
-    """A record's partition and offset in the raw topic."""
+    """A record's partition and offset in its topic."""
 
     partition: int
     offset: int

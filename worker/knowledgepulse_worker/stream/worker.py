@@ -160,8 +160,7 @@ async def _work(
             TransactionalPublisher(
                 settings.kafka,
                 f"{settings.kafka.group}-{socket}",
-                max(limits_of_topics),
-                batch_bytes=min(BATCH_BYTES, *limits_of_topics),
+                min(BATCH_BYTES, *limits_of_topics),
             )
         )
         redact = None

@@ -22,7 +22,7 @@ from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, OffsetsHandler, refuse_offsets
-from knowledgepulse_worker.records.publisher import RefusedError
+from knowledgepulse_worker.records.publisher import RefusedError, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
 
 
@@ -85,9 +85,9 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         sent = []
         for builder, some in self._batched(records, alone):
             builder.close()  # otherwise the client would add later records
-            sent.append(
-                SentBatch(some, await self.send_batch(builder, place.topic, partition=place.partition))
-            )
+            delivery = await self.send_batch(builder, place.topic, partition=place.partition)
+            delivery.add_done_callback(retrieve_exception)
+            sent.append(SentBatch(some, delivery))
         return sent
 
     def _batched(
@@ -105,7 +105,7 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         return batches
 
     async def send_group_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Commit a group's offsets in the open transaction.
 

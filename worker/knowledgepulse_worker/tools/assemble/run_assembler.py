@@ -15,6 +15,7 @@ from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.transactional_publisher import BATCH_BYTES
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
@@ -43,10 +44,11 @@ def run_assembler(settings: Settings, options: Options) -> None:
 async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> None:
     topics = await _require_topics(settings)
     metrics = AssemblyMetrics()
+    batch_bytes = min(BATCH_BYTES, *(topic.max_message_bytes for topic in topics.values()))
     assembler = Assembler(
         settings.assemble,
         partial(_reader, settings),
-        partial(AssemblyLog, settings, max(topic.max_message_bytes for topic in topics.values())),
+        partial(AssemblyLog, settings, batch_bytes),
         RunOutputs(settings, options, topics),
         metrics,
     )

@@ -123,9 +123,8 @@ class RunOutputs:
         letter = self._letters.build(record, entry)
         if not self._fits(letter):
             letter = self._letters.build_cut(record, entry)
-        if letter.key is None and letter.value is None:  # which the client does not send
-            letter = replace(letter, value=b"")
-        return Refused(reason, letter)
+        # A topic may refuse the timestamp of an old record.
+        return Refused(reason, replace(letter, timestamp_ms=NO_TIMESTAMP))
 
     def _fits(self, record: OutputRecord) -> bool:
         return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]

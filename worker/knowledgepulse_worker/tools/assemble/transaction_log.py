@@ -17,9 +17,10 @@ from typing import Self
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader
-from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.records.publisher import Position
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 from knowledgepulse_worker.tools.assemble.run_outputs import Refused
@@ -91,7 +92,7 @@ class AssemblyLog:
     def __init__(
         self,
         settings: Settings,
-        max_message_bytes: int,
+        batch_bytes: int,
         partition: int,
         new_publisher: Callable[..., TransactionalPublisher] = TransactionalPublisher,
         new_reader: Callable[..., TopicReader] = TopicReader,
@@ -102,7 +103,7 @@ class AssemblyLog:
         self._spans = settings.assemble.spans
         self._partition = partition
         self._new_reader = new_reader
-        self._publisher = new_publisher(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
+        self._publisher = new_publisher(settings.kafka, f"{self._group}-{partition}", batch_bytes)
 
     async def __aenter__(self) -> Self:
         await self._publisher.__aenter__()
@@ -120,7 +121,7 @@ class AssemblyLog:
             with skipping_foreign_records(self._topic) as foreign:
                 async for record in reader.read(self._topic, self._partition, offsets):
                     try:
-                        trace_id, last = _mark(record)
+                        trace_id, last = _read_mark(record)
                     except ValueError as error:
                         foreign.skip(record, error)
                         continue
@@ -134,27 +135,21 @@ class AssemblyLog:
 
     async def publish(self, step: Step) -> None:
         """Publish in one transaction; after a DeliveryError nothing more may be published here."""
-        offset = GroupOffset(self._spans, self._partition, step.watermark)
         marks: dict[bytes, bytes | None] = {
             trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()
         }
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
         marks[POSITION] = b"%d" % step.position
         # The transactional id fences off former owners, whether or not they are members of the group.
-        async with self._publisher.transaction(offset, group=GroupMetadata(self._group)) as send:
-            deliveries = [
-                await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)
-                for one in step.outputs
-            ]
-            deliveries += [
-                await send(self._topic, value, key=key, partition=self._partition)
-                for key, value in marks.items()
-            ]
-            for delivery in deliveries:
-                await delivery
+        watermark = {(self._spans, self._partition): Position(step.watermark)}
+        async with self._publisher.transaction(GroupMetadata(self._group), watermark) as write:
+            await write([*step.outputs, *(self._mark(key, value) for key, value in marks.items())])
+
+    def _mark(self, key: bytes, value: bytes | None) -> OutputRecord:
+        return OutputRecord(self._topic, self._partition, NO_TIMESTAMP, key, value, ())
 
 
-def _mark(record: Record) -> tuple[str, int | None]:
+def _read_mark(record: Record) -> tuple[str, int | None]:
     """Return the key of a record and its offset; raise a ValueError if no assembler wrote it."""
     if record.key is None or (record.key == POSITION and record.value is None):
         raise ValueError("not a mark of an assembler")

@@ -23,7 +23,9 @@ from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.records.publisher import Position
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
@@ -40,9 +42,6 @@ from knowledgepulse_worker.tools.contributions.registry_client import Answer, Re
 from knowledgepulse_worker.tools.contributions.request_pace import Sleep
 
 logger = logging.getLogger(__name__)
-
-MESSAGE_BYTES = 65_536
-"""Size limit of a contribution's record; its texts are bounded, so it is smaller."""
 
 LONGEST_WAIT = 60.0
 """Longest pause in seconds between two requests to a registry that does not answer."""
@@ -178,7 +177,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
         await create_topic(admin, answers)
     persistence = Persistence(sleep, metrics)
     async with (
-        TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
+        TransactionalPublisher(settings.kafka, group) as publisher,
         SoleReader(settings.kafka, group, [source], settings.limits.batch_bytes) as reader,
         serving_metrics(settings.web, metrics.render, lambda: reader.not_ready),
         client,
@@ -192,10 +191,12 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
                     if not reader.is_current:  # a killed process has left the group: the rest is read again
                         break
                     contribution = await sender.send(record)
-                    after = GroupOffset(record.topic, record.partition, record.offset + 1)
-                    async with publisher.transaction(after, group=reader.group) as send:
-                        key, value = contribution.key, contribution.encode()
-                        await (await send(answers, value, key=key, partition=None))
+                    answer = OutputRecord(
+                        answers, None, NO_TIMESTAMP, contribution.key, contribution.encode(), ()
+                    )
+                    after = {(record.topic, record.partition): Position(record.offset + 1)}
+                    async with publisher.transaction(reader.group, after) as write:
+                        await write([answer])
                     metrics.results[contribution.result].inc()
                 metrics.lag.set(await reader.lag())
         except Stopped:

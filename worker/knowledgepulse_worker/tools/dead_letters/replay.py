@@ -12,7 +12,6 @@ forgets all replays.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,13 +22,14 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_limits import record_bytes
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
 from knowledgepulse_worker.kafka.topics import COMPACTED, Topic, replays_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights, open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
 
-BATCH_RECORDS = 100
-BATCH_BYTES = 1_048_576
+TRANSACTION_RECORDS = 100
+TRANSACTION_BYTES = 1_048_576
 SkipReason = Literal[
     "replayed before", "of another topic", "too many attempts", "truncated", "empty", "too large"
 ]
@@ -65,7 +65,7 @@ class RawTopic(TransactionalPublisher):
     """
 
     def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
-        super().__init__(kafka, replays, raw.max_message_bytes)
+        super().__init__(kafka, replays, min(BATCH_BYTES, raw.max_message_bytes))
         self._raw = raw
         self._replays = replays
 
@@ -76,23 +76,24 @@ class RawTopic(TransactionalPublisher):
             DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
                 commit was lost, it may be committed, which the next replay will find out.
         """
-        async with self.transaction() as send:
-            deliveries = [
-                await send(
-                    self._raw.name,
-                    letter.record.value,
-                    key=letter.record.key,
+        async with self.transaction() as write:
+            replayed = [
+                OutputRecord(
+                    topic=self._raw.name,
                     partition=_partition(letter, self._raw),
-                    headers=letter.replay_headers(),
+                    timestamp_ms=NO_TIMESTAMP,
+                    key=letter.record.key,
+                    value=letter.record.value,
+                    headers=tuple(letter.replay_headers()),
                 )
                 for letter in letters
             ]
-            positions = [f"{to.topic}/{to.partition}/{to.offset}" for to in await asyncio.gather(*deliveries)]
+            positions = [f"{self._raw.name}/{to.partition}/{to.offset}" for to in await write(replayed)]
             replays = [
-                await send(self._replays, position.encode(), key=letter.identity, partition=0)
+                OutputRecord(self._replays, 0, NO_TIMESTAMP, letter.identity, position.encode(), ())
                 for letter, position in zip(letters, positions, strict=True)
             ]
-            await asyncio.gather(*replays)
+            await write(replays)
         return positions
 
 
@@ -163,7 +164,7 @@ async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[Dea
     batch: list[DeadLetter] = []
     async for letter in letters:
         batch.append(letter)
-        if len(batch) == BATCH_RECORDS or sum(one.record.size for one in batch) >= BATCH_BYTES:
+        if len(batch) == TRANSACTION_RECORDS or sum(one.record.size for one in batch) >= TRANSACTION_BYTES:
             yield batch
             batch = []
     yield batch

@@ -1,7 +1,7 @@
 """Read scored traces and send each score once as an event of the agent's span.
 
 The events and the offsets of their traces are committed in one transaction, so a crash neither loses nor
-repeats an event. A repeat of a trace is skipped if the trace is among the last ones of its raw partition.
+repeats an event.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, 
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.records.publisher import Position
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 logger = logging.getLogger(__name__)
-
-MESSAGE_BYTES = 65_536
-"""Size limit of an event's record; its texts are bounded, so it is smaller."""
 
 
 @dataclass
@@ -90,7 +89,7 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, metrics)
     async with (
-        TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
+        TransactionalPublisher(settings.kafka, group) as publisher,
         SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,
         serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
     ):
@@ -109,15 +108,14 @@ async def send_evaluations(
     """Send the evaluations of each batch in one transaction, until told to stop."""
     while not stop.is_set():
         if records := await consumer.batch():
-            async with publisher.transaction(*offsets_after(records), group=consumer.group) as send:
-                events = [event for record in records if (event := evaluations.event(record)) is not None]
-                topic = settings.topics.evaluations
-                deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
-                await asyncio.gather(*deliveries)
+            events = [event for record in records if (event := evaluations.event(record)) is not None]
+            topic = settings.topics.evaluations
+            outputs = [OutputRecord(topic, None, NO_TIMESTAMP, key, value, ()) for key, value in events]
+            async with publisher.transaction(consumer.group, positions_after(records)) as write:
+                await write(outputs)
         evaluations.metrics.lag.set(await consumer.lag())
 
 
-def offsets_after(records: Sequence[Record]) -> list[GroupOffset]:
-    """Return the offsets after records that are in offset order in each partition."""
-    last = {(record.topic, record.partition): record.offset for record in records}
-    return [GroupOffset(topic, number, offset + 1) for (topic, number), offset in last.items()]
+def positions_after(records: Sequence[Record]) -> dict[tuple[str, int], Position]:
+    """Return the positions after records that are in offset order in each partition."""
+    return {(record.topic, record.partition): Position(record.offset + 1) for record in records}

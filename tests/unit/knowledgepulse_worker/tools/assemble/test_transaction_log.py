@@ -17,7 +17,7 @@ async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
         yield reader
 
     settings = Settings(embedding={"backend": "none"})
-    log = AssemblyLog(settings, 1_000_000, 0, new_publisher=lambda *_: None, new_reader=connected)
+    log = AssemblyLog(settings, 10_000, 0, new_publisher=lambda *_: None, new_reader=connected)
     topic = log._topic
     written = ((b"a", b"3"), (None, b"1"), (b"b", b"x"), (POSITION, b"7"), (b"\xff", b"1"), (POSITION, None))
     for key, value in written:

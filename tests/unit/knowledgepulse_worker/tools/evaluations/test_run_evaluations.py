@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -74,17 +74,16 @@ class Transactions:
     """Notes what transactions commit, and for whom."""
 
     def __init__(self):
+        self.written = []
         self.committed = []
 
     @asynccontextmanager
-    async def transaction(self, *offsets, group):
-        async def send(*_, **__):
-            delivery = asyncio.get_running_loop().create_future()
-            delivery.set_result(None)
-            return delivery
+    async def transaction(self, group, positions):
+        async def write(records):
+            self.written += records
 
-        yield send
-        self.committed.append((group, offsets))
+        yield write
+        self.committed.append((group, positions))
 
 
 async def test_a_batch_is_committed_as_the_member_that_has_read_it(scored, metrics):
@@ -95,5 +94,5 @@ async def test_a_batch_is_committed_as_the_member_that_has_read_it(scored, metri
 
     await send_evaluations(Evaluations("kp", metrics), Settings(), reader, transactions, stop)
 
-    after = GroupOffset(record.topic, record.partition, record.offset + 1)
-    assert transactions.committed == [(GroupMetadata("a-group", "a-member", 7), (after,))]
+    after = {(record.topic, record.partition): Position(record.offset + 1)}
+    assert transactions.committed == [(GroupMetadata("a-group", "a-member", 7), after)]

@@ -1,11 +1,11 @@
 """Republishing rescored records, on topics in memory."""
 
+import asyncio
 from contextlib import nullcontext
 
 import msgspec
 import pytest
 
-from fakes.memory_publisher import MemoryPublisher
 from fakes.memory_reader import MemoryReader
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InputError
@@ -21,6 +21,23 @@ OLD, NEW = Policy(), Policy(threshold=0.45)
 OWN = {"raw-traces", "contribute", "rejected", "dead-letter", "g-ledger-changelog", "g-replays"}
 
 
+class Publisher:
+    """Confirms each record at once.
+
+    Attributes:
+        sent: the records.
+    """
+
+    def __init__(self):
+        self.sent = []
+
+    async def send_record(self, record):
+        self.sent.append(record)
+        delivery = asyncio.get_running_loop().create_future()
+        delivery.set_result(None)
+        return delivery
+
+
 @pytest.fixture
 def topics(published_traces):
     reader = MemoryReader()
@@ -32,17 +49,13 @@ def topics(published_traces):
 
 
 async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics, real_traces):
-    publisher = MemoryPublisher(1)
+    publisher = Publisher()
     targets = {"contribute": Topic("contribute", 1, 10**6), "rejected": Topic("rejected", 1, 10**6)}
 
     rescored = await send_rescored(topics, Period(), NEW, targets, publisher)
 
-    sent = {
-        dict(one.headers)["kp-source"]: one
-        for name in ("contribute", "rejected")
-        for one in publisher.records(name)
-    }
-    assert len(sent) == rescored.traces == len(real_traces)
+    sent = {dict(one.headers)["kp-source"]: one for one in publisher.sent}
+    assert len(publisher.sent) == len(sent) == rescored.traces == len(real_traces)
     for offset, line in enumerate(real_traces):
         trace = ReasoningTrace.model_validate_json(line)
         expected = published(offset, line, score_trace(trace, None, NEW), NEW)
@@ -57,13 +70,14 @@ async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):
     reader = MemoryReader()
     reader.append(published(7, real_traces[0], score_trace(trace, None, OLD), OLD, headers))
     scored = ScoredTopics(reader, [Topic("rejected", 1, 10**6)], lambda *_: None)
-    publisher = MemoryPublisher(1)
+    publisher = Publisher()
 
     await send_rescored(
         scored, Period(), NEW, {"contribute": Topic("a", 1, 9), "rejected": Topic("b", 1, 9)}, publisher
     )
 
-    (record,) = publisher.records("a")
+    (record,) = publisher.sent
+    assert record.topic == "a"
     assert record.headers[:3] == headers
     assert [name for name, _ in record.headers[3:]] == ["kp-source", "kp-score", "kp-policy"]
     assert record.headers[-1][1] == NEW.digest.encode()
@@ -72,17 +86,12 @@ async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):
 
 @pytest.mark.parametrize(("partitions", "kept"), [(1, 0), (3, None)])
 async def test_keeps_the_partition_if_the_partition_counts_match(topics, partitions, kept):
-    sent = []
-
-    class Publisher(MemoryPublisher):
-        async def send(self, record):
-            sent.append(record.partition)
-            return await super().send(record)
+    publisher = Publisher()
 
     targets = {"contribute": Topic("a", partitions, 10**6), "rejected": Topic("b", partitions, 10**6)}
-    await send_rescored(topics, Period(), NEW, targets, Publisher(partitions))
+    await send_rescored(topics, Period(), NEW, targets, publisher)
 
-    assert set(sent) == {kept}
+    assert {record.partition for record in publisher.sent} == {kept}
 
 
 OUTPUTS = {"contribute", "rejected"}
