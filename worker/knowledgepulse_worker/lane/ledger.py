@@ -127,6 +127,11 @@ def valid_content(
 ) -> LedgerContent:
     """Return the entries that a lane's records are compared with.
 
+    - If the topic was recreated, the entries of the former topic are cut.
+    - If the group was set back, the entries at its position and after it are cut, since their records follow.
+    - If the embedder's identity changed, the entries with another identity are cut.
+    - If ``max_elements`` was reduced, the newest entries remain. If it was raised, all of them do.
+
     Args:
         values: the changelog's entries by key.
         next_offset: the offset of the lane's first record.

@@ -1,4 +1,4 @@
-"""Build output records only from a raw record and its ledger entry, so that duplicates are equal."""
+"""Build output records only from a raw record and its ledger entry, so that the audit can do it again."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class RawRecord:
 
     @property
     def source(self) -> str:
-        """``topic/partition/offset``, the identity by which consumers drop duplicate outputs."""
+        """``topic/partition/offset``, which the record's outputs name as their source."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property

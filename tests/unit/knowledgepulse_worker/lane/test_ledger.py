@@ -54,10 +54,43 @@ def test_an_invalid_entry_is_obsolete_and_the_others_stay(invalid, reason):
     assert (offsets(content), content.obsolete, content.reason) == ([2], [b"0"], reason)
 
 
-def test_the_oldest_entries_leave_a_smaller_ledger():
+def test_a_smaller_max_elements_keeps_the_newest_entries():
     content = content_of(*map(scored, range(5)), max_elements=2)
 
     assert (offsets(content), content.obsolete, content.reason) == ([3, 4], [b"0", b"1", b"2"], None)
+
+
+def test_a_larger_max_elements_keeps_all_entries_and_new_ones_get_keys_of_their_own():
+    content = content_of(*map(scored, range(3)), max_elements=5)
+    ledger = Ledger(5, deque(content.entries))
+
+    keys = [ledger.put(scored(offset))[0] for offset in range(3, 6)]
+
+    assert (offsets(content), content.obsolete, content.reason) == ([0, 1, 2], [], None)
+    assert keys == [b"3", b"4", b"0"]
+
+
+def test_another_model_keeps_no_entry():
+    content = content_of(*map(scored, range(3)), model="other")
+
+    assert (offsets(content), content.obsolete, content.reason) == ([], [b"0", b"1", b"2"], "model")
+
+
+def test_a_recreated_topic_keeps_no_entry_of_the_former_one():
+    """Whatever their offsets: the new topic may have passed them already."""
+    content = content_of(*(scored(offset, topic_id=OLD) for offset in range(3)), next_offset=100)
+
+    assert (offsets(content), content.obsolete, content.reason) == ([], [b"0", b"1", b"2"], "recreated")
+
+
+def test_a_group_that_was_set_back_keeps_the_entries_before_its_position():
+    content = content_of(*map(scored, range(5)), next_offset=3)
+
+    assert (offsets(content), content.obsolete, content.reason) == ([0, 1, 2], [b"3", b"4"], "rewind")
+
+
+def test_a_group_that_was_set_forward_keeps_all_entries():
+    assert offsets(content_of(*map(scored, range(5)), next_offset=1000)) == [0, 1, 2, 3, 4]
 
 
 def test_the_topic_of_an_entry_without_id_is_taken_for_the_current_one_unless_another_entry_tells():

@@ -228,7 +228,6 @@ class SourceIndex:
         says = Entry(
             int(source[3]),
             record.timestamp_ms,
-            fingerprint=b"",
             decision="contribute" if record.topic == self._topics.contribute else "rejected",
             score=ours.get("kp-score", "").encode(),
             policy=ours.get("kp-policy", ""),
@@ -243,7 +242,7 @@ class SourceIndex:
         if ours.topic != self._topics.raw or ours.partition >= self._partitions:
             return None
         failure = Failure(ours.reason, ours.exception, ours.message)
-        says = Entry(ours.offset, record.timestamp_ms, fingerprint=b"", failure=failure)
+        says = Entry(ours.offset, record.timestamp_ms, failure=failure)
         return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:

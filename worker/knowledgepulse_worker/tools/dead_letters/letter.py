@@ -66,7 +66,7 @@ class DeadLetter:
     def identity(self) -> bytes:
         """Identity of the raw record: its position in the raw topic and its fingerprint.
 
-        The duplicates of a dead letter that a crash can cause have the same identity.
+        Copies of a dead letter, which releases before 0.3.0 could publish after a crash, have the same one.
         """
         return f"{self.record.source} {fingerprint(self.record).hex()}".encode()
 

@@ -39,6 +39,6 @@ def evaluations(config: Path | None) -> None:
     with errors_logged():
         counts = asyncio.run(until_stopped(partial(run_evaluations, settings)))
     logger.info(
-        "%d scores sent; skipped %d traces without a span, %d repeats, %d records not written by a worker",
+        "%d scores sent; skipped %d traces without a span, %d records not written by a worker",
         *counts.values(),
     )

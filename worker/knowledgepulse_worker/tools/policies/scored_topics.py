@@ -44,11 +44,15 @@ class ScoredTopics:
     def __init__(self, reader: Reader, topics: Sequence[Topic], progress: TopicProgressCallback) -> None:
         self.topics = topics
         self.foreign = 0  # number of skipped records that were not written by a worker
-        self.repeats = 0  # number of skipped records that repeat an earlier one, as after a crash
+        self.repeats = 0  # number of skipped records that repeat an earlier one
         self._reader, self._progress = reader, progress
 
     async def read(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:
-        """Yield the scored records of a period without repeats, by topic, partition and offset."""
+        """Yield the scored records of a period by topic, partition and offset, the first of each raw record.
+
+        Others repeat it: releases before 0.3.0 could publish an output again after a crash, an operator may
+        set the workers' group back, and ``kp-worker policy rescore --live`` publishes to the same topics.
+        """
         # Source alone is not unique: offsets start over when a raw topic is recreated.
         seen: set[tuple[str, str]] = set()
         for topic in self.topics:
@@ -66,8 +70,8 @@ class ScoredTopics:
                     yield record, scored
 
     async def find(self, name: str) -> list[ScoredRecord]:
-        """Return the records with this trace id, or this position of the raw or of the scored record."""
-        found: dict[tuple[str, str], ScoredRecord] = {}
+        """Return the different records with this id, or this position of the raw or of the scored record."""
+        found: list[ScoredRecord] = []
         for topic in self.topics:
             async for record in read_topic(self._reader, topic, None, partial(self._progress, topic.name)):
                 scored = read_counted(record)
@@ -75,9 +79,10 @@ class ScoredTopics:
                 if scored is None:
                     continue
                 scored = replace(scored, content=content_of(record.value or b""))
-                if name in (scored.id, scored.source, position, native_id_of(scored)):
-                    found.setdefault((scored.source, scored.id), scored)
-        return list(found.values())
+                names = (scored.id, scored.source, position, native_id_of(scored))
+                if name in names and scored not in found:
+                    found.append(scored)
+        return found
 
 
 @asynccontextmanager

@@ -65,7 +65,7 @@ async def test_skips_a_late_record_with_an_earlier_timestamp(topics, published_t
 
 
 async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
-    """Including the position of a repeat."""
+    """Including the position of an identical copy, as of a release before 0.3.0."""
     reader, scored_topics = topics
     reader.append(published_traces[0])
     repeat = reader.records["rejected", 0][-1].offset
