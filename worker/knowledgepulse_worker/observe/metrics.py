@@ -83,7 +83,7 @@ class Metrics:
         self._describe(policy, budget, make)
 
     def _count_traces(self, make: Makers) -> None:
-        traces = make.counter("kp_traces", "Records with a confirmed output", ["outcome"])
+        traces = make.counter("kp_traces", "Records with a committed output", ["outcome"])
         self._dead_letters = make.counter("kp_dead_letters", "Records that could not be scored", ["reason"])
         self._quality = make.histogram(
             "kp_quality_score",
@@ -146,11 +146,14 @@ class Metrics:
             buckets=[*_LATENCY, 5, 10, 30],
         )
         stage = make.histogram(
-            "kp_stage_seconds", "Time a record spends in each stage", ["stage"], buckets=_LATENCY
+            "kp_stage_seconds",
+            "Time a record spends in each stage; of the stage commit, the time a transaction takes",
+            ["stage"],
+            buckets=_LATENCY,
         )
         self._end_to_end = make.histogram(
             "kp_end_to_end_seconds",
-            "Time from a record's timestamp to the confirmation of its output",
+            "Time from a record's timestamp to the commit of its output",
             buckets=_END_TO_END,
         )
         self._stage_of = {name: stage.labels(name) for name in STAGES}
@@ -167,10 +170,10 @@ class Metrics:
 
     def _watch_flow(self, make: Makers) -> None:
         self._in_flight = make.gauge(
-            "kp_in_flight_records", "Fetched records whose output is not confirmed yet"
+            "kp_in_flight_records", "Fetched records whose output is not committed yet"
         )
         self._in_flight_bytes = make.gauge(
-            "kp_in_flight_bytes", "Bytes of fetched records whose output is not confirmed yet"
+            "kp_in_flight_bytes", "Bytes of fetched records whose output is not committed yet"
         )
         self.in_flight_limit = make.gauge(
             "kp_in_flight_records_limit", "Maximum number of records in flight, over all owned partitions"
@@ -180,7 +183,7 @@ class Metrics:
         )
         self._lag = make.gauge(
             "kp_consumer_lag_records",
-            "Offsets between the watermark and the end of the partition",
+            "Offsets between the committed position and the end of the partition",
             ["partition"],
         )
         self._held_back = make.gauge(
@@ -288,7 +291,7 @@ class Metrics:
             self._over_budget.inc()
 
     def published(self, domain: str, outcome: str, quality_score: float, end_to_end: float | None) -> None:
-        """Observe a confirmed output of a trace."""
+        """Observe a committed output of a trace."""
         self._traces_of[outcome].inc()
         self._quality.labels(domain, outcome).observe(quality_score)
         self._observe_end_to_end(end_to_end)
@@ -307,7 +310,7 @@ class Metrics:
             self._shadow_decisions.labels(decision, shadow.decision).inc()
 
     def dead_lettered(self, reason: str, end_to_end: float | None) -> None:
-        """Observe a confirmed dead letter."""
+        """Observe a committed dead letter."""
         self._traces_of["dead_letter"].inc()
         self._dead_letters.labels(reason).inc()
         self._observe_end_to_end(end_to_end)
@@ -317,7 +320,7 @@ class Metrics:
             self._end_to_end.observe(max(0.0, seconds))
 
     def redacted(self, result: str, seconds: float) -> None:
-        """Observe a redacted copy, or the reason why there is none, once the broker has confirmed it."""
+        """Observe a redacted copy, or the reason why there is none."""
         self._redactions.labels(result).inc()
         self.stage("redact", seconds)
 
@@ -373,7 +376,7 @@ class Metrics:
         self._skipped.inc(offsets)
 
     def lag(self, partition: int, records: int) -> None:
-        """Set the number of offsets between a partition's watermark and its end."""
+        """Set the number of offsets between a partition's position and its end."""
         self._lag.labels(partition).set(records)
 
     def held_back(self, partition: int, records: int) -> None:

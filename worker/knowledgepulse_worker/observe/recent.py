@@ -53,7 +53,7 @@ class RecentTrace:
         policy: the policy of the score; None if it is not among the worker's latest policies.
         task_domain: the trace's own domain.
         objective: the trace's objective; None if it was republished from its ledger entry.
-        at: the time of the confirmation, in seconds since the epoch.
+        at: the time of the commit, in seconds since the epoch.
     """
 
     record: ScoredRecord
@@ -74,12 +74,12 @@ class Recent:
     Attributes:
         scores: ``(domain, score)`` of published traces.
         scoring_seconds: times from admission to score.
-        end_to_end_seconds: times from a record's timestamp to its confirmed output.
+        end_to_end_seconds: times from a record's timestamp to the commit of its output.
         origins: origins of published traces.
         policies: the policies that were in force.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
-        last_output: the time of the last confirmation, in seconds since the epoch; None before the first.
+        last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
     """
 
@@ -104,7 +104,7 @@ class Recent:
         self.scoring_seconds.append(seconds)
 
     def finished(self, outcome: str, end_to_end: float | None) -> None:
-        """Record a confirmed output.
+        """Record a committed output.
 
         Args:
             outcome: contribute, rejected or dead_letter.
