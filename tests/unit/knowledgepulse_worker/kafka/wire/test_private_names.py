@@ -15,8 +15,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sender import Sender
+from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.api import Request
 
 from knowledgepulse_worker.kafka.wire.record_batches import Batches
@@ -28,7 +28,7 @@ WORKER = Path(__file__).parents[5] / "worker"
 @pytest.mark.parametrize(
     ("owner", "name", "parameters"),
     [
-        # kafka/wire/group_member.py: the coordinator's answers renew the lease; no hook tells them.
+        # kafka/wire/group_member.py: the coordinator's answers tell the generation; no hook tells them.
         (GroupCoordinator, "_send_req", ["self", "request"]),
         # kafka/wire/group_offsets.py: the client's own request fetches what a transaction may still replace.
         (GroupCoordinator, "_do_fetch_commit_offsets", ["self", "partitions"]),
@@ -37,9 +37,6 @@ WORKER = Path(__file__).parents[5] / "worker"
         (Sender, "_find_coordinator", ["self", "coordinator_type", "coordinator_key"]),
         # kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
         (Sender, "close", ["self"]),
-        # kafka/wire/producer.py: the producer would go on with the next batch after one that was lost.
-        (MessageAccumulator, "_pop_batch", ["self", "tp"]),
-        (MessageAccumulator, "reenqueue", ["self", "batch"]),
         # kafka/wire/topic_id.py: no request of the client's asks for topic ids.
         (Request, "build", ["self", "request_struct_class"]),
         # stream/faust.py: an app stores nothing, and there may be no place for its folders.
@@ -61,11 +58,14 @@ def test_a_consumer_has_a_coordinator_with_a_generation():
     )
 
 
-def test_a_producer_is_stopped_by_its_sender_and_its_accumulator():
-    """`kafka/wire/producer.py`: it would go on with the next batch after one that was lost."""
-    assert "self._message_accumulator = MessageAccumulator(" in inspect.getsource(AIOKafkaProducer)
-    assert "raise copy.copy(self._exception)" in inspect.getsource(MessageAccumulator.add_batch)
-    assert "self._batches" in inspect.getsource(MessageAccumulator.drain_by_nodes)
+def test_a_producer_has_a_sender_and_the_state_of_its_transaction():
+    """`kafka/wire/group_offsets.py` and `producer.py` end what waits for the brokers' answers."""
+    source = inspect.getsource(AIOKafkaProducer)
+    assert "self._sender = Sender(" in source
+    assert "self._txn_manager = TransactionManager(" in source
+    state = inspect.getsource(TransactionManager)
+    assert "self._pending_txn_offsets = deque()" in state
+    assert "self._transaction_waiter = " in state
 
 
 def test_the_fetcher_uses_the_replaced_parser():
