@@ -134,7 +134,7 @@ async def publish(stream: Stream, records: Iterable[tuple[int, tuple[bytes, byte
 
 async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
     """Let a worker cross a wide range of offsets from an aborted transaction."""
-    count, wide = (600, 2_000_000) if short else (5_000, 50_000_000)
+    count, wide = (600, 1_000_000) if short else (5_000, 50_000_000)
     # The ledger is full before the gap, so that it does not grow behind it.
     small = {
         "cache": {"max_elements": 100},

@@ -1,4 +1,4 @@
-"""The short form of every row shows that nothing is lost and nothing differs, whatever the fault.
+"""The short forms of the rows show that every outcome is committed exactly once, whatever the fault.
 
 Rows with a mechanism switched off must fail, which shows that rows can fail.
 """
@@ -32,7 +32,7 @@ def cluster():
 @pytest.mark.integration
 @pytest.mark.timeout(900)  # every wait in a row has its own limit
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes == 1 and row.is_tested])
-async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
+async def test_every_outcome_is_committed_once(name, brokers, tmp_path):
     row = ROWS[name]
     judge(row, await play(row, row.short, brokers, tmp_path, print))
 
@@ -40,7 +40,7 @@ async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
 @pytest.mark.integration
 @pytest.mark.timeout(900)  # every wait in a row has its own limit
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes == 3])
-async def test_nothing_is_lost_and_nothing_differs_on_a_cluster(name, cluster, tmp_path):
+async def test_every_outcome_is_committed_once_on_a_cluster(name, cluster, tmp_path):
     row = ROWS[name]
     judge(row, await play(row, row.short, cluster, tmp_path, print))
 
