@@ -158,6 +158,7 @@ class Source:
         self._looked_up = time.monotonic()
         self._is_stopping = False
         self._has_lost_partitions = False
+        self._has_failed = False
         self.is_rebalancing = False
         self.gaps = Gaps(client, metrics)
         self.progress = Progress(topic, client, lanes, lambda: self._partitions)
@@ -413,7 +414,7 @@ class Source:
             return await self._commit()
 
     async def _commit(self) -> bool:
-        if not self._client.is_member or self._has_lost_partitions:
+        if not self._client.is_member or self._has_lost_partitions or self._has_failed:
             return False
         publish = partial(self._transact, self._client.group)
         try:
@@ -425,6 +426,7 @@ class Source:
             self._has_lost_partitions = True
             return False
         except DeliveryError as error:
+            self._has_failed = True  # the producer begins no other transaction
             await self._host.crash(error)
             return False
         now = time.time()

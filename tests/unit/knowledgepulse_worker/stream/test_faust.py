@@ -93,7 +93,8 @@ async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(
     await world.member.rebalance([0])
 
     await world.until(lambda: world.failures)
-    assert world.failures[0] is error
+    await world.source.commit()
+    assert world.failures == [error]
     assert not world.program.app.crashed
 
 
