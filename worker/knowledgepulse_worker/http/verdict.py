@@ -78,7 +78,7 @@ class Observation:
     Attributes:
         pending: the reasons why the worker has not been ready yet.
         partitions: the number of owned partitions.
-        recovering: the number of owned partitions whose ledger is still being read.
+        recovering: the number of owned partitions whose position or ledger is still awaited.
         coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
         isolated: the owned partitions with a suspect record that is processed alone.

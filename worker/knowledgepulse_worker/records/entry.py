@@ -1,4 +1,4 @@
-"""A ledger's entry: the outcome and the vector of one raw record. A ledger's position. Both as bytes."""
+"""The records of a ledger, entries and the position, and their bytes in the changelog."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def observe(app: WorkerApp, source: Source) -> Observation:
     return Observation(
         pending=tuple(app.readiness.reasons),
         partitions=len(app.owned),
-        recovering=len(app.ledgers.remaining),
+        recovering=progress.recovering,
         coordinator_silence=max(0.0, age - interval) if is_answerable else 0.0,
         leader_silence=progress.silence(),
         isolated=app.isolated,

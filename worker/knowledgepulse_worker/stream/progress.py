@@ -77,6 +77,11 @@ class Progress:
         return self._client.is_member
 
     @property
+    def recovering(self) -> int:
+        """The number of owned partitions that are not consumed yet; a position or a ledger is awaited."""
+        return sum(not partition.is_recovered for partition in self._owned().values())
+
+    @property
     def coordinator_age(self) -> float:
         """Seconds since the group's coordinator last answered."""
         return time.monotonic() - self._client.answered_at

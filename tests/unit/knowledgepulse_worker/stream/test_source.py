@@ -9,6 +9,7 @@ from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.stream import source
+from knowledgepulse_worker.stream.diagnosing import observe
 from knowledgepulse_worker.stream.ledgers import PARALLEL_READERS
 from knowledgepulse_worker.stream.partition import Batch
 
@@ -30,6 +31,24 @@ async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_
     world.reader.gates[0].set()
     await world.finished(1, 2)
     assert not world.app.readiness.reasons
+
+
+async def test_a_worker_that_waits_for_a_position_says_so(start, monkeypatch):
+    """A transaction in which the former owner died holds the position back for seconds."""
+    world = await start()
+    fetch, is_stable = world.member.committed, asyncio.Event()
+
+    async def fetch_when_stable(partitions):
+        await is_stable.wait()
+        return await fetch(partitions)
+
+    monkeypatch.setattr(world.member, "committed", fetch_when_stable)
+    await world.member.rebalance([0])
+    await world.settle()
+    assert observe(world.app, world.source).recovering == 1
+
+    is_stable.set()
+    await world.until(lambda: observe(world.app, world.source).recovering == 0)
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
