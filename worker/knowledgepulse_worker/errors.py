@@ -13,7 +13,7 @@
     ├── StalledError            records are waiting, but none is finished
     ├── SecurityError           a certificate, login or right is refused; names the setting or right
     ├── NoBrokerError           no Kafka broker answers, or none could be found or started (demo and tests)
-    ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
+    ├── DeliveryError           the brokers did not confirm a record or a transaction
     │   ├── TooLargeError       the broker rejected the record, or its batch, as too large
     │   └── TimestampError      the broker rejected the record's timestamp
     ├── RedactionError          a single trace cannot be redacted; has a ``reason`` from a closed list
@@ -93,7 +93,7 @@ class NoBrokerError(WorkerError):
 
 
 class DeliveryError(WorkerError):
-    """The broker rejected or did not confirm a record."""
+    """The brokers rejected a record, or did not confirm a record or a transaction."""
 
 
 class TooLargeError(DeliveryError):

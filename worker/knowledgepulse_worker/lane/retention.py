@@ -16,7 +16,7 @@ LOG_INTERVAL = 60.0
 
 
 class RetentionCheck:
-    """Counts and logs confirmed outputs that are older than their topic's retention.
+    """Counts and logs committed outputs that are older than their topic's retention.
 
     Args:
         kept_ms: ``retention.ms`` by topic name; topics that delete nothing by age are left out.

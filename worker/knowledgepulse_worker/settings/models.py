@@ -106,7 +106,8 @@ class KafkaSettings(SecretSection):
         30.0,
         ge=1,
         le=3600,
-        description="seconds for the broker to confirm a record; if it does not, the process ends",
+        description="seconds for the brokers to answer when records are published or read; if they do not, "
+        "the process ends",
     )
     commit_interval: float = Field(
         0.2,

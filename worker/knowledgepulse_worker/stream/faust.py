@@ -1,8 +1,9 @@
 """The worker as a Faust app, which hands the source's batches to an isolated actor for each partition.
 
 Faust provides agents, web pages and the life cycle. The source is plugged in as ``app.transport``, because
-Faust's own consumer is shared with its tables and commits by acknowledgement, which cannot express "published
-and confirmed". A Faust event carries a :class:`~knowledgepulse_worker.stream.partition.Batch`.
+Faust's own consumer is shared with its tables, and commits offsets as records are acknowledged, not in the
+transaction of their outputs. A Faust event carries a
+:class:`~knowledgepulse_worker.stream.partition.Batch`.
 """
 
 from __future__ import annotations

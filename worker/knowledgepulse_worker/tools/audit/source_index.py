@@ -22,7 +22,7 @@ from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import TopicSettings
 
-_WINDOW = 512
+_FORMER_REPEATS = 512
 """The number of offsets by which outputs of releases before 0.3.0 could repeat after a crash."""
 
 _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
@@ -181,10 +181,11 @@ class SourceIndex:
         return (entry for entry in entries if entry.score is not None)
 
     def rewinds(self, partition: int) -> list[range]:
-        """Return the offset ranges that were rescored after a rewind beyond what may be redelivered.
+        """Return the offset ranges that were scored again because the group was set back.
 
-        In such a range, the sources in an output topic jump back further than that, and every source
-        was published more than once. A single record out of order is not a rewind.
+        In such a range, the sources in an output topic jump back further than a release before 0.3.0 could
+        repeat outputs, and every source was published more than once. A single record out of order is not a
+        rewind.
         """
         rewound_to = self._rewound_to.get(partition)
         if rewound_to is None:
@@ -198,7 +199,11 @@ class SourceIndex:
         for is_repeated, group in groupby(rows, key=lambda row: row[1] > 1):
             sources = [int(source) for source, _ in group]
             stretch = range(sources[0], sources[-1] + 1)
-            if is_repeated and len(stretch) > _WINDOW and any(source in stretch for source in rewound_to):
+            if (
+                is_repeated
+                and len(stretch) > _FORMER_REPEATS
+                and any(source in stretch for source in rewound_to)
+            ):
                 rewinds.append(stretch)
         return rewinds
 
@@ -246,11 +251,11 @@ class SourceIndex:
         return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
-        """Track the first source in an output partition, and jumps back beyond what may be redelivered."""
+        """Track the first source in an output partition, and jumps back beyond former repeats."""
         stream = record.topic, record.partition, partition
         self._first.setdefault(stream, source)
         newest = self._newest.get(stream, source)
-        if source <= newest - _WINDOW:
+        if source <= newest - _FORMER_REPEATS:
             self._rewound_to.setdefault(partition, set()).add(source)
             newest = source
         self._newest[stream] = max(newest, source)

@@ -78,7 +78,7 @@ def test_compacted_records_are_still_in_the_cache(worked):
 
 def test_scores_after_a_rewind_may_differ(worked, noisy, monkeypatch):
     """Its scores may differ from those of the first run, which had the whole cache."""
-    monkeypatch.setattr(source_index, "_WINDOW", 8)
+    monkeypatch.setattr(source_index, "_FORMER_REPEATS", 8)
     made = worked(24, embedder=noisy(1e-3))
     made.restart(cut=True)
     made.work(since=10)

@@ -14,7 +14,7 @@ PARTITIONS = 2
 
 @pytest.fixture
 def index(monkeypatch):
-    monkeypatch.setattr(source_index, "_WINDOW", 8)
+    monkeypatch.setattr(source_index, "_FORMER_REPEATS", 8)
     with SourceIndex(TopicSettings(), PARTITIONS) as index:
         yield index
 
@@ -88,16 +88,16 @@ def test_an_invalid_changelog_entry_is_an_error_that_hides_its_content(index):
         ([*range(58), *range(51, 65), *range(58, 72), *range(65, 80), 10], []),
     ],
     ids=[
-        "redelivered",
+        "repeated",
         "rewound",
         "one of long ago",
         "too short a stretch",
         "as far as can be",
-        "redelivered again and again",
+        "repeated again and again",
         "again and again, and one of long ago",
     ],
 )
-def test_detects_rewinds_beyond_the_window(index, sources, rewinds):
+def test_detects_rewinds_beyond_what_former_releases_repeated(index, sources, rewinds):
     index.add_outputs(scored(b"raw-traces/1/%d" % source) for source in sources)
     index.complete()
 
