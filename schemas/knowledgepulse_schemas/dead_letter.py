@@ -18,7 +18,7 @@ UnreadReason: TypeAlias = Literal["undecodable", "too_large"]
 ContentReason: TypeAlias = Literal["not_json", "invalid_trace", "invalid_headers", "empty"]
 """Why a readable record is not a trace; the same record always has the same reason."""
 
-Reason: TypeAlias = Literal[ContentReason, UnreadReason, "scoring_failed", "poison"]
+Reason: TypeAlias = Literal[ContentReason, UnreadReason, "refused", "scoring_failed", "poison"]
 """Why a record became a dead letter; the list is closed, so that the reason can be a metric label."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)

@@ -11,7 +11,7 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from fakes.memory_publisher import MemoryPublisher
-from knowledgepulse_worker.errors import TimestampError, TooLargeError
+from knowledgepulse_worker.errors import TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.kafka.topic_limits import TopicLimits
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
@@ -46,6 +46,7 @@ class Memory:
         "one LARGE record at a time": "refused_in_batch",
         "small records": "refused",
         "records of the last hour": "refusing_timestamps",
+        "records with a key": "refusing_keyless",
     }
 
     def __init__(self):
@@ -73,6 +74,7 @@ class Simulated:
         "one LARGE record at a time": {"max_bytes": 20_000},
         "small records": {"max_bytes": 1000},
         "records of the last hour": {"max_age_ms": 3_600_000},
+        "records with a key": {"is_compacted": True},
     }
 
     def __init__(self):
@@ -120,6 +122,7 @@ class Kafka:
         "one LARGE record at a time": {"max.message.bytes": "20000"},
         "small records": {"max.message.bytes": "1000"},
         "records of the last hour": {"message.timestamp.before.max.ms": "3600000"},
+        "records with a key": {"cleanup.policy": "compact"},
     }
 
     def __init__(self, servers, folder):
@@ -243,8 +246,9 @@ async def test_a_refused_batch_aborts_everything_and_its_records_are_accepted_al
 
     with pytest.raises(RefusedError) as refused:
         await stage.publish(records, {0: Position(1)})
-    assert isinstance(refused.value.cause, TooLargeError)
-    assert {one.key for one in refused.value.records} <= {one.key for one in suspects}
+    (refusal,) = refused.value.refusals
+    assert isinstance(refusal.cause, TooLargeError)
+    assert {one.key for one in refusal.records} <= {one.key for one in suspects}
     assert (await stage.read(topic), await stage.read(other), await stage.committed()) == ([], [], {})
 
     await stage.publish(records, {0: Position(1)}, suspects)
@@ -260,8 +264,37 @@ async def test_a_record_too_large_by_itself_is_refused_and_its_error_has_no_cont
     with pytest.raises(RefusedError, match=topic) as refused:
         await stage.publish([large], {0: Position(1)}, [large])
 
-    assert refused.value.records == [large]
+    (refusal,) = refused.value.refusals
+    assert refusal.records == [large]
     assert "xxx" not in str(refused.value)
+
+
+async def test_a_transaction_tells_the_refusals_of_all_partitions(stage):
+    """Otherwise each partition's would cost another transaction."""
+    topic, other = await stage.topic("small records"), await stage.topic()
+    large = [record(topic, LARGE, partition=number) for number in range(PARTITIONS)]
+
+    with pytest.raises(RefusedError) as refused:
+        await stage.publish([*large, record(other)], {0: Position(1)}, large)
+    found = {one.partition for refusal in refused.value.refusals for one in refusal.records}
+    assert found == set(range(PARTITIONS))
+
+    await stage.publish([record(other)], {0: Position(1)})
+    assert len(await stage.read(other)) == 1
+
+
+async def test_a_compacted_topic_refuses_a_record_without_a_key(stage):
+    topic = await stage.topic("records with a key")
+    keyless = record(topic, key=None)
+    problem = TopicLimits({topic: Topic(topic, PARTITIONS, 10**6, "compact")}).problem_of(keyless)
+
+    with pytest.raises(RefusedError, match=topic) as refused:
+        await stage.publish([keyless], {0: Position(1)})
+
+    (refusal,) = refused.value.refusals
+    assert isinstance(refusal.cause, UnacceptableError)
+    assert type(refusal.cause) is type(problem)
+    assert await stage.read(topic) == []
 
 
 @pytest.mark.parametrize(
@@ -281,7 +314,8 @@ async def test_a_timestamp_that_the_topic_refuses_is_a_timestamp_error(timestamp
     else:
         with pytest.raises(RefusedError, match=topic) as refused:
             await stage.publish([sent], {0: Position(1)})
-        assert isinstance(refused.value.cause, TimestampError)
+        (refusal,) = refused.value.refusals
+        assert isinstance(refusal.cause, TimestampError)
 
     assert len(await stage.read(topic)) == is_accepted
 

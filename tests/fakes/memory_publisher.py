@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, RefusedError
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Refusal, RefusedError
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 
 
@@ -25,6 +25,7 @@ class MemoryPublisher:
         transactions: the number of transactions that were committed.
         refused_in_batch: topics that refuse a batch with more than one record as too large.
         refused: topics that refuse every record as too large.
+        refusing_keyless: topics that refuse records without a key, as compacted ones do.
         refusing_timestamps: topics that refuse every timestamp except the current time.
         refusing_current_time: topics that refuse the current time, as with a wrong clock.
         is_failing: whether transactions fail.
@@ -38,6 +39,7 @@ class MemoryPublisher:
         self.transactions = 0
         self.refused_in_batch: set[str] = set()
         self.refused: set[str] = set()
+        self.refusing_keyless: set[str] = set()
         self.refusing_timestamps: set[str] = set()
         self.refusing_current_time: set[str] = set()
         self.is_failing = False
@@ -65,9 +67,9 @@ class MemoryPublisher:
         for record in records:
             is_alone = any(one is record for one in alone)
             batches[id(record) if is_alone else (record.topic, record.partition)].append(record)
-        for batch in batches.values():
-            if error := self._error(batch):
-                raise RefusedError(batch, error)
+        refusals = [Refusal(batch, error) for batch in batches.values() if (error := self._error(batch))]
+        if refusals:
+            raise RefusedError(*refusals)
         if self.is_lost:
             raise LostPartitionsError("the group has rebalanced")
         self.transactions += 1
@@ -85,6 +87,8 @@ class MemoryPublisher:
         topic = batch[0].topic
         if topic in self.refused or (topic in self.refused_in_batch and len(batch) > 1):
             return TooLargeError(f"{topic}: too large")
+        if topic in self.refusing_keyless and any(one.key is None for one in batch):
+            return UnacceptableError(f"{topic}: no key")
         refuses_own = topic in self.refusing_timestamps and any(one.timestamp_ms >= 0 for one in batch)
         refuses_now = topic in self.refusing_current_time and any(
             one.timestamp_ms == NO_TIMESTAMP for one in batch

@@ -20,6 +20,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from knowledgepulse_worker.kafka.wire.producer import InvalidRecord
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
 from simulation.group import Group
 from simulation.loop import EPOCH
@@ -175,6 +176,7 @@ class SimTopic:
     Attributes:
         max_bytes: the largest accepted batch.
         max_age_ms: the maximum age of accepted timestamps; None accepts all.
+        is_compacted: whether records without a key are refused.
     """
 
     name: str
@@ -182,6 +184,7 @@ class SimTopic:
     logs: list[Log]
     max_bytes: int = 1_000_000
     max_age_ms: int | None = None
+    is_compacted: bool = False
 
     @classmethod
     def new(cls, name, partitions, topic_id=b"", **limits):
@@ -297,6 +300,8 @@ class Cluster:
             raise NotEnoughReplicasError
         if sum(map(size, batch)) > topic.max_bytes:
             raise MessageSizeTooLargeError
+        if topic.is_compacted and any(one.key is None for one in batch):
+            raise InvalidRecord
         ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms >= 0]
         if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
             raise InvalidTimestampError

@@ -60,8 +60,8 @@ class Oracles:
         if max(outstanding, default=0) > _MAX_OUTSTANDING:
             self._violated(f"bounded: {max(outstanding)} batches handed over")
         for lane in pod.app.lanes._assignment.lanes.values():
-            if not 0 <= lane._in_flight <= setting.in_flight:
-                self._violated(f"bounded: {lane._in_flight} records in flight")
+            if not 0 <= lane.in_flight <= setting.in_flight:
+                self._violated(f"bounded: {lane.in_flight} records in flight")
             if lane._cache.size > setting.max_elements:
                 self._violated(f"bounded: {lane._cache.size} vectors")
 

@@ -117,7 +117,7 @@ class SimProgram(Program):
     async def _wait_for_commit(self, requested):
         partitions, lanes = self.source._partitions, self._worker.lanes._assignment.lanes
         if not any(one.outstanding for one in partitions.values()) and not any(
-            lane._in_flight for lane in lanes.values()
+            lane.in_flight for lane in lanes.values()
         ):
             self._is_busy.clear()
         await self._is_busy.wait()

@@ -15,7 +15,8 @@
     ├── NoBrokerError           no Kafka broker answers, or none could be found or started (demo and tests)
     ├── DeliveryError           the brokers did not confirm a record or a transaction
     │   ├── TooLargeError       the broker rejected the record, or its batch, as too large
-    │   └── TimestampError      the broker rejected the record's timestamp
+    │   ├── TimestampError      the broker rejected the record's timestamp
+    │   └── UnacceptableError   the broker rejected the record for another property
     ├── RedactionError          a single trace cannot be redacted; has a ``reason`` from a closed list
     ├── LedgerError             the changelog is incomplete or has invalid entries
     └── InvalidRecordError      a single record cannot be scored; has the ``reason`` of its dead letter
@@ -102,6 +103,10 @@ class TooLargeError(DeliveryError):
 
 class TimestampError(DeliveryError):
     """The topic rejects the record's timestamp (``message.timestamp.*.max.ms``)."""
+
+
+class UnacceptableError(DeliveryError):
+    """The topic rejects the record for another property; a compacted topic takes no record without a key."""
 
 
 class RedactionError(WorkerError):

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
-from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
+from knowledgepulse_worker.kafka.topics import CLEANUP_POLICY, LOG_APPEND_TIME, Topic
 from knowledgepulse_worker.records.record import OutputRecord
 
 
 class TopicLimits:
-    """The limits of topics on a record's size and timestamp.
+    """The limits of topics on a record's key, size and timestamp.
 
     The settings may change, and clocks differ, so a broker may still refuse a record.
 
@@ -27,6 +27,8 @@ class TopicLimits:
     def problem_of(self, record: OutputRecord) -> DeliveryError | None:
         """Return why a record's topic does not accept it; None if it does."""
         topic = self._topics[record.topic]
+        if record.key is None and topic.is_compacted:
+            return UnacceptableError(f"{topic.name}: no key, but {CLEANUP_POLICY}={topic.cleanup_policy}")
         if record_bytes(record.key, record.value, record.headers) > topic.max_message_bytes:
             size = exact_bytes(record)
             if size > topic.max_message_bytes:

@@ -89,6 +89,11 @@ class Topic:
         return self.retention_bytes if self._deletes and self.retention_bytes >= 0 else None
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether only the last record of each key is kept, so that every record needs a key."""
+        return self.cleanup_policy is not None and "compact" in self.cleanup_policy
+
+    @property
     def _deletes(self) -> bool:
         return self.cleanup_policy is None or "delete" in self.cleanup_policy
 
@@ -216,7 +221,7 @@ def _timestamp_differences(raw: Topic, output: Topic) -> Iterator[str]:
 
 
 def _retention_differences(raw: Topic, output: Topic) -> Iterator[str]:
-    if output.cleanup_policy is not None and "compact" in output.cleanup_policy:
+    if output.is_compacted:
         yield (
             f"{output.name} has {CLEANUP_POLICY}={output.cleanup_policy}: it keeps only the last output for "
             "each key"

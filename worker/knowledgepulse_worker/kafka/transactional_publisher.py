@@ -13,6 +13,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
     KafkaError,
+    OutOfOrderSequenceNumber,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
 )
@@ -23,8 +24,8 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, RefusedError
+from knowledgepulse_worker.kafka.wire.producer import SentBatch, TransactionalProducer
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Refusal, RefusedError
 from knowledgepulse_worker.records.record import Location, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -54,7 +55,7 @@ class Write(Protocol):
             the partition and the offset of each record.
 
         Raises:
-            RefusedError: the client or a broker refused records.
+            RefusedError: the client or brokers refused records.
         """
         ...
 
@@ -170,12 +171,8 @@ class TransactionalPublisher:
                 }
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
-        written = {}
-        for place, task in sending.items():
-            for batch in task.result():
-                first = await batch.written()
-                for number, record in enumerate(batch.records):
-                    written[id(record)] = Location(place.partition, first + number)
+        batches = [(place.partition, batch) for place, task in sending.items() for batch in task.result()]
+        written = await _written(batches)
         return [written[id(record)] for record in records]
 
     async def _place(self, record: OutputRecord) -> TopicPartition:
@@ -204,6 +201,33 @@ class TransactionalPublisher:
                 "and transaction.state.log.min.isr=1"
             )
         return DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+
+
+async def _written(sent: Sequence[tuple[int, SentBatch]]) -> dict[int, Location]:
+    """Wait until all batches are written; return the location of each record by its identity.
+
+    Args:
+        sent: the batches with their partitions, in order.
+
+    Raises:
+        RefusedError: batches were refused; in all partitions, so that one more transaction can mend them.
+        KafkaError: a batch was not written for another reason.
+    """
+    written, refusals = dict[int, Location](), list[Refusal]()
+    for partition, batch in sent:
+        try:
+            first = await batch.written()
+        except RefusedError as refused:
+            refusals += refused.refusals
+        except OutOfOrderSequenceNumber:
+            if not refusals:  # otherwise, the batch is behind one that was refused
+                raise
+        else:
+            for number, record in enumerate(batch.records):
+                written[id(record)] = Location(partition, first + number)
+    if refusals:
+        raise RefusedError(*refusals)
+    return written
 
 
 def metadata_of(position: Position) -> str:

@@ -2,8 +2,8 @@
 
 A broker that refuses a batch does not say which of its records is at fault, and the transaction is aborted.
 Its outcomes are still here, so they are sent again, the refused records in batches of their own. A record
-that is refused alone is replaced. The scores of later records do not change, since the vector of the
-replaced record stays in the ledger.
+that is refused alone is replaced. The refusals of all partitions are mended at once. The scores of later
+records do not change, since the vector of the replaced record stays in the ledger.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Publish, RefusedError
+from knowledgepulse_worker.records.publisher import (
+    LostPartitionsError,
+    Position,
+    Publish,
+    Refusal,
+    RefusedError,
+)
 from knowledgepulse_worker.records.record import OutputRecord
 
 
@@ -73,10 +79,11 @@ async def commit(
             raise
         except RefusedError as refused:
             metrics.aborted("refused")
-            if len(refused.records) > 1:
-                alone = [*alone, *refused.records]
-            else:
-                _replace(shares, refused, replacements)
+            for refusal in refused.refusals:
+                if len(refusal.records) > 1:
+                    alone += refusal.records
+                else:
+                    _replace(shares, refusal, replacements)
         else:
             break
     metrics.stage("commit", time.monotonic() - started)
@@ -86,11 +93,13 @@ async def commit(
     return {partition: position.offset for partition, position in positions.items()}
 
 
-def _replace(shares: Sequence[_Share], refused: RefusedError, replacements: Replacements) -> None:
-    [record] = refused.records
+def _replace(shares: Sequence[_Share], refusal: Refusal, replacements: Replacements) -> None:
+    """Replace a refused record, unless its trace has become a dead letter, which has no redacted copy."""
+    [record] = refusal.records
     for share in shares:
+        if any(one is record for one in (*share.tombstones, share.position_record)):
+            raise refusal.cause
         for scored in share.complete:
             if any(one is record for one in scored.records()):
-                replacements.replace(scored, record, refused.cause)
+                replacements.replace(scored, record, refusal.cause)
                 return
-    raise refused

@@ -1,7 +1,8 @@
 """Build outputs, and replace those that their topics do not accept.
 
-An output that is too large becomes a dead letter, and a dead letter that is too large is cut down to fit. An
-output whose timestamp is not accepted gets the current time, and its record's timestamp in a header.
+An output that its topic does not accept becomes a dead letter, and a dead letter that is too large is cut
+down to fit. An output whose timestamp is not accepted gets the current time, and its record's timestamp in a
+header.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as replace_fields
 
 from knowledgepulse_schemas.dead_letter import Reason
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.records.entry import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
@@ -64,8 +65,7 @@ class Replacements:
             scored.output = _with_other_time(refused, problem)
             return scored.output
         if scored.entry.failure is None:
-            reason: Reason = "too_large" if isinstance(problem, TooLargeError) else "scoring_failed"
-            failure = Failure(reason, type(problem).__name__, str(problem))
+            failure = Failure(_reason(problem), type(problem).__name__, str(problem))
             scored.entry = replace_fields(scored.entry, decision=None, failure=failure)
             scored.copying = scored.copy = None  # it is not contributed
             replacement = self.outputs.build(scored.record, scored.entry)
@@ -80,9 +80,18 @@ class Replacements:
         if isinstance(problem, TimestampError):
             scored.copy = _with_other_time(refused, problem)
             return
-        if self.redaction is None or refused.value is None:
+        if self.redaction is None or scored.output is None:
             raise problem
-        scored.copy = self.redaction.too_large(scored.record, scored.entry)
+        if refused.value is None:  # the topic takes not even the reason why there is no copy
+            self._replace_output(scored, scored.output, problem)
+        else:
+            scored.copy = self.redaction.too_large(scored.record, scored.entry)
+
+
+def _reason(problem: DeliveryError) -> Reason:
+    if isinstance(problem, TooLargeError):
+        return "too_large"
+    return "refused" if isinstance(problem, UnacceptableError) else "scoring_failed"
 
 
 def _with_other_time(refused: OutputRecord, problem: DeliveryError) -> OutputRecord:

@@ -24,18 +24,29 @@ class Position:
     topic_id: bytes = b""
 
 
-class RefusedError(DeliveryError):
-    """The broker refused a batch, so the transaction was aborted.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The refusal of a batch.
 
     Attributes:
         records: the records of the batch. If there are several, any of them may be at fault.
-        cause: the broker's error; a TooLargeError or a TimestampError.
+        cause: the broker's error: a TooLargeError, a TimestampError or an UnacceptableError.
     """
 
-    def __init__(self, records: Sequence[OutputRecord], cause: DeliveryError) -> None:
-        super().__init__(str(cause))
-        self.records = records
-        self.cause = cause
+    records: Sequence[OutputRecord]
+    cause: DeliveryError
+
+
+class RefusedError(DeliveryError):
+    """Brokers refused batches, so the transaction was aborted.
+
+    Attributes:
+        refusals: the refusals in all partitions. A broker judges no batch behind one that it refused.
+    """
+
+    def __init__(self, *refusals: Refusal) -> None:
+        super().__init__("; ".join(dict.fromkeys(str(one.cause) for one in refusals)))
+        self.refusals = refusals
 
 
 class Publish(Protocol):
@@ -58,7 +69,7 @@ class Publish(Protocol):
             the offset of each record.
 
         Raises:
-            RefusedError: the broker refused a batch; nothing was published.
+            RefusedError: brokers refused batches; nothing was published.
             LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the transaction failed for another reason, and the process must end.
         """

@@ -223,6 +223,39 @@ async def test_an_output_refused_alone_becomes_a_dead_letter_and_keeps_its_vecto
     assert harness.metric("kp_traces_total", outcome="rejected") == 0
 
 
+async def test_a_record_without_a_key_for_a_compacted_topic_becomes_a_dead_letter(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.refusing_keyless.update(harness.scored)
+
+    await harness.processed(await harness.lane(), raw(0), replace(raw(1), key=None), raw(2))
+
+    before, dead, after = harness.outputs()
+    assert dead.value == raw(1).value
+    assert headers(dead)["kp-reason"] == b"refused"
+    assert before.topic in harness.scored
+    assert after.topic in harness.scored
+    assert list(harness.entries()) == [0, 1, 2]
+    assert harness.failures == []
+
+
+async def test_a_transaction_mends_the_refusals_of_all_partitions(make_harness, raw):
+    """A topic may come to take only small records, and each transaction costs the time of a commit."""
+    harness = make_harness()
+    harness.publisher.refused.update(harness.scored)
+    lanes = harness.lanes()
+    for partition in range(3):
+        await lanes.take(raw(0, partition=partition))
+
+    async def committed():
+        return len(await lanes.commit(harness.publisher.publish)) == 3
+
+    while not await committed():
+        await asyncio.sleep(0)
+
+    assert [headers(dead)["kp-reason"] for dead in harness.outputs()] == [b"too_large"] * 3
+    assert harness.metric("kp_aborted_transactions_total", reason="refused") == 1
+
+
 async def test_a_dead_letter_refused_alone_is_sent_with_its_value_cut(make_harness, raw):
     """Headers hold its length and hash, so that the original can be found in the raw topic."""
     value = b"no JSON" * 1000

@@ -123,6 +123,20 @@ async def test_a_failed_redaction_leaves_a_record_without_content_and_the_rest_g
     assert f"raw-traces/0/0: not redacted: {reason}" in caplog.text
 
 
+async def test_a_trace_is_a_dead_letter_if_not_even_the_failure_of_its_redaction_can_be_published(
+    make_harness, raw
+):
+    """The record that tells the failure has no key, which a compacted topic requires."""
+    harness = make_harness(policy=EVERYTHING, redact=refusing("raised"))
+    harness.publisher.refusing_keyless.add(harness.redacted)
+
+    await harness.processed(await harness.lane(), raw(0), raw(1))
+
+    assert [dict(one.headers)["kp-reason"] for one in harness.outputs()] == [b"refused", b"refused"]
+    assert copies(harness) == []
+    assert harness.failures == []
+
+
 async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(make_harness, raw):
     harness = make_harness(policy=EVERYTHING, redact=mask)
 

@@ -11,19 +11,33 @@ from typing import Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
+    BrokerResponseError,
     GroupAuthorizationFailedError,
     InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
+    kafka_errors,
 )
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, OffsetsHandler, refuse_offsets
-from knowledgepulse_worker.records.publisher import RefusedError, retrieve_exception
+from knowledgepulse_worker.records.publisher import Refusal, RefusedError, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
+
+
+class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - aiokafka is untyped; its naming
+    """A topic does not accept a record: it has no key, and the topic is compacted (KIP-467)."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+
+
+# aiokafka does not know the code, and would report an unknown error.
+kafka_errors[InvalidRecord.errno] = InvalidRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +62,16 @@ class SentBatch:
         try:
             return int((await self.delivery).offset)
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
-            raise RefusedError(self.records, TooLargeError(self._text(error))) from error
+            raise self._refused(TooLargeError, error) from error
         except InvalidTimestampError as error:
-            raise RefusedError(self.records, TimestampError(self._text(error))) from error
+            raise self._refused(TimestampError, error) from error
+        except (InvalidRecord, UnsupportedForMessageFormatError) as error:
+            raise self._refused(UnacceptableError, error) from error
 
-    def _text(self, error: KafkaError) -> str:
+    def _refused(self, cause: type[DeliveryError], error: KafkaError) -> RefusedError:
         # This text is logged, so it names the topic but never the content.
-        return f"{self.records[0].topic}: {type(error).__name__}"
+        text = f"{self.records[0].topic}: {type(error).__name__}"
+        return RefusedError(Refusal(self.records, cause(text)))
 
 
 class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka is untyped
@@ -94,9 +111,9 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
     ) -> list[tuple[BatchBuilder, list[OutputRecord]]]:
         batches: list[tuple[BatchBuilder, list[OutputRecord]]] = []
-        was_alone = True
+        was_alone, suspects = True, set(map(id, alone))
         for record in records:
-            is_alone = any(one is record for one in alone)
+            is_alone = id(record) in suspects
             if was_alone or is_alone or not _append(batches[-1][0], record):
                 batches.append((self.create_batch(), []))
                 _append(batches[-1][0], record)
@@ -144,7 +161,8 @@ def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
             timestamp=timestamp, key=record.key, value=record.value, headers=list(record.headers)
         )
     except Exception as error:
-        raise RefusedError([record], DeliveryError(f"{record.topic}: {type(error).__name__}")) from error
+        problem = DeliveryError(f"{record.topic}: {type(error).__name__}")
+        raise RefusedError(Refusal([record], problem)) from error
     return metadata is not None
 
 
