@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from bench import (
+    commit_intervals,
     embedder,
     machine,
     novelty,
@@ -42,6 +43,7 @@ PARTS = {
     "embedder": Part(embedder.run, 260, 60, needs_broker=False),
     "worker": Part(worker_runs.run, 900, 85),
     "stream": Part(stream.run, 300, 35),
+    "commits": Part(commit_intervals.run, 400, 90),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }
 
