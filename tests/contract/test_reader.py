@@ -82,6 +82,12 @@ async def test_bounds_are_the_offsets_that_a_partition_holds(written):
     assert await written.reader.bounds(written.topic.name, 1) == range(2)
 
 
+async def test_the_appended_offsets_of_several_partitions_are_told_at_once(written):
+    name = written.topic.name
+    assert await written.reader.appended(name, [0, 1]) == {0: range(3), 1: range(2)}
+    assert [one.value async for one in written.reader.read(name, 0, range(3))] == [b"0", b"1", b"2"]
+
+
 async def test_an_empty_partition_has_no_bounds_and_no_records(stage):
     assert len(await stage.reader.bounds(stage.topic.name, 0)) == 0
     assert [one async for one in read_topic(stage.reader, stage.topic, NOW, lambda *_: None)] == []

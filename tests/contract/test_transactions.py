@@ -168,6 +168,7 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
         async with publisher.transaction() as write:
             await write(records(stage, b"1", b"2"))
             assert await read(stage) == []
+            assert [len(one) for one in (await stage.reader.appended(stage.topic, [0, 1])).values()] == [1, 1]
 
         async def both():
             return sorted(await read(stage)) == [b"1", b"2"]

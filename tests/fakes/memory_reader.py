@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
 from knowledgepulse_worker.kafka.topic_reader import Record
@@ -30,9 +30,9 @@ class MemoryReader:
         records = self.records[topic, partition]
         return range(records[0].offset, records[-1].offset + 1) if records else range(0)
 
-    async def end(self, topic: str, partition: int) -> int:
-        """Return the offset after the last record."""
-        return (await self.bounds(topic, partition)).stop
+    async def appended(self, topic: str, partitions: Collection[int]) -> dict[int, range]:
+        """Return the offsets that partitions hold now; there are no transactions."""
+        return {number: await self.bounds(topic, number) for number in partitions}
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the first offset with a record of that time or later, or None if there is none."""

@@ -127,11 +127,15 @@ class SimReader:
             (topic, partition), lambda broker: self._cluster.bounds(broker, topic, partition)
         )
 
-    async def end(self, topic, partition):
-        at = (topic, partition)
-        return await self._connection.ask_leader(
-            at, lambda broker: self._cluster.find(broker, *at).logs[partition].end
-        )
+    async def appended(self, topic, partitions):
+        return {number: await self._appended((topic, number)) for number in partitions}
+
+    async def _appended(self, at):
+        def held(broker):
+            start = self._cluster.bounds(broker, *at).start
+            return range(start, self._cluster.find(broker, *at).logs[at[1]].end)
+
+        return await self._connection.ask_leader(at, held)
 
     async def first_since(self, topic, partition, timestamp_ms):
         records = self._cluster.topics[topic].logs[partition].records

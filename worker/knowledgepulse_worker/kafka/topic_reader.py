@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -34,8 +34,8 @@ class Reader(Protocol):
         """Return the offsets that a partition holds now; some of them may have no record."""
         ...
 
-    async def end(self, topic: str, partition: int) -> int:
-        """Return the offset after the last record, including the records of open transactions."""
+    async def appended(self, topic: str, partitions: Collection[int]) -> dict[int, range]:
+        """Return the offsets that partitions hold now, including the records of open transactions."""
         ...
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
@@ -138,22 +138,27 @@ class TopicReader:
         """Return the offsets that a partition holds now; some of them may have no record."""
         return await held_offsets(self._consumer, TopicPartition(topic, partition))
 
-    async def end(self, topic: str, partition: int) -> int:
-        """Return the offset after the last record, including the records of open transactions.
+    async def appended(self, topic: str, partitions: Collection[int]) -> dict[int, range]:
+        """Return the offsets that partitions hold now, including the records of open transactions.
+
+        The brokers tell the end of such records only with a fetch (the high watermark); for consumers of
+        committed records, an end offset is the last stable one.
 
         Raises:
-            TopicError: the broker does not answer for ``kafka.request_timeout``.
+            TopicError: the brokers do not answer for ``kafka.request_timeout``.
         """
-        tp = TopicPartition(topic, partition)
-        self._consumer.assign([tp])
-        self._consumer.seek(tp, (await self._consumer.end_offsets([tp]))[tp])  # a fetch from there is empty
+        tps = [TopicPartition(topic, number) for number in partitions]
+        self._consumer.assign(tps)
+        starts = await self._consumer.beginning_offsets(tps)
+        for tp, stable_end in (await self._consumer.end_offsets(tps)).items():
+            self._consumer.seek(tp, stable_end)  # a fetch from there is empty
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
-                while (end := self._consumer.highwater(tp)) is None:
-                    await self._consumer.getmany(tp, timeout_ms=_POLL_MS)
+                while silent := [tp for tp in tps if self._consumer.highwater(tp) is None]:
+                    await self._consumer.getmany(timeout_ms=_POLL_MS)
         except TimeoutError:
-            raise self._silent(tp) from None
-        return int(end)
+            raise self._silent(silent[0]) from None
+        return {tp.partition: range(starts[tp], self._consumer.highwater(tp)) for tp in tps}
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the offset of the first record with that timestamp or a later one; None if there is none."""

@@ -60,33 +60,38 @@ class Ledgers:
         Raises:
             WorkerError: a changelog cannot be read or holds an invalid entry.
         """
-        self.remaining = {}
-        waiting = deque(sorted(partitions))
+        if not partitions:
+            return
+        async with self._connect() as reader:
+            appended = await reader.appended(self._topic, partitions)
+        unread = {number: self._unread(number, held) for number, held in sorted(appended.items())}
+        self.remaining = {number: len(offsets) for number, offsets in unread.items()}
+        waiting = deque(unread.items())
         async with asyncio.TaskGroup() as group:
             for _ in range(min(PARALLEL_READERS, len(waiting))):
                 group.create_task(self._recover_from(waiting, recovered))
 
-    async def _recover_from(self, waiting: deque[int], recovered: Callable[[int], Awaitable[None]]) -> None:
+    def _unread(self, partition: int, held: range) -> range:
+        """Return the offsets of the records written since the last read, or of all records at the first."""
+        position = self.changelog(partition).position
+        if position is not None and position >= held.stop:
+            # The topic was created again, or an unclean leader election lost its end.
+            del self._changelogs[partition]
+            position = None
+        return held if position is None else range(max(position + 1, held.start), held.stop)
+
+    async def _recover_from(
+        self, waiting: deque[tuple[int, range]], recovered: Callable[[int], Awaitable[None]]
+    ) -> None:
         async with self._connect() as reader:
             while waiting:
-                partition = waiting.popleft()
-                await self._read(reader, partition)
+                partition, unread = waiting.popleft()
+                await self._read(reader, partition, unread)
                 await recovered(partition)
                 del self.remaining[partition]
 
-    async def _read(self, reader: Reader, partition: int) -> None:
-        """Read the records written since the last read, or all records at the first."""
+    async def _read(self, reader: Reader, partition: int, unread: range) -> None:
         changelog = self.changelog(partition)
-        held = range(
-            (await reader.bounds(self._topic, partition)).start, await reader.end(self._topic, partition)
-        )
-        if changelog.position is not None and changelog.position >= held.stop:
-            # The topic was created again, or an unclean leader election lost its end.
-            del self._changelogs[partition]
-            changelog = self.changelog(partition)
-        start = held.start if changelog.position is None else changelog.position + 1
-        unread = range(max(start, held.start), held.stop)
-        self.remaining[partition] = len(unread)
         async for record in reader.read(self._topic, partition, unread):
             try:
                 changelog.apply(record.offset, record.key, record.value)

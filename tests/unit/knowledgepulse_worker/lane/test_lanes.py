@@ -160,6 +160,7 @@ async def test_closed_partitions_publish_nothing_more(make_harness, raw):
 
     assert harness.outputs() == []
     assert lanes.positions() == {}
+    lanes.refresh_gauges()
     assert harness.metric("kp_in_flight_records") == 0
 
 

@@ -59,8 +59,8 @@ class MemoryReader:
     async def bounds(self, topic, partition):
         return range(len(self._records(topic, partition)))
 
-    async def end(self, topic, partition):
-        return len(self._records(topic, partition))
+    async def appended(self, topic, partitions):
+        return {number: await self.bounds(topic, number) for number in partitions}
 
     async def read(self, topic, partition, offsets):
         self.reading.add(partition)
