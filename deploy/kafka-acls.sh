@@ -7,8 +7,9 @@
 # Commands: run, topics, publish, assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
 # dead-letters), evaluations, contributions, export (--policy needs those of policy, too) and policy (policy and
 # traces; in addition, a topic of labels needs Read and DescribeConfigs, and topics for rescored traces need
-# Write and DescribeConfigs). Group and topic names must match
-# the settings; REDACTED is not set unless topics.redacted is:
+# Write and DescribeConfigs). Write on a transactional id includes Describe. Before Kafka 2.8, run, publish and
+# policy also need IdempotentWrite on the cluster, which later brokers grant with Write on any topic. Group and
+# topic names must match the settings; REDACTED is not set unless topics.redacted is:
 set -eu
 
 group=${GROUP:-knowledgepulse-worker}
@@ -25,7 +26,7 @@ spans=${SPANS:-otlp_spans}
 late=${LATE:-late-spans}
 assembled=$group-assembled
 
-[ $# -eq 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 principal=$2
 
 allow() {
@@ -41,6 +42,7 @@ run)
     allow --operation Read --operation Write --operation DescribeConfigs \
         --topic "$changelog" --topic "$policies"
     allow --operation Read --group "$group"
+    allow --operation Write --resource-pattern-type prefixed --transactional-id "$group-run-"
     ;;
 topics)
     allow --operation Create --operation Describe --operation DescribeConfigs \

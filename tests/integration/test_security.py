@@ -22,7 +22,7 @@ from knowledgepulse_worker.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight import rights
 from knowledgepulse_worker.kafka.preflight.diagnosis import _failures
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
@@ -326,6 +326,60 @@ async def create_other_topics(secured, settings):
         await contributions_topic.create_topic(admin, contributions_topic_name(settings.kafka.group))
         await admin.create(settings.assemble.spans, 1, 1, {})
         await require_topics(admin, settings)
+
+
+async def test_a_worker_without_its_transactional_id_ends_with_one_line(settings, secured, config, tmp_path):
+    settings = with_password_file(settings, tmp_path)
+    await Stream(anonymous(secured, settings), tmp_path).create_topics(1)
+    async with secured.rights() as mine:
+        granted = [one for one in granted_by_script("run", settings) if one.resource != "transactional-id"]
+        await mine.grant(*granted)
+        await reported(settings, granted, [])
+
+        status, _, errors = await kp_worker("run", "--config", config(settings), KP_LOG__FORMAT="human")
+
+    assert (status, len(errors.splitlines())) == (os.EX_CONFIG, 1), errors
+    assert f"Write on transactional-id {settings.kafka.group}-run-*" in errors
+
+
+def taken_away(settings):
+    """Return rights that a running worker uses, and that an operator may take away by mistake."""
+    group, topics = settings.kafka.group, settings.topics
+    return {
+        "transactional id": Right("Write", "transactional-id", f"{group}-run-*"),
+        "group": Right("Read", "group", group),
+        "raw": Right("Read", "topic", topics.raw),
+        "output": Right("Write", "topic", topics.rejected),
+    }
+
+
+@pytest.mark.parametrize("kind", ["transactional id", "group", "raw", "output"])
+async def test_a_right_that_is_taken_away_is_named_and_the_worker_goes_on_once_it_is_back(
+    kind, settings, secured, tmp_path, real_traces
+):
+    settings = with_password_file(settings, tmp_path)
+    right = taken_away(settings)[kind]
+    operator = Stream(anonymous(secured, settings), tmp_path)
+    async with secured.rights() as mine:
+        await mine.grant(*granted_by_script("run", settings))
+        await operator.create_topics(1)
+        async with Stream(settings, tmp_path).worker() as worker:
+            await worker.owns(1)
+            await operator.publish([Message(real_traces[0])])
+            await worker.published(1)
+            await mine.revoke(right)
+            await operator.publish(Message(trace) for trace in real_traces[1:9])
+            await worker.logged(f"the brokers' ACLs do not allow: {right}")
+            await worker.logged("ended with status 78; starting it again")
+            status, page = await worker.get("/readyz")
+            assert (status, "the worker is restarting" in page) == (503, True), page
+
+            await mine.grant(right)
+            raw = await operator.read(settings.topics.raw)
+            outputs = await operator.outputs(worker, raw)
+            assert await worker.stop() == 0
+            assert "raceback" not in worker.log()
+    assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw]
 
 
 async def test_a_replay_without_its_transactional_id_is_named(settings, secured):

@@ -1,29 +1,34 @@
-"""A group and a changelog of an earlier release are taken over: nothing lost, nothing scored again.
+"""A group of release 0.2.0 is continued: no record without an outcome, no lost vector, no differing score.
 
-``data/left-behind-by-56e9080.json`` is what a worker of that commit left when it was killed (SIGKILL): the
-last release on Faust's own Kafka driver, with its assignor and changelog entries without a format version.
+That release wrote a record's ledger entry, published its output and committed its offset one after another.
+``data/releases/0.2.0.stream.json`` is what its killed worker left in the topics.
 """
 
 import base64
 import json
-from pathlib import Path
+from collections import Counter
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import InconsistentGroupProtocolError
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
+from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.tools.audit import audit
-from support.streams import Message, source_of
+from support import metrics_page as page
+from support.offline import offline
+from support.streams import Message, score_of, source_of
+from support.traces import DATA
 
 pytestmark = pytest.mark.integration
 
-LEFT_BEHIND = json.loads(Path(__file__).with_name("data").joinpath("left-behind-by-56e9080.json").read_text())
+LEFT = json.loads((DATA / "releases" / "0.2.0.stream.json").read_bytes())
 PARTITIONS = 2
-LAST_PUBLISHED = 17
-"""The source offset of the last output that was published before the kill; later ones have only an entry."""
-
-CACHE = {"max_elements": 6, "dimensions": 16}
 
 
 class Output(NamedTuple):
@@ -41,82 +46,154 @@ class Output(NamedTuple):
         return cls(*(getattr(record, name) for name in cls._fields[:-1]), tuple(record.headers))
 
 
-def _bytes(text):
-    return None if text is None else base64.b64decode(text)
+async def leave(stream):
+    """Put what the former worker left into a stream of another name, under another topic's id."""
+    kafka, raw = stream.settings.kafka, stream.settings.topics.raw
+    topic_ids = TopicIds(kafka, raw)
+    await topic_ids.start()
+    topic_id = await topic_ids.current(range(PARTITIONS))
+    await topic_ids.stop()
+    former_id = LEFT["positions"]["0"]["metadata"].removeprefix(TOPIC_ID)
+    renamed = {LEFT["raw_topic"].encode(): raw.encode(), bytes.fromhex(former_id): topic_id}
 
+    def content(saved):
+        if saved is None:
+            return None
+        found = base64.b64decode(saved["base64"]) if isinstance(saved, dict) else saved.encode()
+        for old, new in renamed.items():
+            found = found.replace(old, new)
+        return found
 
-def _headers(record):
-    return [(name, _bytes(value)) for name, value in record["headers"]]
+    async def send(topic, records):
+        for one in records:
+            await producer.send(
+                topic,
+                content(one["value"]),
+                key=content(one["key"]),
+                partition=one["partition"],
+                timestamp_ms=one["timestamp"],
+                headers=[(name, content(value)) for name, value in one["headers"]],
+            )
 
-
-class Predecessor:
-    """Puts what it left behind into a stream of another name."""
-
-    def __init__(self, stream):
-        self._stream = stream
-        self._raw = stream.settings.topics.raw
-        self.committed = {int(number): offset for number, offset in LEFT_BEHIND["committed_before"].items()}
-        self.outputs = [self._output(record) for record in LEFT_BEHIND["outputs"]]
-
-    def _output(self, record):
-        """Return an output under the stream's own names."""
-        topic = getattr(self._stream.settings.topics, record["topic"])
-        renamed = (LEFT_BEHIND["raw_topic"].encode(), self._raw.encode())
-        headers = tuple((name, value and value.replace(*renamed)) for name, value in _headers(record))
-        key, value = _bytes(record["key"]), _bytes(record["value"])
-        return Output(topic, record["partition"], record["timestamp"], key, value, headers)
-
-    async def leave(self):
-        kafka = self._stream.settings.kafka
-        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-            for topic, name in ((self._raw, "raw"), (changelog_topic_name(kafka.group), "changelog")):
-                for one in LEFT_BEHIND[name]:
-                    await producer.send(
-                        topic,
-                        _bytes(one["value"]),
-                        key=_bytes(one["key"]),
-                        partition=one["partition"],
-                        timestamp_ms=one["timestamp"],
-                        headers=_headers(one),
-                    )
-            for one in self.published():
-                await producer.send(
-                    one.topic,
-                    one.value,
-                    key=one.key,
-                    partition=one.partition,
-                    timestamp_ms=one.timestamp,
-                    headers=list(one.headers),
-                )
-            await producer.flush()
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=kafka.bootstrap_servers, group_id=kafka.group, enable_auto_commit=False
-        )
-        async with consumer:
-            positions = {
-                TopicPartition(self._raw, number): offset for number, offset in self.committed.items()
-            }
-            consumer.assign(list(positions))
-            await consumer.commit(positions)
-
-    def published(self):
-        return [one for one in self.outputs if source_of(one)[1] <= LAST_PUBLISHED]
-
-
-async def test_a_worker_takes_over_from_one_of_the_release_before_the_seam(make_stream, real_traces):
-    stream = await make_stream(PARTITIONS, cache=CACHE)
-    predecessor = Predecessor(stream)
-    await predecessor.leave()
-    raw = await stream.publish(
-        Message(trace, partition=n % PARTITIONS) for n, trace in enumerate(real_traces[:20])
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        await send(raw, LEFT["raw"])
+        await send(changelog_topic_name(kafka.group), LEFT["changelog"])
+        for topic in ("contribute", "rejected", "dead_letter"):
+            outputs = [one for one in LEFT["outputs"] if one["topic"] == topic]
+            await send(getattr(stream.settings.topics, topic), outputs)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, group_id=kafka.group, enable_auto_commit=False
     )
+    async with consumer:
+        positions = {
+            TopicPartition(raw, int(number)): OffsetAndMetadata(one["offset"], TOPIC_ID + topic_id.hex())
+            for number, one in LEFT["positions"].items()
+        }
+        consumer.assign(list(positions))
+        await consumer.commit(positions)
+
+
+async def test_a_group_of_the_former_release_is_continued(make_stream, real_traces):
+    stream = await make_stream(PARTITIONS, cache=LEFT["cache"], policy={"threshold": LEFT["threshold"]})
+    topics = stream.settings.topics
+    outputs_of = topics.contribute, topics.rejected, topics.dead_letter
+    await leave(stream)
+    former = await stream.read(*outputs_of)
+    uncommitted = {
+        source_of(one): Output.of(one)
+        for one in former
+        if source_of(one)[1] >= LEFT["positions"][str(source_of(one)[0])]["offset"]
+    }
+    assert uncommitted, "the former worker was killed between an output and its commit"
 
     async with stream.worker() as worker:
+        raw = await stream.publish(
+            Message(trace, partition=n % PARTITIONS) for n, trace in enumerate(real_traces[:20])
+        )
         outputs = await stream.outputs(worker, raw)
-        await worker.stop()
+        assert page.value(await worker.metrics(), "kp_cache_resets_total") == 0
+        await worker.kill()
 
-    found = {source_of(one): Output.of(one) for one in outputs}  # the last one of each source
-    assert all(found[source_of(left)] == left for left in predecessor.outputs)
+    # What the former worker had published but not committed is published once more, and is the same.
+    repeated = Counter(map(source_of, outputs))
+    assert {source for source, count in repeated.items() if count > 1} == set(uncommitted)
+    assert set(repeated.values()) == {1, 2}
+    assert all(Output.of(one) == uncommitted.get(source_of(one), Output.of(one)) for one in outputs)
+    assert scores(outputs) == undisturbed(stream.settings, raw, outputs)
+
+    # The upgrade was the only time.
+    async with stream.worker() as worker:
+        raw = await stream.publish([Message(trace, partition=0) for trace in real_traces[20:25]])
+        later = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+    assert len(later) == len(outputs) + 5
     report = await audit(stream.settings)
-    assert (report.missing, report.differing) == (0, 0)
+    assert (report.missing, report.differing, report.waiting, report.unknown) == (0, 0, 0, 0)
+    assert report.repeated == len(uncommitted)
     assert sum(partition.novelty_exact for partition in report.partitions) > 0
+
+
+def scores(outputs):
+    """Return the score of each scored record."""
+    return {source_of(one): score_of(one)["score"] for one in outputs if "kp-score" in dict(one.headers)}
+
+
+def undisturbed(settings, raw, outputs):
+    """Return the scores that a single pass over each partition gives."""
+    scored, found = scores(outputs), {}
+    for number in range(PARTITIONS):
+        records = [one for one in raw if (one.partition, one.offset) in scored and one.partition == number]
+        values = offline(settings, [one.value for one in records])
+        found |= {
+            (number, one.offset): score.quality_score for one, score in zip(records, values, strict=True)
+        }
+    return found
+
+
+@asynccontextmanager
+async def former_member(stream):
+    """Yield a member with the assignor of the former release, which is all that the group knows of it."""
+    kafka = stream.settings.kafka
+    consumer = AIOKafkaConsumer(
+        stream.settings.topics.raw,
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=kafka.group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        partition_assignment_strategy=(StickyPartitionAssignor,),
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def test_a_worker_waits_for_workers_of_the_former_release_to_be_stopped(make_stream, real_traces):
+    stream = await make_stream()
+    raw = await stream.publish(Message(trace) for trace in real_traces[:10])
+    async with former_member(stream) as former:
+        first = [await former.getone() for _ in range(5)]
+        async with stream.worker() as worker:
+            await worker.logged("workers of a release before 0.3.0, or another application, are members")
+            assert (await former.getone()).offset == 5, "the former member is not disturbed"
+            await former.commit({TopicPartition(raw[0].topic, 0): first[-1].offset + 1})
+            await former.stop()
+
+            outputs = await stream.outputs(worker, raw[5:])
+            assert await worker.stop() == 0
+
+    assert [source_of(one) for one in outputs] == [(0, offset) for offset in range(5, 10)]
+    assert "raceback" not in worker.log()
+
+
+async def test_a_worker_of_the_former_release_is_refused_beside_this_one(make_stream, real_traces):
+    stream = await make_stream()
+    async with stream.worker() as worker:
+        await worker.owns(1)
+        with pytest.raises(InconsistentGroupProtocolError):
+            async with former_member(stream):
+                pass
+        raw = await stream.publish([Message(real_traces[0])])
+        assert len(await stream.outputs(worker, raw)) == 1
+        assert await worker.stop() == 0

@@ -22,7 +22,7 @@ from aiokafka.structs import OffsetAndMetadata
 from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
-from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, denied_right, missing_rights
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.kafka.wire.producer import SentBatch, TransactionalProducer
 from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Refusal, RefusedError
@@ -72,6 +72,7 @@ class TransactionalPublisher:
         batch_bytes: the size limit of a batch with more than one record. Brokers refuse a batch as a whole,
             so it should be far below the limit of each topic.
         new_producer: makes the client.
+        granted: the name that the right is granted on: a prefix with a ``*``, or the transactional id.
     """
 
     def __init__(
@@ -80,9 +81,11 @@ class TransactionalPublisher:
         transactional_id: str,
         batch_bytes: int = BATCH_BYTES,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
+        granted: str | None = None,
     ) -> None:
         self._kafka = kafka
         self._id = transactional_id
+        self._granted = granted or transactional_id
         self._new_producer = partial(
             new_producer,
             **client_arguments(kafka),
@@ -120,7 +123,7 @@ class TransactionalPublisher:
             LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the brokers did not confirm the transaction. None of its records are committed, or
                 all of them if only the response to the commit was lost.
-            SecurityError: the right to the transactional id is missing.
+            SecurityError: a right is missing.
         """
         offsets = {
             TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))
@@ -188,7 +191,9 @@ class TransactionalPublisher:
 
     def _translate(self, error: KafkaError | TimeoutError) -> WorkerError:
         if isinstance(error, TransactionalIdAuthorizationFailed):
-            return missing_rights([Right("Write", "transactional-id", self._id)])
+            return missing_rights([Right("Write", "transactional-id", self._granted)])
+        if (denied := denied_right(error, "Write")) is not None:
+            return denied
         if isinstance(error, ProducerFenced):
             return DeliveryError(
                 f"{self._id}: another process with this transactional id took over, or a transaction took "

@@ -64,6 +64,7 @@ async def commit(
     Raises:
         LostPartitionsError: other members may own the partitions.
         DeliveryError: the transaction failed, and the process must end.
+        SecurityError: a right is missing, and the process must end.
     """
     shares = [_Share.of(lane, complete) for lane in lanes if (complete := lane.complete())]
     if not shares:

@@ -162,6 +162,13 @@ class Lane:
                 "partition %d: invalid entries cut from the ledger: %s", self.partition, content.reason
             )
             self._metrics.cache_reset(content.reason)
+        if content.uncommitted:
+            logger.warning(
+                "partition %d: %d records are scored again, because an earlier release had not committed "
+                "them; outputs that it had published already are published once more",
+                self.partition,
+                content.uncommitted,
+            )
         for entry in content.entries.values():
             if entry.vector is not None:
                 self._cache.add(decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000)

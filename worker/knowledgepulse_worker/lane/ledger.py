@@ -10,7 +10,7 @@ writes the position to the changelog, where it outlives the group's own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
@@ -109,11 +109,14 @@ class LedgerContent:
         entries: the valid entries by key, in the order of their offsets.
         obsolete: the keys of all other entries, which the lane deletes.
         reason: why entries were invalid; None if they all were valid.
+        uncommitted: the number of records that an earlier release had scored but not committed. They are
+            scored again.
     """
 
     entries: dict[bytes, Entry]
     obsolete: list[bytes]
     reason: CutReason | None
+    uncommitted: int = 0
 
 
 def valid_content(
@@ -144,26 +147,35 @@ def valid_content(
     entries = dict(sorted(decoded, key=lambda item: item[1].offset))
     reason: CutReason | None = None
 
-    def cut(why: CutReason, invalid: set[bytes]) -> None:
+    def cut(why: CutReason | None, invalid: Collection[bytes]) -> None:
         nonlocal reason
         if invalid:
-            reason = why
+            reason = why or reason
         for key in invalid:
             del entries[key]
 
     if any(_is_of_other_topic(entry, topic_id) for entry in entries.values()):
         cut("recreated", {key for key, entry in entries.items() if entry.topic_id != topic_id})
-    cut("rewind", {key for key, entry in entries.items() if entry.offset >= next_offset})
-    for key in [key for key, entry in entries.items() if entry.vector is None]:  # of an earlier release
-        del entries[key]
+    ahead = {key for key, entry in entries.items() if entry.offset >= next_offset}
+    is_rewind = not all(_is_uncommitted(entries[key], next_offset) for key in ahead)
+    cut("rewind" if is_rewind else None, ahead)
+    cut(None, {key for key, entry in entries.items() if entry.vector is None})  # of an earlier release
     cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
-    for key in list(entries)[: max(0, len(entries) - max_elements)]:
-        del entries[key]
-    return LedgerContent(entries, [key for key in values if key not in entries], reason)
+    cut(None, list(entries)[: max(0, len(entries) - max_elements)])
+    obsolete = [key for key in values if key not in entries]
+    return LedgerContent(entries, obsolete, reason, 0 if is_rewind else len(ahead))
 
 
 def _is_of_other_topic(entry: Entry, topic_id: bytes) -> bool:
     return bool(topic_id) and entry.topic_id not in (b"", topic_id)
+
+
+def _is_uncommitted(entry: Entry, position: int) -> bool:
+    """Return whether a release before 0.3.0 wrote an entry ahead of the group's position.
+
+    These releases wrote a record's entry first, and committed its offset later.
+    """
+    return entry.version < ENTRY_VERSION and entry.offset < position + entry.window
 
 
 def _fits(entry: Entry, model: str, dimensions: int) -> bool:

@@ -95,7 +95,7 @@ class Supervisor:
             was_working = self._update_suspects()
             if self._stop.is_set():
                 return 0 if status in _ORDERLY_STATUSES else 1
-            if self._first and status == StartError.exit_status:
+            if self._first and not self._was_ready and status == StartError.exit_status:
                 return status
             self._first = False
             ending = self._ending(status)

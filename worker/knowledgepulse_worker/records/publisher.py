@@ -72,6 +72,7 @@ class Publish(Protocol):
             RefusedError: brokers refused batches; nothing was published.
             LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the transaction failed for another reason, and the process must end.
+            SecurityError: a right is missing, and the process must end.
         """
         ...
 

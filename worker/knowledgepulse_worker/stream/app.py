@@ -50,7 +50,7 @@ class WorkerApp:
         topic_ids: identifies the raw topic.
         transact: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader, which connects on entry.
-        on_failure: called on a fatal error of a lane or a transaction; the process must then end.
+        on_failure: called on a fatal error; the process must then end.
 
     Attributes:
         diagnosis: holds the verdict on the worker.

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, ClassVar, NoReturn, cast
 
 import faust
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 from faust.transport import base
 from faust.transport.consumer import Consumer
 from faust.types import TP, AppT, ConsumerMessage, Message, StreamT
@@ -25,11 +25,12 @@ from mode import Service
 from mode.types import ServiceT
 from yarl import URL
 
-from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.pages import Page, pages
 from knowledgepulse_worker.stream.partition import Batch
+from knowledgepulse_worker.stream.refusal import explained
 from knowledgepulse_worker.stream.source import Source
 
 
@@ -136,6 +137,7 @@ class SourceConsumer(Consumer):
         super().__init__(transport, **kwargs)
         self._topic = worker.raw.name
         self._commit_requested = worker.lanes.commit_requested
+        self._group = worker.settings.kafka.group
         self._commit_interval = worker.settings.kafka.commit_interval
         self._on_failure = worker.on_failure
         self.source = worker.connect(self)
@@ -209,9 +211,12 @@ class SourceConsumer(Consumer):
     async def crash(self, reason: BaseException) -> None:
         """See :class:`~knowledgepulse_worker.stream.source.Host`.
 
-        A failed transaction is no defect, so its error is logged once; Faust would add a traceback.
+        A failed transaction or a refusal is no defect, so the error is logged once; Faust would add a
+        traceback.
         """
-        if isinstance(reason, DeliveryError):
+        if isinstance(reason, KafkaError):
+            reason = explained(reason, self._group)
+        if isinstance(reason, WorkerError):
             self._on_failure(reason)
         else:
             await super().crash(reason)
@@ -253,7 +258,10 @@ class SourceFetcher(Service):
     @Service.task
     async def _fetch(self) -> None:
         consumer = cast("SourceConsumer", self.app.consumer)
-        await consumer.source.hand_over(lambda: not (self.should_stop or consumer.should_stop))
+        try:
+            await consumer.source.hand_over(lambda: not (self.should_stop or consumer.should_stop))
+        except KafkaError as error:
+            await consumer.crash(error)
 
 
 class SourceTransport(base.Transport):

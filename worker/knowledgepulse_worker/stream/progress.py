@@ -9,10 +9,10 @@ from contextlib import suppress
 
 from aiokafka.errors import IllegalStateError
 
-from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.stream.client import Client
 from knowledgepulse_worker.stream.partition import Partition
+from knowledgepulse_worker.stream.refusal import explained
 
 # Milliseconds without a response to a fetch after which the broker counts as silent.
 _SILENCE_MS = 10_000
@@ -52,7 +52,7 @@ class Progress:
         try:
             self._client.check_membership()
         except Exception as error:
-            raise WorkerError(f"consumer group: {error!r}") from error
+            raise explained(error, self._client.group.group) from error
 
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait or the broker is silent."""

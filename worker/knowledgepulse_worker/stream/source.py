@@ -18,7 +18,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.lanes import Lanes
@@ -425,7 +425,7 @@ class Source:
             )
             self._has_lost_partitions = True
             return False
-        except DeliveryError as error:
+        except WorkerError as error:
             self._has_failed = True  # the producer begins no other transaction
             await self._host.crash(error)
             return False

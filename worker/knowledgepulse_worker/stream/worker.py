@@ -21,13 +21,14 @@ from knowledgepulse_worker.ending import run_in_time, within
 from knowledgepulse_worker.errors import (
     DeliveryError,
     EmbeddingError,
+    SecurityError,
     StartError,
     TopicError,
     WorkerError,
 )
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
-from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_rights
+from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_id_prefix, worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, differences
@@ -156,11 +157,14 @@ async def _work(
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
         limits_of_topics = [topic.max_message_bytes for topic in topics.values()]
+        id_prefix = worker_id_prefix(settings.kafka.group)
         publisher = await stack.enter_async_context(
             TransactionalPublisher(
                 settings.kafka,
-                f"{settings.kafka.group}-{socket}",
+                # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
+                f"{id_prefix}{socket.rpartition('-')[2]}",
                 min(BATCH_BYTES, *limits_of_topics),
+                granted=f"{id_prefix}*",
             )
         )
         redact = None
@@ -208,7 +212,7 @@ async def _work(
 
 def _blames_records(error: BaseException) -> bool:
     """Return whether a record in progress may have caused an error; records do not cause outages."""
-    return not isinstance(error, DeliveryError | TopicError)
+    return not isinstance(error, DeliveryError | SecurityError | TopicError)
 
 
 def _start_background(

@@ -1,10 +1,6 @@
 """The entries of a ledger: which are valid, their keys, and the records of the changelog."""
 
-import base64
-import hashlib
-import json
 from collections import deque
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from knowledgepulse_worker.embedding.base import identity_of
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, valid_content
 from knowledgepulse_worker.records.entry import ENTRY_VERSION, decode_entry, encode_entry, encode_vector
@@ -98,33 +93,14 @@ def test_the_topic_of_an_entry_without_id_is_taken_for_the_current_one_unless_an
     assert offsets(content_of(scored(1), scored(2, topic_id=OLD), scored(3, topic_id=NEW))) == [3]
 
 
-OLDER_RELEASE = Path(__file__).parents[3] / "integration" / "data" / "left-behind-by-56e9080.json"
+def test_an_earlier_release_s_entries_ahead_of_the_position_are_no_rewind():
+    """It wrote entries before it committed their offsets, up to a window."""
+    ahead = [replace(scored(offset), version=2, window=4) for offset in range(98, 104)]
 
+    upgraded, rewound = content_of(*ahead), content_of(*ahead, replace(scored(104), version=2, window=4))
 
-@pytest.mark.parametrize(("text", "reason"), [("sdk", None), ("agent", "model")])
-def test_the_entries_of_an_older_release_are_of_the_text_sdk(text, reason):
-    """It had no choice of the text: an upgrade keeps its vectors, and choosing the other text cuts them."""
-    changelog = Changelog(0)
-    for offset, record in enumerate(json.loads(OLDER_RELEASE.read_bytes())["changelog"]):
-        if record["partition"] == 0:
-            value = record["value"] and base64.b64decode(record["value"])
-            changelog.apply(offset, base64.b64decode(record["key"]), value)
-    known = [decode_entry(value) for value in changelog.entries.values()]
-    vectors = sorted(entry.offset for entry in known if entry.vector)
-    model = identity_of(hashlib.sha256(b"hashing 16 256").hexdigest(), text)  # its embedder for tests
-
-    content = valid_content(
-        changelog.entries,
-        next_offset=max(entry.offset for entry in known) + 1,
-        topic_id=b"",
-        model=model,
-        dimensions=16,
-        max_elements=100,
-    )
-
-    assert content.reason == reason
-    assert offsets(content) == (vectors if reason is None else [])
-    assert vectors
+    assert (offsets(upgraded), upgraded.reason, upgraded.uncommitted) == ([98, 99], None, 4)
+    assert (offsets(rewound), rewound.reason, rewound.uncommitted) == ([98, 99], "rewind", 0)
 
 
 # --- keys

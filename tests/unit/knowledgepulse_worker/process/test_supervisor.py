@@ -257,6 +257,22 @@ async def test_no_process_is_started_while_the_broker_is_down(tmp_path, monkeypa
 REFUSALS = [SecurityError("kafka.sasl_password: refused"), SettingsError("kafka.ssl_cafile: gone")]
 
 
+async def test_a_worker_that_was_ready_is_restarted_even_if_a_retry_seems_useless(tmp_path):
+    """A right that was taken away may come back."""
+    does = """
+os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n')
+while start == 1 and not os.path.exists(starts + ".works"):
+    time.sleep(0.01)
+if start == 1:
+    sys.exit(78)
+beat(60)
+"""
+    async with running(tmp_path, does) as here:
+        await here.becomes(200)
+        (tmp_path / "starts.works").touch()
+        await here.started(2)
+
+
 @pytest.mark.parametrize("error", REFUSALS)
 async def test_a_refusal_by_the_broker_at_the_first_start_is_not_retried(tmp_path, monkeypatch, error):
     monkeypatch.setattr(Answering, "away", 10**9)

@@ -72,13 +72,14 @@ async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypat
     assert world.outputs() == list(range(10))
 
 
-async def test_the_end_of_the_group_membership_ends_the_app(start):
+async def test_the_end_of_the_group_membership_is_reported_in_one_line(start):
     world = await start()
     await world.member.rebalance([0])
 
     world.member.error = KafkaError("the group is gone")
 
-    await world.until(lambda: world.program.app.crashed)
+    await world.until(lambda: world.failures)
+    assert str(world.failures[0]) == "consumer group: KafkaError('the group is gone')"
 
 
 async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(start, monkeypatch):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from knowledgepulse_worker.errors import SecurityError
 from knowledgepulse_worker.kafka.connection import client_arguments
@@ -36,7 +36,11 @@ class Right:
 
 
 def worker_rights(settings: Settings) -> Iterator[Right]:
-    """Yield the rights that ``kp-worker run`` needs."""
+    """Yield the rights that ``kp-worker run`` needs.
+
+    Only the broker can check one more: Write on the transactional ids that begin with
+    :func:`worker_id_prefix`.
+    """
     topics, group = settings.topics, settings.kafka.group
     yield from topic_rights(topics.raw, "Read", "DescribeConfigs")
     for name in (*outputs(settings), *topics.copies):
@@ -44,6 +48,11 @@ def worker_rights(settings: Settings) -> Iterator[Right]:
     for name in (changelog_topic_name(group), policies_topic_name(group)):
         yield from topic_rights(name, "Read", "Write", "DescribeConfigs")
     yield Right("Read", "group", group)
+
+
+def worker_id_prefix(group: str) -> str:
+    """Return the prefix of the transactional ids of a group's workers."""
+    return f"{group}-run-"
 
 
 def creation_rights(settings: Settings) -> Iterator[Right]:
@@ -87,6 +96,23 @@ async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
 def missing_rights(rights: Iterable[Right]) -> SecurityError:
     """Return the error for denied rights."""
     return SecurityError(f"the brokers' ACLs do not allow: {'; '.join(map(str, rights))}")
+
+
+def denied_right(error: BaseException, operation: str) -> SecurityError | None:
+    """Return the error for a right that a running client no longer has; None for any other error.
+
+    Args:
+        error: the client's error.
+        operation: the operation on topics, Read or Write.
+    """
+    match error:
+        case TopicAuthorizationFailedError(args=[str(topic)]):
+            return missing_rights([Right(operation, "topic", topic)])
+        case TopicAuthorizationFailedError(args=[set(topics) | frozenset(topics)]):
+            return missing_rights(Right(operation, "topic", topic) for topic in sorted(topics))
+        case GroupAuthorizationFailedError(args=[group]):
+            return missing_rights([Right("Read", "group", group)])
+    return None
 
 
 async def _missing(client: AIOKafkaClient, rights: list[Right]) -> list[Right]:

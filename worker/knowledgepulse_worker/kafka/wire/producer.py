@@ -77,7 +77,7 @@ class SentBatch:
 class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka is untyped
     """A transactional producer that commits a group's offsets as a member of the group (KIP-447).
 
-    The caller logs its last error, so :meth:`stop` keeps asyncio from logging the same error again.
+    The caller logs the error of a transaction, so this class keeps asyncio from logging the same error again.
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -141,9 +141,17 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         else:
             await OffsetsHandler(self._sender, offsets, self._group).do(node)
 
+    async def abort_transaction(self) -> None:
+        """Abort the open transaction."""
+        self._retrieve_error()
+        await super().abort_transaction()
+
     async def stop(self) -> None:
         """Send the remaining records and disconnect."""
         await super().stop()
+        self._retrieve_error()
+
+    def _retrieve_error(self) -> None:
         waiting = self._txn_manager._transaction_waiter  # noqa: SLF001 - nobody need wait for a transaction's end
         if waiting is not None and waiting.done() and not waiting.cancelled():
             waiting.exception()
