@@ -1,5 +1,6 @@
 """A cluster's topics in memory, with brokers that learn of changes one by one and an admin client."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -40,6 +41,7 @@ class Brokers:
         self._known = [set() for _ in range(count)]
         self._asked = -1
         self.coordinators = []
+        self._client = SimpleNamespace(_get_conn=None)
         self.refusal = None
 
     async def start(self): ...

@@ -17,6 +17,7 @@ from aiokafka.structs import RecordMetadata
 from knowledgepulse_worker.errors import DeliveryError, TooLargeError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.producer import abandon
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
@@ -47,11 +48,13 @@ class IdempotentPublisher:
             NoBrokerError: no broker can be reached.
             SecurityError: the brokers refuse the login or the certificate.
         """
-        self._producer = AIOKafkaProducer(
-            **client_arguments(self._kafka),
-            enable_idempotence=True,
-            linger_ms=_LINGER_MS,
-            max_request_size=self._max_message_bytes,
+        self._producer = never_creating(
+            AIOKafkaProducer(
+                **client_arguments(self._kafka),
+                enable_idempotence=True,
+                linger_ms=_LINGER_MS,
+                max_request_size=self._max_message_bytes,
+            )
         )
         try:
             async with asyncio.timeout(self._kafka.request_timeout):

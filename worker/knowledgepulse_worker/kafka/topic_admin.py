@@ -31,22 +31,24 @@ from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
 from knowledgepulse_worker.kafka.topics import (
     CHANGELOG_CONFIG,
     COMPACTED,
+    REMEDY,
     SETTINGS,
     Topic,
     changelog_topic_name,
+    missing_topics,
     obstacles,
     output_config,
     policies_topic_name,
     replays_topic_name,
     topic_of,
 )
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 
 logger = logging.getLogger(__name__)
 
 _RETRY_PAUSE = 0.1
 _CREATION_TIMEOUT = 30
-REMEDY = "`kp-worker topics` creates them"
 
 
 class TopicAdmin:
@@ -58,7 +60,7 @@ class TopicAdmin:
     def __init__(self, kafka: KafkaSettings, topics: TopicSettings) -> None:
         self._kafka = kafka
         self._topics = topics
-        self._client = AIOKafkaAdminClient(**client_arguments(kafka))
+        self._client = never_creating(AIOKafkaAdminClient(**client_arguments(kafka)))
 
     async def __aenter__(self) -> Self:
         try:
@@ -131,7 +133,6 @@ class TopicAdmin:
 
     async def describe(self, names: Collection[str]) -> dict[str, Topic]:
         """Return the topics that exist among the given names, by name."""
-        # A broker that is asked to describe a missing topic may create it with default settings.
         wanted = set(names) & set(await self._client.list_topics())
         described = await self._client.describe_topics(sorted(wanted)) if wanted else []
         partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
@@ -239,6 +240,9 @@ class TopicAdmin:
             partitions = existing[self._topics.raw].partitions
             existing |= await self.create_missing(partitions, replication_factor=-1)
         raw, changelog = existing[self._topics.raw], existing[self.changelog]
+        dead_letter, policies = existing[self._topics.dead_letter], existing[self.policies]
+        if problems := [*obstacles(dead_letter, changelog, policies)]:
+            raise TopicError("; ".join(problems))
         try:
             existing[changelog.name] = await self.grow_changelog(existing)
         except SecurityError as error:
@@ -247,9 +251,6 @@ class TopicAdmin:
                 "`kp-worker topics` adds them for a user who may",
                 *(changelog.name, changelog.partitions, raw.name, raw.partitions, error),
             )
-        dead_letter, policies = existing[self._topics.dead_letter], existing[self.policies]
-        if problems := [*obstacles(dead_letter, changelog, policies)]:
-            raise TopicError("; ".join(problems))
         return existing
 
     async def delete(self, names: list[str]) -> None:
@@ -317,5 +318,5 @@ class TopicAdmin:
 
 def _with(needed: Iterable[str], topics: Mapping[str, Topic], remedy: str = REMEDY) -> dict[str, Topic]:
     if missing := [name for name in needed if name not in topics]:
-        raise TopicError(f"missing: {', '.join(missing)}; {remedy}")
+        raise missing_topics(missing, remedy)
     return dict(topics)

@@ -15,6 +15,7 @@ from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding, fault_of
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import KafkaSettings
@@ -112,13 +113,15 @@ class TopicReader:
     def __init__(self, kafka: KafkaSettings, batch_bytes: int) -> None:
         self._kafka = kafka
         self._batch_bytes = batch_bytes
-        self._consumer = AIOKafkaConsumer(
-            **client_arguments(kafka),
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",  # retention may delete the next records at any time
-            # All records are there already; a fetch at the end would delay the next request.
-            fetch_max_wait_ms=_POLL_MS,
-            max_poll_records=MAX_POLL_RECORDS,
+        self._consumer = never_creating(
+            AIOKafkaConsumer(
+                **client_arguments(kafka),
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",  # retention may delete the next records at any time
+                # All records are there already; a fetch at the end would delay the next request.
+                fetch_max_wait_ms=_POLL_MS,
+                max_poll_records=MAX_POLL_RECORDS,
+            )
         )
 
     async def __aenter__(self) -> Self:

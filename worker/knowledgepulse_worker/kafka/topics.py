@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.settings import TopicSettings
 
 OUTPUT_HEADROOM = 1_048_576
@@ -143,6 +144,15 @@ def output_config(raw: Topic) -> dict[str, str]:
     if raw.timestamp_after_max_ms is not None:  # older brokers do not know the setting
         config[_TIMESTAMP_AFTER_MAX_MS] = str(raw.timestamp_after_max_ms)
     return config
+
+
+REMEDY = "`kp-worker topics` creates them"
+"""How to get missing topics."""
+
+
+def missing_topics(names: Iterable[str], remedy: str = REMEDY) -> TopicError:
+    """Return the error for topics that do not exist."""
+    return TopicError(f"missing: {', '.join(names)}; {remedy}")
 
 
 def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator[str]:

@@ -32,6 +32,9 @@ from knowledgepulse_worker.settings import KafkaSettings
 TRANSACTION_TIMEOUT_MS = 10_000
 """The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
 
+# The client waits without end for a topic that was deleted, but it notices the deletion.
+_METADATA_MAX_AGE_MS = 10_000
+
 BATCH_BYTES = 16_384
 """The default size limit of a batch, far below the limits of topics."""
 
@@ -90,6 +93,7 @@ class TransactionalPublisher:
             new_producer,
             **client_arguments(kafka),
             transactional_id=transactional_id,
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=int(kafka.request_timeout * 1000),
             max_batch_size=batch_bytes,
@@ -107,6 +111,10 @@ class TransactionalPublisher:
 
     async def __aexit__(self, *_: object) -> None:
         await self._producer.stop()
+
+    def missing_topics(self) -> list[str]:
+        """Return the topics to which records were sent and which are gone, as far as the client knows."""
+        return self._producer.missing_topics()
 
     @asynccontextmanager
     async def transaction(

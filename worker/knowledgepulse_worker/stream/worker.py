@@ -44,10 +44,10 @@ from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
-from knowledgepulse_worker.stream.changelog_growth import watch_changelog
 from knowledgepulse_worker.stream.diagnosing import diagnose
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
+from knowledgepulse_worker.stream.topic_watch import watch_changelog, watch_topics
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -198,6 +198,7 @@ async def _work(
         background = [
             _start_background(app.monitor.watch(program.source), fail),
             _start_background(diagnose(app, program.source), fail),
+            _start_background(watch_topics(publisher.missing_topics), fail),
             _start_background(watch_changelog(settings, topics), fail),
         ]
         if config is not None:

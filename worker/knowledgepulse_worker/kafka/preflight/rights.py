@@ -17,6 +17,7 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
 from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.kafka.wire.authorized_operations import on_group, on_topics
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 
 # https://kafka.apache.org/protocol: the bit of each operation.
@@ -81,7 +82,7 @@ async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
         NoBrokerError: the brokers cannot be reached.
         SecurityError: they refuse the login or the certificate, or deny a right.
     """
-    client = AIOKafkaClient(**client_arguments(kafka))
+    client = never_creating(AIOKafkaClient(**client_arguments(kafka)))
     try:
         await client.bootstrap()
         missing = await _missing(client, list(rights))

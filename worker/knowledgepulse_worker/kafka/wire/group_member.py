@@ -15,6 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, fetch_stable_offsets
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -76,6 +77,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             max_poll_records=MAX_POLL_RECORDS,
             partition_assignment_strategy=(TransactionalAssignor,),
         )
+        never_creating(self)
         self._batch_bytes = batch_bytes
         self.answered_at = time.monotonic()
         self.group = GroupMetadata(kafka.group)

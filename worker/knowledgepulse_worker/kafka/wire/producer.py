@@ -17,14 +17,23 @@ from aiokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     kafka_errors,
 )
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
+from knowledgepulse_worker.errors import (
+    DeliveryError,
+    TimestampError,
+    TooLargeError,
+    TopicError,
+    UnacceptableError,
+)
+from knowledgepulse_worker.kafka.topics import missing_topics
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, OffsetsHandler, refuse_offsets
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.records.publisher import Refusal, RefusedError, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
 
@@ -82,6 +91,7 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
+        never_creating(self)
         self._group = GroupMetadata("")
         self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - aiokafka's names no member
 
@@ -97,8 +107,10 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
 
         Raises:
             RefusedError: the client cannot send a record.
+            TopicError: there is no such partition.
             KafkaError: the producer can send nothing more.
         """
+        await self._require(place)
         sent = []
         for builder, some in self._batched(records, alone):
             builder.close()  # otherwise the client would add later records
@@ -106,6 +118,26 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             delivery.add_done_callback(retrieve_exception)
             sent.append(SentBatch(some, delivery))
         return sent
+
+    async def _require(self, place: TopicPartition) -> None:
+        """Check that a partition exists; the client would end with an AssertionError."""
+        try:
+            partitions = await self.partitions_for(place.topic)
+            if place.partition not in partitions:
+                await self.client.force_metadata_update()
+                partitions = await self.partitions_for(place.topic)
+        except UnknownTopicOrPartitionError:
+            raise missing_topics([place.topic]) from None
+        if place.partition not in partitions:
+            raise TopicError(
+                f"{place.topic} was recreated without partition {place.partition}; "
+                "delete it, and `kp-worker topics` creates it as it should be"
+            )
+
+    def missing_topics(self) -> list[str]:
+        """Return the topics to which records were sent and which are gone, as far as the client knows."""
+        asked_for: set[str] = self.client._topics  # noqa: SLF001 - there is no public way to ask the client
+        return sorted(asked_for - self.client.cluster.topics())
 
     def _batched(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]

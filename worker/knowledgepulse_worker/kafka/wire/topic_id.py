@@ -28,6 +28,7 @@ from aiokafka.protocol.types import (
 )
 
 from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.settings import KafkaSettings
 
 NO_ID = UUID(int=0)
@@ -56,7 +57,7 @@ class TopicIds:
 
     async def start(self) -> None:
         """Connect."""
-        self._client = AIOKafkaClient(**client_arguments(self._kafka))
+        self._client = never_creating(AIOKafkaClient(**client_arguments(self._kafka)))
         await self._client.bootstrap()
         await self._client.set_topics([self._topic])
 

@@ -10,9 +10,9 @@ from functools import partial
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
-from knowledgepulse_worker.kafka.topic_admin import REMEDY, TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
-from knowledgepulse_worker.kafka.topics import Topic, policies_topic_name
+from knowledgepulse_worker.kafka.topics import REMEDY, Topic, policies_topic_name
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import ScoredRecord

@@ -13,6 +13,7 @@ from pathlib import Path
 import faust
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer.sender import Sender
@@ -37,6 +38,8 @@ WORKER = Path(__file__).parents[5] / "worker"
         (Sender, "_find_coordinator", ["self", "coordinator_type", "coordinator_key"]),
         # kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
         (Sender, "close", ["self"]),
+        # kafka/wire/metadata.py: the client's own requests for metadata let brokers create topics.
+        (AIOKafkaClient, "_get_conn", ["self", "node_id", "group", "no_hint"]),
         # kafka/wire/topic_id.py: no request of the client's asks for topic ids.
         (Request, "build", ["self", "request_struct_class"]),
         # stream/faust.py: an app stores nothing, and there may be no place for its folders.

@@ -20,6 +20,7 @@ class Client:
     answers: ClassVar = {}
 
     def __init__(self, **_):
+        self._client = SimpleNamespace(_get_conn=None)
         self.cluster = SimpleNamespace(leader_for_partition=lambda tp: tp.partition + 1)
 
     async def bootstrap(self): ...
