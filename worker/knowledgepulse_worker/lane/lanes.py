@@ -101,7 +101,7 @@ class Lanes:
                 await assignment.wait_idle()
 
     async def _hand_over(self, record: RawRecord, assignment: _Assignment) -> None:
-        """Hand over a record unless its assignment has ended, since nothing would drain a new lane then."""
+        """Hand over a record unless its assignment has ended, since nothing would commit a new lane."""
         if assignment.is_over:
             return
         lane = assignment.lanes.get(record.partition)

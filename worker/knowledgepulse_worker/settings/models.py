@@ -321,7 +321,7 @@ class LimitSettings(_Section):
 
     @property
     def rebalance(self) -> float:
-        """Seconds that a rebalance allows its members, who drain meanwhile."""
+        """Seconds that a rebalance allows its members, who commit meanwhile."""
         return self.drain + 40.0
 
 

@@ -96,7 +96,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
     async def _crashing(self) -> AsyncIterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - after any error, lanes may be left that nothing drains
+        except Exception as error:  # noqa: BLE001 - after any error, lanes may be left that nothing commits
             await self._host.crash(error)
 
 
