@@ -48,6 +48,8 @@ KINDS = {
 
 RARE = ("grow", "expire")
 """Events that are drawn by themselves: none of them changes the other events of a seed."""
+COMPACTED_SHARE = 0.08
+"""The share of histories in which contributed traces need a key, and some records have none."""
 RARE_SHARE = 0.05
 
 
@@ -92,6 +94,7 @@ class Setting:
     max_age: bool
     skew: float = 0.0
     deadly: float = 0.0
+    compacts: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def history(seed):
 def of_size(seed, size):
     """Return a seed's history if it has this size, or None."""
     random = Random(f"history {seed}")
-    setting = _setting(random, size)
+    setting = replace(_setting(random, size), compacts=Random(f"compacts {seed}").random() < COMPACTED_SHARE)
     if setting.deadly:
         setting = replace(setting, partitions=size.partitions[-1], embeds=True)
     count = random.randint(*size.records) * setting.partitions

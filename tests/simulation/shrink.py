@@ -43,6 +43,12 @@ def _smaller(history):
     setting = history.setting
     if setting.pods > 1 and all(event.pod < setting.pods - 1 for event in events):
         yield replace(history, setting=replace(setting, pods=setting.pods - 1))
-    for name, plain in (("redacts", False), ("max_age", False), ("small", ()), ("ttl", None)):
+    for name, plain in (
+        ("redacts", False),
+        ("max_age", False),
+        ("compacts", False),
+        ("small", ()),
+        ("ttl", None),
+    ):
         if getattr(setting, name, plain) != plain:
             yield replace(history, setting=replace(setting, **{name: plain}))

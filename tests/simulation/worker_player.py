@@ -41,6 +41,7 @@ class WorkerPlayer(Player):
                     name,
                     history.setting.partitions,
                     topic.max_bytes if history.setting.knows_limits else 10**6,
+                    "compact" if history.setting.knows_limits and topic.is_compacted else None,
                 )
                 for name, topic in self.cluster.topics.items()
             },
@@ -84,6 +85,7 @@ class WorkerPlayer(Player):
             topic = SimTopic.new(name, setting.partitions, max_bytes=limits.get(name, 10**6))
             if setting.max_age and name == topics.rejected:
                 topic.max_age_ms = 4000
+            topic.is_compacted = setting.compacts and name in {topics.contribute, *topics.copies}
             self.cluster.create(topic)
         self.changelog = changelog
         self.cluster.create(SimTopic.new(topics.raw, setting.partitions, UUID(int=1).bytes))
@@ -100,7 +102,8 @@ class WorkerPlayer(Player):
             log.skip(one.gap)
         at = int((EPOCH + self._loop.time()) * 1000) - one.age * 1000
         headers = (("h", None), ("number", b"%d" % number))
-        record = OutputRecord("", partition, at, b"%d" % number, value, headers)
+        key = None if self.history.setting.compacts and number % 3 == 0 else b"%d" % number
+        record = OutputRecord("", partition, at, key, value, headers)
         self.log("publish", partition, log.append([record], at))
         self._published += 1
 

@@ -13,7 +13,7 @@ import msgspec
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import DeliveryError, TooLargeError
+from knowledgepulse_worker.errors import DeliveryError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry
@@ -37,7 +37,7 @@ from knowledgepulse_worker.tools.audit.vectors import Vectors
 _END = Known(sys.maxsize)
 _CHUNK = 128
 # The exceptions of dead letters whose records were scored, but whose outputs were refused.
-_REFUSALS = {TooLargeError.__name__, DeliveryError.__name__}
+_REFUSALS = {one.__name__ for one in (TooLargeError, UnacceptableError, DeliveryError)}
 
 
 @dataclass(frozen=True)

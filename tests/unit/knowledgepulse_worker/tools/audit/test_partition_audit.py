@@ -235,6 +235,13 @@ def test_a_record_rejected_as_too_large_still_entered_the_cache(worked, with_led
     assert made.audit(embedder=made.embedder).differing == [Difference(3, "value does not match the record")]
 
 
+def test_a_record_that_its_topic_refused_still_entered_the_cache(worked):
+    made = worked(10)
+    made.bury(3, "refused", "UnacceptableError")
+
+    assert not made.audit(embedder=made.embedder).differing
+
+
 def test_a_record_whose_scoring_failed_does_not_enter_the_cache(worked):
     made = worked(4)
     made.publish(6)
