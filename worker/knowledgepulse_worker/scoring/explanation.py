@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,7 +44,8 @@ class Explanation:
     """The explanation of a score under its policy. It quotes no text from producers.
 
     Attributes:
-        parts: the contributions of the dimensions, in the formula's order.
+        parts: the contributions of the dimensions, in the formula's order, and of the learned value. The
+            dimensions are left out where the learned value is the whole score.
         weighted: the sum of the points, before the overrides.
         verdict: a sentence that compares the score with the threshold.
         remedies: descriptions of the single changes that would have made the trace pass; empty if it passes.
@@ -71,7 +72,7 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
     return Explanation(
         parts=tuple(_parts(score, profile)),
         weighted=quality_score(score.dimensions, (), profile, score.learned),
-        verdict=_verdict(score, has_remedies=bool(remedies)),
+        verdict=_verdict(score, remedies),
         remedies=remedies,
         guard=_guard(score.withheld, policy) if score.withheld else None,
         learned=_largest(record, profile),
@@ -92,9 +93,10 @@ def similarity_text(score: Score) -> str | None:
 
 def _parts(score: Score, profile: Profile) -> Iterator[Part]:
     share = profile.learned.share if profile.learned else 0.0
-    for (name, value), (_, weight) in zip(asdict(score.dimensions).items(), profile.weights, strict=True):
-        part = (1 - share) * weight
-        yield Part(name, value, part, value * part)
+    if share < 1:
+        for (name, value), (_, weight) in zip(asdict(score.dimensions).items(), profile.weights, strict=True):
+            part = (1 - share) * weight
+            yield Part(name, value, part, value * part)
     if score.learned is not None:
         yield Part("learned", score.learned, share, score.learned * share)
 
@@ -105,12 +107,15 @@ def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]
     return tuple(contributions(profile.learned, record.score.dimensions, record.counts)[:CONTRIBUTIONS])
 
 
-def _verdict(score: Score, *, has_remedies: bool) -> str:
+def _verdict(score: Score, remedies: Collection[str]) -> str:
     gap = score.threshold - score.quality_score
     if gap <= 0:
         return f"{'the score' if score.withheld else 'it'} passes by {-gap:.4f}"
-    outlook = "any one of these would suffice:" if has_remedies else "no single change would suffice"
-    return f"it falls short by {gap:.4f}; {outlook}"
+    if not remedies:
+        return f"it falls short by {gap:.4f}; no single change would suffice"
+    return (
+        f"it falls short by {gap:.4f}; {'any one of these' if len(remedies) > 1 else 'this'} would suffice:"
+    )
 
 
 def _guard(withheld: Guard, policy: Policy) -> str:

@@ -111,76 +111,81 @@ def _per(count: int, total: int) -> float:
     return count / total if total else 0.0
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
+
+
 def _of(count: int, total: int, what: str) -> str:
-    return f"{count:,} of {total:,} {what}"
+    return f"{count:,} of {total:,} {what}" if total else f"no {what}"
 
 
 def _mean(characters: int, number: int) -> str:
     return f"on average {round(_per(characters, number)):,}"
 
 
-_LOGARITHM, _SHARE, _YES_OR_NO = "logarithm", "share", "0 or 1"
+LOGARITHM, SHARE, YES_OR_NO = "logarithm", "share", "0 or 1"
+"""The units of facts."""
 
 FACTS: dict[str, Fact] = {
     "steps": Fact(
-        steps, _LOGARITHM, None, "an agent that is lost takes more steps",
-        lambda counts: f"it has {counts.steps:,} steps",
+        steps, LOGARITHM, None, "an agent that is lost takes more steps",
+        lambda counts: f"it has {_counted(counts.steps, 'step')}",
     ),
     "characters": Fact(
-        characters, _LOGARITHM, None, "a long run has more to learn from, or more noise",
-        lambda counts: f"its steps have {counts.characters:,} characters",
+        characters, LOGARITHM, None, "a long run has more to learn from, or more noise",
+        lambda counts: f"its steps have {_counted(counts.characters, 'character')}",
     ),
     "calls": Fact(
-        calls, _LOGARITHM, None, "some tasks cannot be solved without tools",
-        lambda counts: f"it has {counts.calls:,} calls",
+        calls, LOGARITHM, None, "some tasks cannot be solved without tools",
+        lambda counts: f"it has {_counted(counts.calls, 'call')}",
     ),
     "tools": Fact(
-        tools, _LOGARITHM, None, "a task that needs several tools shows more of the work",
-        lambda counts: f"it uses {counts.tools:,} tools",
+        tools, LOGARITHM, None, "a task that needs several tools shows more of the work",
+        lambda counts: f"it uses {_counted(counts.tools, 'tool')}",
     ),
     "thought_length": Fact(
-        thought_length, _LOGARITHM, None, "thoughts tell why a step was taken, or ramble",
+        thought_length, LOGARITHM, None, "thoughts tell why a step was taken, or ramble",
         lambda counts: f"its thoughts have {_mean(counts.thought_characters, counts.thoughts)} characters",
     ),
     "observation_length": Fact(
-        observation_length, _LOGARITHM, None, "very long observations are dumps in which an agent gets lost",
+        observation_length, LOGARITHM, None, "very long observations are dumps in which an agent gets lost",
         lambda counts:
             f"its observations have {_mean(counts.observation_characters, counts.observations)} characters",
     ),
     "result_length": Fact(
-        result_length, _LOGARITHM, None, "an empty result was often never reached",
-        lambda counts: f"its result has {counts.result_characters:,} characters",
+        result_length, LOGARITHM, None, "an empty result was often never reached",
+        lambda counts: f"its result has {_counted(counts.result_characters, 'character')}",
     ),
     "one_tool_share": Fact(
-        one_tool_share, _SHARE, 1.0, "calls of a single tool are often one attempt after another",
+        one_tool_share, SHARE, 1.0, "calls of a single tool are often one attempt after another",
         lambda counts: _of(counts.most_used, counts.calls, "calls use the same tool"),
     ),
     "repeated_share": Fact(
-        repeated_share, _SHARE, 1.0, "an agent that repeats a call has not learned from its answer",
+        repeated_share, SHARE, 1.0, "an agent that repeats a call has not learned from its answer",
         lambda counts: _of(counts.repeated, counts.calls, "calls repeat an earlier one"),
     ),
     "failed_share": Fact(
-        failed_share, _SHARE, 1.0, "failures are dead ends, or problems that were overcome",
+        failed_share, SHARE, 1.0, "failures are dead ends, or problems that were overcome",
         lambda counts: _of(counts.failed, counts.observations, "observations name a failure"),
     ),
     "recovered_share": Fact(
-        recovered_share, _SHARE, 1.0, "a recovery shows how an error was overcome",
+        recovered_share, SHARE, 1.0, "a recovery shows how an error was overcome",
         lambda counts: _of(counts.recoveries, counts.steps, "steps recover from an error"),
     ),
     "last_failed": Fact(
-        last_failed, _YES_OR_NO, 1.0, "a run that ends in a failure was seldom finished",
+        last_failed, YES_OR_NO, 1.0, "a run that ends in a failure was seldom finished",
         lambda counts: f"its last observation names {'a' if counts.last_failed else 'no'} failure",
     ),
     "ends_observed": Fact(
-        ends_observed, _YES_OR_NO, 1.0, "a run that ends with an observation was cut off before an answer",
+        ends_observed, YES_OR_NO, 1.0, "a run that ends with an observation was cut off before an answer",
         lambda counts: f"it ends with {'an observation' if counts.ends_observed else 'its own step'}",
     ),
     "declines": Fact(
-        declines, _YES_OR_NO, 1.0, "a refusal is a failure in some domains and correct in others",
+        declines, YES_OR_NO, 1.0, "a refusal is a failure in some domains and correct in others",
         lambda counts: f"its result {'declines' if counts.declines else 'does not decline'} the task",
     ),
     "asks": Fact(
-        asks, _YES_OR_NO, 1.0, "a result that asks is not the end of the work",
+        asks, YES_OR_NO, 1.0, "a result that asks is not the end of the work",
         lambda counts: f"its result {'ends' if counts.asks else 'does not end'} with a question",
     ),
 }  # fmt: skip

@@ -9,7 +9,10 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, Learned, Term
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import Dimensions
-from knowledgepulse_worker.scoring.facts import FACTS
+from knowledgepulse_worker.scoring.facts import FACTS, LOGARITHM, SHARE
+
+_HIGHEST_LOGARITHM = 40
+"""A mean above it, which a policy may name, has no meaning as the logarithm of a number."""
 
 
 class NoFactsError(InputError):
@@ -27,7 +30,7 @@ class Contribution(NamedTuple):
 
     Attributes:
         name: the name of the fact or dimension.
-        words: the fact in words, about this trace.
+        words: the fact in words, about this trace and, unless it is yes or no, about the labelled traces.
         points: what it adds to the logarithm of the odds that the trace is worth keeping.
     """
 
@@ -49,7 +52,9 @@ def learned_value(learned: Learned, dimensions: Dimensions, counts: Counts | Non
 def contributions(learned: Learned, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
     """Return the terms' contributions, the largest first."""
     found = [
-        Contribution(name, _words(name, dimensions, counts), _points(term, _value(name, dimensions, counts)))
+        Contribution(
+            name, _words(name, term, dimensions, counts), _points(term, _value(name, dimensions, counts))
+        )
         for name, term in learned.terms.items()
     ]
     return sorted(found, key=lambda one: -abs(one.points))
@@ -64,10 +69,16 @@ def _value(name: str, dimensions: Dimensions, counts: Counts | None) -> float:
     return FACTS[name].of(counts)
 
 
-def _words(name: str, dimensions: Dimensions, counts: Counts | None) -> str:
+def _words(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) -> str:
     if name in DIMENSIONS or counts is None:
-        return f"its {name.replace('_', ' ')} is {_value(name, dimensions, counts):.2f}"
-    return FACTS[name].tell(counts)
+        told = f"its {name.replace('_', ' ')} is {_value(name, dimensions, counts):.2f}"
+        return f"{told} (usually {term.mean:.2f})"
+    fact = FACTS[name]
+    usual = {
+        LOGARITHM: f"{math.expm1(min(term.mean, _HIGHEST_LOGARITHM)):,.0f}",
+        SHARE: f"{term.mean:.0%}",
+    }.get(fact.unit)
+    return f"{fact.tell(counts)} (usually {usual})" if usual else fact.tell(counts)
 
 
 def _points(term: Term, value: float) -> float:

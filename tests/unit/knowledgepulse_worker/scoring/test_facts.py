@@ -91,6 +91,16 @@ def test_each_fact_counts_what_its_name_says():
     assert FACTS["repeated_share"].tell(counts) == "1 of 3 calls repeat an earlier one"
 
 
+def test_facts_of_none_and_of_one_are_told_as_a_person_would():
+    told = {
+        name: fact.tell(count_steps([("thought", "", "hmm", "", "")], "")) for name, fact in FACTS.items()
+    }
+
+    assert told["steps"] == "it has 1 step"
+    assert told["tools"] == "it uses no tools"
+    assert told["repeated_share"] == "no calls repeat an earlier one"
+
+
 def test_a_decoded_trace_and_its_bytes_have_the_same_counts():
     """The stream counts the decoded trace, and tools the bytes of an output."""
     for line in TRACES.read_bytes().splitlines():

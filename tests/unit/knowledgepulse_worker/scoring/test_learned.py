@@ -16,6 +16,7 @@ from knowledgepulse_worker.scoring import (
     rescore,
     score_trace,
 )
+from knowledgepulse_worker.scoring.learned import contributions
 from knowledgepulse_worker.scoring.text import own_inputs
 from support.drawn_policies import POLICIES
 
@@ -126,7 +127,9 @@ def test_an_explanation_names_the_largest_contributions(make_trace):
     explanation = explain_score(record, policy)
 
     (largest,) = explanation.learned
-    assert (largest.words, largest.points) == ("3 of 5 calls repeat an earlier one", pytest.approx(-1.4))
+    assert (largest.words, largest.points) == (
+        "3 of 5 calls repeat an earlier one (usually 25%)", pytest.approx(-1.4),
+    )  # fmt: skip
     assert sum(part.points for part in explanation.parts) == pytest.approx(explanation.weighted)
     assert explanation.parts[-1].dimension == "learned"
     (remedy,) = explanation.remedies
@@ -137,6 +140,36 @@ def test_an_explanation_names_the_largest_contributions(make_trace):
         parts = explanation.weighted + 0.5 * (value - score.learned)
         assert (parts >= profile.threshold) is passes
     assert explain_score(dataclasses.replace(record, counts=None), policy) is None
+
+
+def test_a_contribution_is_told_beside_the_usual_value(make_trace):
+    terms = {
+        "steps": Term(mean=math.log1p(20), deviation=1, weight=1, clip=3),
+        "novelty": Term(mean=0.3, deviation=1, weight=0.1, clip=3),
+        "asks": Term(mean=0.1, deviation=0.3, weight=0.01, clip=3),
+        "calls": Term(mean=1e300, deviation=1, weight=2, clip=3),
+    }
+    trace = make_trace("thought", "observation", task_domain="elsewhere")
+    learned = Learned(share=1, facts_version=1, intercept=0, terms=terms)
+    score = score_trace(trace, None, with_learned(learned), counted(trace))
+
+    told = {one.name: one.words for one in contributions(learned, score.dimensions, counted(trace))}
+
+    assert told["steps"] == "it has 2 steps (usually 20)"
+    assert told["novelty"] == "its novelty is 0.50 (usually 0.30)"
+    assert told["asks"] == "its result does not end with a question"
+    assert told["calls"].startswith("it has no calls (usually ")
+
+
+def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(make_trace):
+    trace = make_trace("thought", "observation", task_domain="elsewhere")
+    policy = with_learned(repeating(share=1), threshold=0.9)
+    score = score_trace(trace, None, policy, counted(trace))
+
+    explanation = explain_score(ScoredRecord.of("raw/0/1", trace, score, counts=counted(trace)), policy)
+
+    assert [part.dimension for part in explanation.parts] == ["learned"]
+    assert explanation.verdict.endswith("this would suffice:")
 
 
 @pytest.mark.parametrize(

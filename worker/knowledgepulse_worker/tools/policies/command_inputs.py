@@ -116,10 +116,12 @@ class Inputs:
         """The period of records of topics."""
         return Period(self.since, self.until)
 
-    def records(self, *, content: bool = True) -> list[ScoredRecord]:
+    def records(self, *, content: bool = True, policy: Policy | None = None) -> list[ScoredRecord]:
         """Return the scored traces of the files, or else of the topics.
 
-        ``content``: from topics, read also what a person needs to judge a trace.
+        Args:
+            content: from topics, read also what a person needs to judge a trace.
+            policy: score raw traces under this policy, instead of the settings'.
         """
         if not self.files:
             return asyncio.run(self._records_of_topics(content=content))
@@ -129,7 +131,8 @@ class Inputs:
             )
         from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415 - topics need no numpy
 
-        return [*read_files(self.files, self.settings)]
+        settings = self.settings.model_copy(update={"policy": policy}) if policy else self.settings
+        return [*read_files(self.files, settings)]
 
     async def _records_of_topics(self, *, content: bool) -> list[ScoredRecord]:
         from knowledgepulse_worker.records.content import content_of  # noqa: PLC0415

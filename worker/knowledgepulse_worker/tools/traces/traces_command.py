@@ -111,7 +111,7 @@ def show_trace(name: str, given: Inputs) -> None:
     Shows the objective, the steps and the result, all shortened; the points of each dimension, the overrides
     and the threshold; the nearest earlier trace; and the changes that would have made the trace pass. A trace
     from a topic is explained by the policy that scored it, and a trace from a file by the settings' policy,
-    unless --policy names another one.
+    unless --policy names another one. Raw traces in FILES are scored under that policy.
     """
     from knowledgepulse_worker.tools.traces.explain_trace import explain  # noqa: PLC0415 - keeps `--help` fast
 
@@ -120,7 +120,9 @@ def show_trace(name: str, given: Inputs) -> None:
     if given.files:
         from knowledgepulse_worker.tools.policies.labels import native_id_of  # noqa: PLC0415 - keeps `--help` fast
 
-        found = [one for one in given.records() if name in (one.id, one.source, native_id_of(one))]
+        found = [
+            one for one in given.records(policy=active) if name in (one.id, one.source, native_id_of(one))
+        ]
     else:
         found = asyncio.run(_find(given.settings, name))
     if not found:

@@ -43,7 +43,7 @@ LOW, HIGH = (0.5, 0.4, 0.8, 0.9), (0.8,) * 4
 CASES = {
     "a dimension": (
         (LOW, "code"),
-        "it falls short by 0.1100; any one of these would suffice:\n  novelty of 0.7667 instead of 0.4000",
+        "it falls short by 0.1100; this would suffice:\n  novelty of 0.7667 instead of 0.4000",
     ),
     "success": (((0.9, 0.9, 0.9, 0.24), "medical"), "  success, with the same confidence of 0.8"),
     "one override less": ((HIGH, "code", ("single_tool",)), "  no override single_tool"),

@@ -30,3 +30,14 @@ def test_a_line_of_a_file_is_found_without_naming_the_file_twice(kp_worker, scor
     assert output(kp_worker("traces", "show", f"{scored}:1")) == output(
         kp_worker("traces", "show", f"{scored}:1", scored)
     )
+
+
+def test_a_raw_trace_is_scored_under_the_given_policy(kp_worker, real_traces, tmp_path):
+    raw, policy = tmp_path / "raw.jsonl", tmp_path / "policy.toml"
+    raw.write_bytes(real_traces[0])
+    policy.write_text("[policy]\nthreshold = 0.1\n[policy.domains.customer_service]\nthreshold = 0.1\n")
+
+    shown = output(kp_worker("traces", "show", f"{raw}:1", "--policy", policy, "--embedder", "none"))
+
+    assert "reaches the threshold 0.1 of customer_service: contribute" in shown
+    assert " × " in shown
