@@ -12,7 +12,7 @@ from typing import Any, get_origin
 from pydantic_core import ErrorDetails
 
 from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
-from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at
+from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at, required_at
 from knowledgepulse_worker.urls import without_secrets
 
 
@@ -116,6 +116,9 @@ def problem(error: ErrorDetails) -> str:
     setting = ".".join(location)
     if error["type"] == "extra_forbidden":
         return f"{setting}: no such setting; {accepted(location)}"
+    if error["type"] == "missing":
+        parents = location[:-1]
+        return f"{setting}: is missing; [{'.'.join(parents)}] needs {', '.join(required_at(parents))}"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     got = _shown(location, error["input"])
     return f"{setting}: got {got}; {message}"

@@ -21,6 +21,14 @@ def names_at(parents: list[str]) -> list[str]:
     return [] if model is None else list(model.model_fields)
 
 
+def required_at(parents: list[str]) -> list[str]:
+    """Return the names that the model at a path requires."""
+    model = model_at(parents)
+    return (
+        [] if model is None else [name for name, field in model.model_fields.items() if field.is_required()]
+    )
+
+
 def model_at(path: Sequence[str]) -> type[BaseModel] | None:
     """Return the model at a path, through ``dict[str, Model]`` and ``Model | None``."""
     return _model_in(annotation_at(path))

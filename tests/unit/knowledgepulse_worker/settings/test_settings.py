@@ -164,7 +164,12 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         (
             "[policy.domains.x.weights]\nnovelty = 1",
             {},
-            "worker.toml: policy.domains.x.weights.complexity: got these values; ",
+            "worker.toml: policy.domains.x.weights.complexity: is missing; [policy.domains.x.weights] ",
+        ),
+        (
+            "[policy.domains.x.learned.terms.steps]\nmean = 0\ndeviation = 1\nclip = 3",
+            {},
+            "worker.toml: policy.domains.x.learned.terms.steps.weight: is missing; ",
         ),
         ("[fleet]\nframeworks = ['']", {}, "worker.toml: fleet.frameworks.0: got ''; "),
     ],
@@ -226,6 +231,17 @@ def test_an_error_names_the_file_or_the_variable_that_set_the_value(
 )
 def test_inconsistent_settings_are_reported_too(problems_of, text, message):
     assert any(message in line for line in problems_of(text))
+
+
+def test_a_missing_setting_is_reported_with_all_that_its_section_needs(problems_of):
+    problems = problems_of("[policy.domains.x.learned.terms.steps]\nmean = 0\nweight = 1\nclip = 3")
+
+    section = "policy.domains.x.learned"
+    term = f"{section}.terms.steps"
+    assert {
+        f"worker.toml: {section}.intercept: is missing; [{section}] needs facts_version, intercept, terms",
+        f"worker.toml: {term}.deviation: is missing; [{term}] needs mean, deviation, weight, clip",
+    } <= {*problems}
 
 
 FLOATS = [name for name, field in SETTINGS.items() if isinstance(field.default, float) or name == "cache.ttl"]

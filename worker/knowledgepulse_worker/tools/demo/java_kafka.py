@@ -49,11 +49,17 @@ class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broke
 
 @dataclass(frozen=True)
 class JavaKafka:
-    """Java and the jars of Kafka."""
+    """Java and the jars of Kafka.
 
-    java: str  # the path of the program
-    version: int  # its major version
-    jars: Path  # their folder
+    Attributes:
+        java: the path of the program.
+        version: its major version.
+        jars: their folder.
+    """
+
+    java: str
+    version: int
+    jars: Path
 
     @classmethod
     def find(cls, say: Say) -> Self:

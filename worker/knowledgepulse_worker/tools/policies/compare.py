@@ -10,6 +10,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.policies.estimates import (
     Array,
     Estimate,
@@ -32,13 +33,20 @@ Figures = dict[str, Estimate | None]
 
 @dataclass(frozen=True)
 class Compared:
-    """Policies on the labels of a domain."""
+    """Policies on the labels of a domain.
 
-    domain: str  # the profile's name in the first policy
+    Attributes:
+        domain: the profile's name in the first policy.
+        held: whether outcome confidence is held constant for the AUC, as labels equal `metadata.success`.
+        policies: FIGURES by the policies' digests.
+        differences: the figures of each later policy minus those of the first.
+    """
+
+    domain: str
     traces: int
-    held: bool  # whether outcome confidence is held constant for the AUC, as labels equal `metadata.success`
-    policies: dict[str, Figures]  # FIGURES by the policies' digests
-    differences: dict[str, Figures]  # the same of each later policy, minus the first one's
+    held: bool
+    policies: dict[str, Figures]
+    differences: dict[str, Figures]
 
 
 def compare(
@@ -56,7 +64,7 @@ def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
             "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
         )
         yield ""
-        yield f"{one.domain}: the policies on the same {one.traces} traces{held}"
+        yield f"{one.domain}: the policies on the same {counted(one.traces, 'trace')}{held}"
         table = new_table("policy", *FIGURES)
         for digest, figures in one.policies.items():
             table.add_row(digest, *(with_interval(figure) for figure in figures.values()))

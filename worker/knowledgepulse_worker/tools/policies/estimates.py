@@ -1,4 +1,4 @@
-"""Estimates with their 95 % intervals: shares, ranks, and areas under the ROC curve.
+"""Estimates with their 95% intervals: shares, ranks, and areas under the ROC curve.
 
 Mostly bootstrap intervals: the variation of an estimate over resamples of the traces, drawn with replacement.
 Where the bootstrap distribution has a closed form, nothing is drawn. The area, AUC, says how often a trace
@@ -30,7 +30,7 @@ _TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 
 class Estimate(NamedTuple):
-    """An estimate and its 95 % interval."""
+    """An estimate and its 95% interval."""
 
     value: float
     low: float

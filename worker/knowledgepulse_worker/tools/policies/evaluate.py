@@ -32,34 +32,51 @@ Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainEvaluation(LabelCounts):
-    """The evaluation of one domain's labelled traces, or of all domains'."""
+    """The evaluation of one domain's labelled traces, or of all domains'.
 
-    score: Estimate | None  # AUC of the score; None if all labels are equal
-    alone: dict[str, Estimate]  # AUC of each dimension alone
-    without: dict[str, Estimate]  # AUC of the score with each dimension held constant
-    leaks: list[str]  # dimensions that predict the label on their own
-    current: OperatingPoint | None  # the policy's threshold; None for ALL, which has no common threshold
-    operating: list[OperatingPoint]  # grid thresholds that some but not all traces pass
-    # AUC of the score, or, if it contains the label, with the dimension that leaks it held constant
+    Attributes:
+        score: AUC of the score; None if all labels are equal.
+        alone: AUC of each dimension alone.
+        without: AUC of the score with each dimension held constant.
+        leaks: dimensions that predict the label on their own.
+        current: the policy's threshold; None for ALL, which has no common threshold.
+        operating: grid thresholds that some but not all traces pass.
+        fair: AUC of the score, or, if it contains the label, with the dimension that leaks it held constant.
+        verdict: the verdict on `fair` and its interval.
+        best_f1: the threshold with the highest F1; None unless the score tells the labels apart.
+        precise: the threshold with the highest recall at the requested precision; None also if no threshold
+            with enough traces on each side reaches that precision.
+    """
+
+    score: Estimate | None
+    alone: dict[str, Estimate]
+    without: dict[str, Estimate]
+    leaks: list[str]
+    current: OperatingPoint | None
+    operating: list[OperatingPoint]
     fair: Estimate | None
-    verdict: Verdict  # what `fair` and its interval say
-    # the threshold with the highest F1; None unless the score tells the labels apart
+    verdict: Verdict
     best_f1: OperatingPoint | None
-    # the threshold with the highest recall at the requested precision; None also if no threshold with enough
-    # traces on each side reaches that precision
     precise: OperatingPoint | None
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The evaluation of a policy's scores against labels."""
+    """The evaluation of a policy's scores against labels.
 
-    policy: Policy  # the policy that all traces are scored under
+    Attributes:
+        policy: the policy that all traces are scored under.
+        domains: the evaluations by domain name, with ALL last if there are several.
+        unmatched: number of labels that match no trace.
+        sources: number of labels by source.
+    """
+
+    policy: Policy
     precision: float
-    domains: dict[str, DomainEvaluation]  # the evaluations by domain name, with ALL last if there are several
-    unmatched: int  # number of labels that match no trace
+    domains: dict[str, DomainEvaluation]
+    unmatched: int
     unlabelled: int
-    sources: dict[str, int]  # number of labels by source
+    sources: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON."""

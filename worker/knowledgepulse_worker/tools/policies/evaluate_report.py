@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
@@ -18,14 +19,14 @@ from knowledgepulse_worker.tools.policies.thresholds import Coverage, OperatingP
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
     """Yield the report of an evaluation, with warnings."""
     domains = list(evaluation.domains.values())
-    yield f"policy {evaluation.policy.digest}; 95 % intervals in parentheses, from resampling whole groups"
+    yield f"policy {evaluation.policy.digest}; 95% intervals in parentheses, from resampling whole groups"
     yield "labels: " + ", ".join(
-        f"{count} from {printable(source)}" for source, count in evaluation.sources.items()
+        f"{count:,} from {printable(source)}" for source, count in evaluation.sources.items()
     )
     if evaluation.unmatched:
-        yield f"{evaluation.unmatched} labels match none of the traces"
+        yield f"labels that match no trace: {evaluation.unmatched:,}"
     if evaluation.unlabelled:
-        yield f"{evaluation.unlabelled} traces have no label"
+        yield f"traces without a label: {evaluation.unlabelled:,}"
     yield ""
     yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
     yield _aucs(domains)
@@ -44,9 +45,9 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:
     table = new_table("", *(one.domain for one in domains))
-    table.add_row("traces", *(str(one.traces) for one in domains))
-    table.add_row("worth keeping", *(str(one.kept) for one in domains))
-    table.add_row("independent groups", *(str(one.groups) for one in domains))
+    table.add_row("traces", *(f"{one.traces:,}" for one in domains))
+    table.add_row("worth keeping", *(f"{one.kept:,}" for one in domains))
+    table.add_row("independent groups", *(f"{one.groups:,}" for one in domains))
     table.add_section()
     table.add_row("score", *(with_interval(one.score) for one in domains))
     for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
@@ -59,7 +60,8 @@ def _aucs(domains: list[DomainEvaluation]) -> Table:
 
 def _warnings(one: DomainEvaluation) -> Iterator[str]:
     if one.score is None:
-        yield f"warning: {one.domain}: all {one.traces} labels are equal, so there is nothing to compare"
+        labels = "there is one label" if one.traces == 1 else f"all {one.traces:,} labels are equal"
+        yield f"warning: {one.domain}: {labels}, so there is nothing to compare"
         return
     if one.agreement >= LEAK_AGREEMENT:
         yield (
@@ -127,14 +129,14 @@ def _proposals(one: DomainEvaluation, precision: float) -> str:
 
 def _worth(point: OperatingPoint, traces: int) -> str:
     good = with_interval(point.precision)
-    return f"{point.threshold!r} passes {point.passing} of {traces}, of which {good} are worth keeping"
+    return f"{point.threshold!r} passes {point.passing:,} of {traces:,}, of which {good} are worth keeping"
 
 
 def _coverage(threshold: float, covered: Coverage) -> str:
     if covered.gain is None:
-        return f"no trace reaches {threshold!r}, so none of {covered.groups} groups is covered"
+        return f"no trace reaches {threshold!r}, so none of {counted(covered.groups, 'group')} is covered"
     return (
-        f"the {covered.passing:,} traces that reach {threshold!r} cover {covered.covered:,} of "
-        f"{covered.groups:,} groups, {with_interval(covered.gain)} times as many as at random "
+        f"the passing traces ({covered.passing:,} at {threshold!r}) cover {covered.covered:,} of "
+        f"{counted(covered.groups, 'group')}, {with_interval(covered.gain)} times as many as at random "
         f"({covered.random:.1f})"
     )

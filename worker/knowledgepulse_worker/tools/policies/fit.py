@@ -24,6 +24,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
     estimates,
     percentiles,
 )
+from knowledgepulse_worker.tools.policies.label_in_text import outcomes_in_text
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint, lowest_within, operating_points
@@ -78,6 +79,7 @@ class DomainFit(LabelCounts):
         difference: the AUC of the fitted value minus that of the policy in force.
         new_agents: the AUC, within an agent, of values fitted to the others; None without several agents.
         leaks: AUCs of the terms that predict the label on their own.
+        stated: outcomes in the texts that predict the label, with the number of traces that state them.
         reliability: for tenths of the traces, the mean probability and the share that is worth keeping.
         outcome: whether the labels support the change.
     """
@@ -88,6 +90,7 @@ class DomainFit(LabelCounts):
     difference: Estimate | None
     new_agents: Estimate | None
     leaks: dict[str, Estimate]
+    stated: dict[str, int]
     reliability: list[tuple[float, float]]
     outcome: Outcome
 
@@ -218,6 +221,7 @@ class _Fitting:
             difference=None,
             new_agents=None,
             leaks={},
+            stated={},
             reliability=[],
             outcome="too few labels",
         )
@@ -251,6 +255,7 @@ class _Fitting:
             difference=difference,
             new_agents=new_agents,
             leaks=self._leaks(values),
+            stated=outcomes_in_text(self.labelled),
             reliability=_reliability(probabilities, self.kept),
             outcome="supported" if better else "not supported",
         )

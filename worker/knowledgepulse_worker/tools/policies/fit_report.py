@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import Learned
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import LENGTH, MARGIN, TELLTALE, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
@@ -24,7 +25,7 @@ def fit_tables(fit: Fit) -> Iterator[Table | str]:
         "groups; 95% intervals over groups"
     )
     if fit.unmatched:
-        yield f"{fit.unmatched:,} labels match none of the traces"
+        yield f"labels that match no trace: {fit.unmatched:,}"
     for one in fit.domains.values():
         yield from _domain(one, fit.target)
 
@@ -70,6 +71,9 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
     for name, alone in one.leaks.items():
         told = f"{name.replace('_', ' ')} alone predicts the label (AUC {alone.value:.2f})"
         yield f"{told}: the value is fitted to the label itself"
+    for name, traces in one.stated.items():
+        told = f"the texts of {counted(traces, 'trace')} state '{name}', which predicts the label"
+        yield f"{told}: remove it first"
     for name, cause in (
         ("length alone", "the environment may end a run as soon as it succeeds"),
         ("agent alone", "the value may only recognise the agent; fit again when the agents change"),
@@ -78,7 +82,11 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
         if found is not None and found.auc.value >= TELLTALE:
             yield f"{name} nearly is the label (AUC {found.auc.value:.2f}): {cause}"
     if one.new_agents is not None and one.new_agents.low <= CHANCE:
-        yield "on other agents, it may be no better than chance: fit again when the agents change"
+        worse = "is worse than" if one.new_agents.high < CHANCE else "may be no better than"
+        yield f"on other agents, it {worse} chance: fit again when the agents change"
+    force, fitted = (one.appraisals[name].best.precision for name in ("in force", "fitted"))
+    if force and fitted and fitted.value < force.value:
+        yield "of its best traces, fewer are worth keeping than of the best under the policy in force"
     within = one.appraisals["fitted"].within
     if within is None or within.low <= CHANCE:
         yield "it is not shown to tell good from bad runs of the same task; it may only recognise easy tasks"

@@ -12,6 +12,7 @@ import numpy as np
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
@@ -28,18 +29,28 @@ LEAK_AGREEMENT = 0.99
 
 @dataclass(frozen=True, kw_only=True)
 class LabelCounts:
-    """The labelled traces of a domain."""
+    """The labelled traces of a domain.
 
-    domain: str  # the profile's name, or that of all domains
+    Attributes:
+        domain: the profile's name, or that of all domains.
+        kept: number of traces worth keeping.
+        groups: number of independent groups.
+        agreement: share of the labels that equal `metadata.success`.
+    """
+
+    domain: str
     traces: int
-    kept: int  # number of traces worth keeping
-    groups: int  # number of independent groups
-    agreement: float  # share of the labels that equal `metadata.success`
+    kept: int
+    groups: int
+    agreement: float
 
     @property
     def too_few(self) -> str:
-        """A sentence for what is not enough for a verdict."""
-        found = f"{self.kept} of {self.traces} traces are worth keeping, in {self.groups} groups"
+        """A sentence on what is missing for a verdict."""
+        found = (
+            f"{self.kept:,} of {counted(self.traces, 'trace')} are worth keeping, in "
+            f"{counted(self.groups, 'group')}"
+        )
         return f"too few labels: {found}; at least {SUPPORT} of each kind and {SUPPORT} groups are needed"
 
 
@@ -58,7 +69,7 @@ class LabelledTrace:
 
 
 class Labelled:
-    """Labelled traces, and what their labels say by column, each of shape (traces,)."""
+    """Labelled traces, with their labels as columns of shape (traces,)."""
 
     def __init__(self, traces: Sequence[LabelledTrace]) -> None:
         self.traces = traces
@@ -124,9 +135,10 @@ def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     first, given = records[0], next(iter(labels))
     native_id = native_id_of(first)
     named = f"native_id {printable(native_id)}" if native_id else "native_id, which the first one lacks"
+    numbers = f"{counted(len(labels), 'label')}, {counted(len(records), 'trace')}"
     return (
-        f"none of the {len(labels)} labels matches one of the {len(records)} traces: a label's id is that of "
-        f"the trace, such as {printable(first.id)}, or its metadata's {named}; not {printable(given)}"
+        f"no label matches a trace ({numbers}): a label's id is that of the trace, such as "
+        f"{printable(first.id)}, or its metadata's {named}; not {printable(given)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Labels: judgements whether traces are worth keeping, and how far those who gave them agree."""
+"""Labels: judgements whether traces are worth keeping, and the agreement of their sources."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.terminal.printable import printable
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``."""
+    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
 
-    # the trace's id, or that of its run in the system it comes from (`metadata.native_id`)
+    Attributes:
+        id: the trace's id, or that of its run in the system it comes from (`metadata.native_id`).
+        source: the person or the tool that gave the label.
+        group: shared by traces that are not independent, such as the trials of one task.
+    """
+
     id: Annotated[str, Meta(min_length=1)]
     keep: bool | None = None
     reward: float | None = None
-    source: str | None = None  # the person or the tool that gave the label
-    # shared by traces that are not independent, such as the trials of one task
+    source: str | None = None
     group: str | int | None = None
 
     def is_kept(self, min_reward: float) -> bool:
@@ -36,6 +41,12 @@ class Label(msgspec.Struct, frozen=True):
 
 MAX_SOURCES = 50
 """Sources of labels whose agreement is computed."""
+
+COPIED_SHARE = 0.99
+"""Two sources that agree on this share of their traces may not be independent."""
+
+COPIED_TRACES = 30
+"""With fewer traces in common, such an agreement says nothing."""
 
 Labels = dict[str, Label]
 """Labels by the id that they give."""
@@ -64,7 +75,7 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
 
 
 def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
-    """Yield the labels of :func:`labels_of_files`, also those that a later one replaces."""
+    """Yield the labels of :func:`labels_of_files`, including labels that a later one replaces."""
     yield from (read_label(source, line) for path in paths for source, line in located_lines(path))
 
 
@@ -81,27 +92,48 @@ def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two sources of labels agree."""
+    """How far two sources of labels agree.
 
-    sources: tuple[str, str]  # the two, in alphabetical order
-    traces: int  # number of traces that both labelled
-    agreed: int  # number of these with the same label
-    # Cohen's kappa, the agreement beyond chance, at most 1; None if all their labels are equal
+    Attributes:
+        sources: the names of both, in alphabetical order.
+        traces: number of traces that both labelled.
+        agreed: number of these with the same label.
+        kappa: Cohen's kappa, the agreement beyond chance, at most 1; None if all their labels are equal.
+    """
+
+    sources: tuple[str, str]
+    traces: int
+    agreed: int
     kappa: float | None
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether the sources agree too well to be independent."""
+        return self.traces >= COPIED_TRACES and self.agreed >= COPIED_SHARE * self.traces
 
     def __str__(self) -> str:
         both = " and ".join(map(printable, self.sources))
         kappa = "no kappa, as all are equal" if self.kappa is None else f"Cohen's kappa {self.kappa:.2f}"
-        return f"agreement: {both} give {self.agreed} of {self.traces} traces the same label; {kappa}"
+        of = f"{self.agreed:,} of {counted(self.traces, 'trace')}"
+        return f"agreement: {both} give {of} the same label; {kappa}"
+
+
+def agreement_lines(found: Iterable[Agreement]) -> Iterator[str]:
+    """Yield a sentence for each agreement, with a warning if it is suspicious."""
+    for one in found:
+        yield str(one)
+        if one.is_suspicious:
+            yield "warning: they agree so well that one may be derived from the other, and confirms nothing"
 
 
 def agreements(labels: Iterable[Label], min_reward: float) -> Iterator[Agreement]:
     """Yield the agreement of every two sources that labelled the same traces, most traces first.
 
-    Of more than :data:`MAX_SOURCES` sources, those with the most labels count: the pairs of all would take a
-    time that is quadratic in their number.
+    Of more than :data:`MAX_SOURCES` sources, only the sources with the most labels are compared, because the
+    number of pairs grows with the square of the number of sources.
 
-    ``labels``: of all sources; a source's last label of a trace counts. Those without a source are left out.
+    ``labels``: the labels of all sources. The last label that a source gives to a trace counts. Labels
+    without a source are left out.
     """
     by_trace: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     for label in labels:

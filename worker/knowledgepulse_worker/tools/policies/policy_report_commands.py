@@ -139,7 +139,7 @@ def evaluate(
         save(plot_evaluation(found, records), plot)
     others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
     told = evaluate_report.evaluation_tables(found)
-    words = (*map(str, agreed), *told, *compare.comparison_tables(compared))
+    words = (*labels.agreement_lines(agreed), *told, *compare.comparison_tables(compared))
     print_report(found.as_dict() | others, words, as_json=as_json)
 
 
@@ -181,13 +181,14 @@ def fit(
     active, every = given.policy, given.all_labels()
     agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
     today = datetime.now(UTC).date().isoformat()
-    records = given.comparable()
+    records = given.comparable(content=True)
     fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
     if plot and any(one.appraisals for one in fitted.domains.values()):
         from knowledgepulse_worker.tools.policies.plots import plot_fit, save  # noqa: PLC0415 - matplotlib is slow
 
         save(plot_fit(fitted, records), plot)
-    words, proposal = (*fit_report.fit_tables(fitted), *map(str, agreed)), fit_report.fitted_toml(fitted)
+    words = (*fit_report.fit_tables(fitted), *labels.agreement_lines(agreed))
+    proposal = fit_report.fitted_toml(fitted)
     plain = fitted.as_dict() | {"agreements": [asdict(one) for one in agreed]}
     print_report(plain, words, as_json=as_json, proposal=proposal, output=output)
 

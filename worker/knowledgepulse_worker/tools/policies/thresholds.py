@@ -27,25 +27,38 @@ _DECIMALS = range(4, 20)
 
 @dataclass(frozen=True)
 class Coverage:
-    """The groups, such as tasks, of the traces that pass, beside those of as many traces drawn at random."""
+    """The groups, such as tasks, that the passing traces cover, compared with as many random traces.
 
-    passing: int  # number of traces that pass, of those with a group
+    Attributes:
+        passing: number of traces that pass, of those with a group.
+        covered: number of groups with a trace that passes.
+        random: expected number of groups that as many random traces cover.
+        gain: `covered` divided by `random`; None if no trace passes.
+    """
+
+    passing: int
     groups: int
-    covered: int  # number of groups with a trace that passes
-    random: float  # expected number of groups of as many traces, drawn at random
-    gain: Estimate | None  # `covered` divided by `random`; None if no trace passes
+    covered: int
+    random: float
+    gain: Estimate | None
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """Precision and recall at a threshold."""
+    """Precision and recall at a threshold.
 
-    threshold: float  # the lowest score that passes
+    Attributes:
+        threshold: the lowest score that passes.
+        precision: share of the passing traces that are worth keeping; None if none passes.
+        coverage: the groups that the passing traces cover; None unless labels share groups.
+    """
+
+    threshold: float
     passing: int
-    precision: Estimate | None  # share of the passing traces that are worth keeping; None if none passes
+    precision: Estimate | None
     recall: float
     f1: float
-    coverage: Coverage | None  # None unless labels share groups
+    coverage: Coverage | None
 
 
 def rounded_threshold(scores: Array, lowest: float) -> float:

@@ -13,6 +13,7 @@ import tomli_w
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
@@ -34,36 +35,58 @@ class Passing:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The threshold that lets at most the target share pass."""
+    """The threshold that lets at most the target share pass.
 
-    needed: Estimate  # the lowest score that passes, with its bootstrap interval
-    passing: Passing  # that score as a threshold to type, and the share that passes it
+    Attributes:
+        needed: the lowest score that passes, with its bootstrap interval.
+        passing: that score as a threshold to type, and the share that passes it.
+    """
+
+    needed: Estimate
+    passing: Passing
 
 
 @dataclass(frozen=True)
 class DomainTuning:
-    """The tuning of one domain."""
+    """The tuning of one domain.
 
-    domain: str  # the profile's name
-    traces: int  # number of traces
-    quantiles: dict[float, float]  # quantiles of the score, by QUANTILES
-    current: Passing  # the policy's threshold
-    grid: list[Passing]  # thresholds from 0 to 1
-    # the proposed threshold; None if the equals of the best trace are more than the target
+    Attributes:
+        domain: the profile's name.
+        traces: number of traces.
+        quantiles: quantiles of the score, by QUANTILES.
+        current: the policy's threshold.
+        grid: thresholds from 0 to 1.
+        proposal: the proposed threshold; None if more traces than the target share have the highest score.
+        best: number of traces with the highest score.
+    """
+
+    domain: str
+    traces: int
+    quantiles: dict[float, float]
+    current: Passing
+    grid: list[Passing]
     proposal: Proposal | None
-    best: int  # number of traces with the highest score
+    best: int
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The tuning of all domains that have traces."""
+    """The tuning of all domains that have traces.
 
-    policy: Policy  # the policy that all traces are scored under
+    Attributes:
+        policy: the policy that all traces are scored under.
+        domains: the tunings by domain name.
+        embedders: number of traces by the embedder that computed their novelty.
+        withheld: number of traces that are left out because the policy withholds them at any score.
+        proposed: the policy with the proposed thresholds; domains without a proposal keep theirs.
+    """
+
+    policy: Policy
     target: float
-    domains: dict[str, DomainTuning]  # the tunings by domain name
-    embedders: dict[str, int]  # number of traces by what their novelty was computed with
-    withheld: int  # number of traces that are left out, as the policy withholds them whatever their score
-    proposed: Policy  # the policy with the proposed thresholds; domains without a proposal keep theirs
+    domains: dict[str, DomainTuning]
+    embedders: dict[str, int]
+    withheld: int
+    proposed: Policy
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON."""
@@ -114,15 +137,15 @@ def proposed_toml(tuning: Tuning) -> str:
 
 
 def effect(one: DomainTuning) -> str:
-    """Say what share of a domain's traces the proposed threshold lets pass."""
+    """Return a sentence on the share of a domain's traces that the proposed threshold lets pass."""
     if one.proposal is None:
         highest = one.quantiles[1]
-        of = f"the best {one.best} of {one.traces} traces, {highest!r},"
+        of = f"the best {one.best:,} of {counted(one.traces, 'trace')}, {highest!r},"
         return f"{one.domain}: no threshold, as {of} are too many"
     share = one.proposal.passing.share
+    reached = f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
     return (
-        f"{one.domain}: of {one.traces} traces, {share.value:.1%} ({share.low:.1%} to {share.high:.1%}) "
-        f"reach {one.proposal.passing.threshold}"
+        f"{one.domain}: of {counted(one.traces, 'trace')}, {reached} reach {one.proposal.passing.threshold}"
     )
 
 
@@ -147,9 +170,10 @@ def _passing(values: Array, threshold: float) -> Passing:
 
 
 def with_changes(policy: Policy, changes: Changes) -> Policy:
-    """Return a policy with changes of some domains and none of all others.
+    """Return a policy that differs for some domains and is unchanged for all others.
 
-    A domain inherits from ``default`` what it omits; it gets that as its own if ``default``'s changes.
+    A domain inherits from ``default`` the values that it omits. If ``default`` changes, such a domain gets
+    the former values as its own.
     """
     changed = _with(policy, changes)
     kept = {

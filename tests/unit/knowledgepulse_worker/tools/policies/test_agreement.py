@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from knowledgepulse_worker.tools.policies.labels import MAX_SOURCES, Agreement, Label, agreements
+from knowledgepulse_worker.tools.policies.labels import (
+    MAX_SOURCES,
+    Agreement,
+    Label,
+    agreement_lines,
+    agreements,
+)
 
 
 def labels(source, kept, first=0):
@@ -28,6 +34,16 @@ def test_the_kappa_of_two_people(first, second, agreed, kappa):
     (one,) = agreements([*labels("ben", first), *labels("ann", second)], 0.5)
 
     assert one == Agreement(("ann", "ben"), len(first), agreed, pytest.approx(kappa) if kappa else kappa)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "warned"),
+    [("kd" * 15, "kd" * 15, True), ("kd" * 15, "kd" * 14 + "kk", False), ("kd" * 14, "kd" * 14, False)],
+)
+def test_sources_that_agree_too_well_are_warned_about(first, second, warned):
+    lines = list(agreement_lines(agreements([*labels("ann", first), *labels("ben", second)], 0.5)))
+
+    assert [line.startswith("warning: they agree so well") for line in lines[1:]] == [True] * warned
 
 
 def test_only_traces_that_both_labelled_count_each_with_the_last_label():

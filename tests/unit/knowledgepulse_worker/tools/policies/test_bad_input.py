@@ -28,7 +28,7 @@ BAD = {
     "none to evaluate by": (USAGE, EVALUATE, "no labels: give --labels FILE or"),
     "an empty one": (INPUT, (*FIT, "--labels", "EMPTY"), "EMPTY: is empty"),
     "half a one": (INPUT, (*EVALUATE, "--labels", "CUT"), "CUT:2: not a label: "),
-    "of unknown ids": (INPUT, (*FIT, "--labels", "OTHERS"), "none of the 1 labels matches one of the"),
+    "of unknown ids": (INPUT, (*FIT, "--labels", "OTHERS"), "no label matches a trace (1 label, "),
     "of no label": (INPUT, (*EVALUATE, "--labels", "SCORED"), "SCORED:1: not a label: give either keep"),
     "of another word": (INPUT, (*EVALUATE, "--labels", "MAYBE"), "MAYBE:1: not a label: Expected `bool"),
     "of no reward": (

@@ -303,6 +303,6 @@ def test_coverage_is_told_for_the_policys_threshold(reference_records, labels):
     one = evaluate(reference_records, labels, Policy(threshold=0.4)).domains["customer_service"]
     covered, (_, line) = one.current.coverage, verdict(one, 0.9)
 
-    passing = f"the {one.current.passing} traces that reach 0.4 cover {covered.covered} of 35 groups, "
+    passing = f"the passing traces ({one.current.passing} at 0.4) cover {covered.covered} of 35 groups, "
     assert line.startswith(f"coverage: customer_service: {passing}{covered.gain.value:.2f} (")
     assert line.endswith(f" times as many as at random ({covered.random:.1f})")

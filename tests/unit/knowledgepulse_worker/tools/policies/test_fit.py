@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from knowledgepulse_worker.policy import Learned, Policy
-from knowledgepulse_worker.scoring import NoFactsError, learned_value
+from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.fit import ENOUGH, fit, held_scores
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
@@ -180,6 +181,39 @@ def test_an_environment_that_ends_at_success_is_named(make_record, make_counts):
         labels[name] = Label(name, keep=bool(calls < 6) != (rng.random() < 0.05))
 
     assert "length alone nearly is the label" in report(fitted(records, labels))
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ('observation: {{"reward": {kept:d}.0}}', True),
+        ("result: Resolved = {kept!s}", True),
+        ("observation: score: {other}", False),
+        ("observation: no rewards here", False),
+    ],
+)
+def test_an_outcome_in_the_text_that_predicts_the_label_is_named(planted, text, warned):
+    records, labels = planted(traces=120)
+    records = [
+        replace(
+            record,
+            content=Content("Do it", (text.format(kept=labels[record.id].keep, other=number % 7),), "Done"),
+        )
+        for number, record in enumerate(records)
+    ]
+
+    assert ("which predicts the label: remove it first" in report(fitted(records, labels))) is warned
+
+
+def test_a_value_that_is_worse_on_other_agents_is_warned_about(planted):
+    records, labels = planted(agents=2)
+    turned = {
+        record.id: Label(record.id, keep=not labels[record.id].keep, source="ann")
+        for record in records
+        if record.agent_id == "agent 1"
+    }
+
+    assert "on other agents, it is worse than chance" in report(fitted(records, labels | turned))
 
 
 def test_an_agent_that_gives_the_label_is_named(make_record, make_counts):

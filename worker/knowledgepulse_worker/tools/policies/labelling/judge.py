@@ -62,13 +62,19 @@ class _Answer(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Judge:
-    """A model and what it judges by."""
+    """A model that judges traces, and its endpoint.
 
-    url: str  # the endpoint's base, which ends with its version: `https://host/v1`
+    Attributes:
+        url: the endpoint's base, which ends with its version: `https://host/v1`.
+        per_minute: maximum number of requests a minute.
+        key: the endpoint's key; None if it needs none.
+    """
+
+    url: str
     model: str
     rubric: str
-    per_minute: int  # maximum number of requests a minute
-    key: str | None  # the endpoint's key; None if it needs none
+    per_minute: int
+    key: str | None
 
     @property
     def source(self) -> str:

@@ -25,10 +25,15 @@ Verdict = Literal["keep", "drop", "skip"]
 
 @dataclass(frozen=True)
 class ToLabel:
-    """A trace to label."""
+    """A trace to label.
 
-    record: ScoredRecord  # its score under the policy to label for
-    value: bytes | None  # its JSON; None if only the record's shortened content is at hand
+    Attributes:
+        record: its score under the policy to label for.
+        value: its JSON; None if only the record's shortened content is known.
+    """
+
+    record: ScoredRecord
+    value: bytes | None
 
 
 class Session:
