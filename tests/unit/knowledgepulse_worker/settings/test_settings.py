@@ -166,11 +166,6 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
             {},
             "worker.toml: policy.domains.x.weights.complexity: is missing; [policy.domains.x.weights] ",
         ),
-        (
-            "[policy.domains.x.learned.terms.steps]\nmean = 0\ndeviation = 1\nclip = 3",
-            {},
-            "worker.toml: policy.domains.x.learned.terms.steps.weight: is missing; ",
-        ),
         ("[fleet]\nframeworks = ['']", {}, "worker.toml: fleet.frameworks.0: got ''; "),
     ],
 )

@@ -97,7 +97,7 @@ POOR = {
     ),
     "one group, evaluated": (
         ("evaluate", "SCORED", "--labels", "ONE"),
-        "verdict: customer_service: too few labels: 70 of 140 traces are worth keeping, in 1 groups; ",
+        "verdict: customer_service: too few labels: 70 of 140 traces are worth keeping, in 1 group; ",
     ),
     "one group, fitted": (
         ("fit", "SCORED", "--labels", "ONE"),

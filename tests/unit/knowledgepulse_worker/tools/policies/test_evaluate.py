@@ -241,7 +241,7 @@ def test_unmatched_labels_and_unlabelled_traces_are_counted(line_up):
 )
 def test_rejects_labels_that_match_no_trace(make_record, make_content, native_id, meant):
     record = make_record(content=make_content(native_id=native_id))
-    message = f"none of the 1 labels .* such as kp:trace:1, or its metadata's {meant}; not task-2$"
+    message = f"no label matches a trace .* such as kp:trace:1, or its metadata's {meant}; not task-2$"
     with pytest.raises(InputError, match=message):
         evaluate([record], {"task-2": Label("task-2", keep=True)}, Policy())
 
