@@ -1,4 +1,4 @@
-"""Apache Kafka on Java, with jars that Maven downloads once: for the demo and for tests."""
+"""Apache Kafka on Java for the demo and for tests, with jars that Maven downloads once."""
 
 import asyncio
 import os
@@ -31,14 +31,14 @@ _CLUSTER_ID = "a25vd2xlZGdlcHVsc2UtZA"  # any 16 bytes in base64, as the data is
 INSTALL_JAVA = (
     f"install Java {_OLDEST_JAVA}+ and Maven (Debian: apt-get install openjdk-17-jre-headless maven)"
 )
-"""How to get what :meth:`JavaKafka.find` looks for."""
+"""The advice if :meth:`JavaKafka.find` finds no Java or no Maven."""
 
 Say = Callable[[str], None]
 """Called with a message for each step that takes time."""
 
 
 class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broker, not an error
-    """A kind of broker is not available: the reason in one line, the remedy, and log lines if any."""
+    """A kind of broker is not available; has the reason in one line, a remedy, and log lines."""
 
     def __init__(self, reason: str, remedy: str | None = None, details: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -70,7 +70,7 @@ class JavaKafka:
     def formatted(
         self, folder: Path, settings: Mapping[str, str], jvm: Sequence[str], *users: str
     ) -> list[str]:
-        """Write a node's settings to an existing folder, and format its storage; return how it is started.
+        """Write a node's settings to an existing folder, format its storage, and return its command.
 
         ``users``: options of the storage tool that add users.
 
@@ -86,9 +86,10 @@ class JavaKafka:
 
 
 def node_settings(*, clients: str, advertised: str, broker: str, controller: str) -> dict[str, str]:
-    """Return the settings of a single node, broker and controller.
+    """Return the settings of a single node that is both broker and controller.
 
-    Its inter-broker listener has its own address, as Docker's published port does not exist in the container.
+    The listener between brokers has an address of its own, because the port that Docker publishes does not
+    exist inside the container.
     """
     return {
         "process.roles": "broker,controller",
@@ -136,7 +137,7 @@ def start_broker(stack: ExitStack, command: Sequence[str], log: Path, servers: s
     """Start a broker, which is stopped with the stack, and wait until it responds.
 
     Raises:
-        Unavailable: it ends, or does not respond within :data:`START_LIMIT`; with its last log lines.
+        Unavailable: the broker exits, or does not respond within :data:`START_LIMIT`.
     """
     process = processes.start(stack, command, log)
     wait_for_answer(
@@ -164,7 +165,7 @@ def wait_for_answer(
 
 
 def _find_java() -> tuple[str, int]:
-    """Return the path of Java, the same one that Maven uses, and its version."""
+    """Return the path and the version of the Java that Maven uses."""
     home = os.environ.get("JAVA_HOME")
     java = (shutil.which("java", path=str(Path(home, "bin"))) if home else None) or shutil.which("java")
     if java is None:

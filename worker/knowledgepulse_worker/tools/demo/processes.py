@@ -1,4 +1,4 @@
-"""Processes that do not outlive this one."""
+"""Start processes that end with this one."""
 
 import os
 import re

@@ -45,7 +45,7 @@ from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 
 PARTITIONS = 4
 THRESHOLD = 0.5
-"""Unless another is set. The default is out of reach for these traces, as no agent gave its confidence."""
+"""The threshold unless another is set. No trace reaches the default, as no agent gave its confidence."""
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
 
 _START_LIMIT = 180.0
@@ -55,7 +55,7 @@ _BAR = 40
 
 @dataclass
 class Results:
-    """The contents of the output topics, and the duration."""
+    """The contents of the output topics, and the duration of the run."""
 
     outcomes: Counter[str]
     scores: list[float] = field(default_factory=list)
@@ -94,7 +94,8 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
 def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
     """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
 
-    The user's connection is that to the configured broker: one that the demo has started takes the defaults.
+    The user's connection applies only to a configured broker. A broker that the demo starts takes the
+    defaults.
     """
     name = f"kp-demo-{uuid4().hex[:6]}"
     settings = load_settings()
@@ -116,8 +117,8 @@ def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
 def worker_environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a worker whose settings are in a file.
 
-    It has none of the settings that this process' environment has, which would override the file, and the
-    secrets, which :func:`~knowledgepulse_worker.settings.render` omits.
+    The environment omits the settings of this process, which would override the file. It includes the
+    secrets, which :func:`~knowledgepulse_worker.settings.render` does not write to the file.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith(ENV_PREFIX)}
     secrets = {name: getattr(settings.kafka, name) for name in KafkaSettings.secrets()}
@@ -165,7 +166,7 @@ class _Worker:
             await asyncio.sleep(0.2)
 
     async def status(self) -> dict[str, Any]:
-        """Return the status; without partitions if it is not served yet."""
+        """Return the worker's status; before it is served, a status without partitions."""
         self.check()
         try:
             return await asyncio.to_thread(_fetch, f"{self.status_page}api/status")

@@ -33,12 +33,12 @@ Figures = dict[str, Estimate | None]
 
 @dataclass(frozen=True)
 class Compared:
-    """Policies on the labels of a domain.
+    """The comparison of several policies on the labels of a domain.
 
     Attributes:
         domain: the profile's name in the first policy.
         held: whether outcome confidence is held constant for the AUC, as labels equal `metadata.success`.
-        policies: FIGURES by the policies' digests.
+        policies: the values of :data:`FIGURES` by the policies' digests.
         differences: the figures of each later policy minus those of the first.
     """
 
@@ -52,7 +52,7 @@ class Compared:
 def compare(
     records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
 ) -> list[Compared]:
-    """Compare two or more policies by the first one's domains, leaving out domains with too few labels."""
+    """Compare two or more policies in each domain of the first policy that has enough labels."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
     return [_compare(name, each, policies) for name, each in labelled.items() if each.enough]
 

@@ -27,7 +27,7 @@ from knowledgepulse_worker.tools.policies.tune import GRID
 
 ALL = "all domains"
 
-Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
+ScoreVerdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +35,14 @@ class DomainEvaluation(LabelCounts):
     """The evaluation of one domain's labelled traces, or of all domains'.
 
     Attributes:
-        score: AUC of the score; None if all labels are equal.
-        alone: AUC of each dimension alone.
-        without: AUC of the score with each dimension held constant.
+        score: the AUC of the score; None if all labels are equal.
+        alone: the AUC of each dimension alone.
+        without: the AUC of the score with each dimension held constant.
         leaks: dimensions that predict the label on their own.
         current: the policy's threshold; None for ALL, which has no common threshold.
         operating: grid thresholds that some but not all traces pass.
-        fair: AUC of the score, or, if it contains the label, with the dimension that leaks it held constant.
+        fair: the AUC of the score. If the score contains the label, the dimension that leaks it is held
+            constant.
         verdict: the verdict on `fair` and its interval.
         best_f1: the threshold with the highest F1; None unless the score tells the labels apart.
         precise: the threshold with the highest recall at the requested precision; None also if no threshold
@@ -55,7 +56,7 @@ class DomainEvaluation(LabelCounts):
     current: OperatingPoint | None
     operating: list[OperatingPoint]
     fair: Estimate | None
-    verdict: Verdict
+    verdict: ScoreVerdict
     best_f1: OperatingPoint | None
     precise: OperatingPoint | None
 
@@ -137,7 +138,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     )
 
 
-def _verdict(fair: Estimate | None, labelled: Labelled) -> Verdict:
+def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
     if fair is None or not labelled.enough:
         return "too few labels"
     if fair.low > CHANCE:

@@ -20,7 +20,7 @@ from knowledgepulse_worker.terminal.printable import printable
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
+    """A judgement on whether a trace is worth keeping, with either ``keep`` or ``reward``.
 
     Attributes:
         id: the trace's id, or that of its run in the system it comes from (`metadata.native_id`).
@@ -55,7 +55,11 @@ _decode = msgspec.json.Decoder(Label).decode
 
 
 def read_label(source: str, text: bytes) -> Label:
-    """Parse JSON with ``id``, and ``keep`` or ``reward``; raise an InputError if it is something else."""
+    """Parse a label from JSON.
+
+    Raises:
+        InputError: the JSON is invalid, or lacks ``id`` or exactly one of ``keep`` and ``reward``.
+    """
     try:
         label = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -85,14 +89,14 @@ def native_id_of(record: ScoredRecord) -> str | None:
 
 
 def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
-    """Return a trace's label, by its id or else by its run's native id."""
+    """Return the label of a trace, by the trace's id or else by its run's native id."""
     native_id = native_id_of(record)
     return labels.get(record.id) or (labels.get(native_id) if native_id else None)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two sources of labels agree.
+    """The agreement of two sources of labels.
 
     Attributes:
         sources: the names of both, in alphabetical order.

@@ -62,9 +62,10 @@ class OperatingPoint:
 
 
 def rounded_threshold(scores: Array, lowest: float) -> float:
-    """Return a threshold that the scores from ``lowest``, one of them, on reach and no others.
+    """Return a threshold that exactly the scores of at least ``lowest``, one of the scores, reach.
 
-    It is rounded down to four decimals, or to as many more as it takes to stay above the next lower score.
+    The threshold is rounded down to four decimals, or to more decimals where four would reach the next lower
+    score.
     """
     below = float(scores[scores < lowest].max(initial=-math.inf))
     exact = Decimal(repr(float(lowest)))
@@ -73,9 +74,10 @@ def rounded_threshold(scores: Array, lowest: float) -> float:
 
 
 def lowest_within(scores: Array, target: float) -> tuple[float, int] | None:
-    """Return the lowest score of the best traces that are at most a target share, and their number.
+    """Return the lowest score among the best traces, at most a target share of all, and their number.
 
-    Equal scores pass or fail together. None if even the best ones are more than the target.
+    Traces with equal scores pass or fail together. Return None if the traces with the highest score already
+    exceed the target.
 
     Args:
         scores: shape (n,), n at least 1.
@@ -93,7 +95,8 @@ def proposed_thresholds(
 ) -> tuple[float | None, float | None]:
     """Return the thresholds with the highest F1 and with the highest recall at a precision.
 
-    Each has :data:`SUPPORT` traces or more on both sides; None if there is no such threshold.
+    A threshold needs at least :data:`SUPPORT` traces on each side. Return None in place of one that does not
+    exist.
     """
     thresholds, index = np.unique(scores, return_inverse=True)
     passing, hits = (
@@ -128,8 +131,8 @@ def operating_points(
 def _precisions(labelled: Labelled, passes: Array) -> list[Estimate | None]:
     """Return the precision at each threshold; None where no trace passes.
 
-    The interval is the wider one at each end: the bootstrap takes nine hits of nine for certain, and Wilson's
-    takes the trials of one task for as many tasks.
+    At each end, the wider of two intervals counts. The bootstrap interval would be empty for nine hits of
+    nine, and Wilson's interval would count the trials of a task as independent.
 
     ``passes``: whether each trace passes each threshold, shape (traces, thresholds).
     """
@@ -150,7 +153,7 @@ def _precision(hits: int, passing: int, resampled: Array) -> Estimate | None:
 
 
 def _coverage(labelled: Labelled, passes: Array) -> Coverage | None:
-    """Return the coverage of the traces whose labels have a group; None if no two have the same."""
+    """Return the coverage of the traces whose labels have a group; None if no two traces share a group."""
     at = labelled.grouped
     groups = np.unique(labelled.groups[at], return_inverse=True)[1]
     if not len(groups) or groups.max() + 1 == len(groups):
@@ -176,12 +179,14 @@ def coverage(passes: Array, groups: Array) -> Coverage:
 
 
 def _gains(drawn: Array, sizes: Array, passing: Array) -> Array:
-    """Return covered over random in each resample, by the hypergeometric distribution; NaN if none passes.
+    """Return the ratio of covered to random groups in each resample, or NaN if no trace passes.
+
+    The number of random groups follows from the hypergeometric distribution.
 
     Args:
         drawn: draws of each group, shape (resamples, groups).
         sizes: traces of each group, shape (groups,).
-        passing: those that pass, shape (groups,).
+        passing: passing traces of each group, shape (groups,).
     """
     # Few sizes are different, and the distribution is slow.
     different, size = np.unique(sizes, return_inverse=True)

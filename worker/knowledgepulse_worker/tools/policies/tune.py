@@ -27,7 +27,7 @@ Changes = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Passing:
-    """A threshold and the share of the traces that passes it."""
+    """A threshold and the share of the traces that pass it."""
 
     threshold: float
     share: Estimate
@@ -39,7 +39,7 @@ class Proposal:
 
     Attributes:
         needed: the lowest score that passes, with its bootstrap interval.
-        passing: that score as a threshold to type, and the share that passes it.
+        passing: this score as a rounded threshold, and the share that passes it.
     """
 
     needed: Estimate

@@ -1,4 +1,4 @@
-"""Labels from a model behind an OpenAI-compatible endpoint, the one way for traces to leave the machine."""
+"""Labels from a model behind an OpenAI-compatible endpoint, to which the texts of traces are sent."""
 
 from __future__ import annotations
 
@@ -78,15 +78,16 @@ class Judge:
 
     @property
     def source(self) -> str:
-        """The labels' source, which another rubric changes, so that its labels are others."""
+        """The source of the labels. It depends on the rubric, so labels by other rubrics stay apart."""
         return f"{JUDGE}{self.model}:{hashlib.sha256(self.rubric.encode()).hexdigest()[:8]}"
 
 
 async def judge_traces(session: Session, judge: Judge) -> str:
-    """Label a session's traces, and return in words what that cost. Equal texts are sent once.
+    """Label a session's traces, and return a sentence on the cost. Equal texts are sent once.
 
     Raises:
-        InputError: the endpoint refuses, gives no answer, or cannot be asked; the labels so far are on disk.
+        InputError: the endpoint refuses, does not answer, or cannot be reached; the labels so far are on
+            disk.
     """
     known = {_text(trace): keep for trace, keep in session.labelled}
     sent = received = unclear = 0
@@ -145,7 +146,7 @@ def _headers(key: str | None) -> dict[str, str]:
 
 
 async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: str) -> _Answer:
-    """Ask once in a while, as the rate allows, and again while the server is busy."""
+    """Ask as often as the rate allows, and repeat the question while the server is busy."""
     system = f"{_TASK} {_FORM}\n\n{judge.rubric}"
     messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
     content = {"model": judge.model, "messages": messages}

@@ -1,8 +1,8 @@
-"""The labelling page's address on loopback, and who may use it.
+"""Serve the labelling page on loopback, to the labeller alone.
 
-The server writes to a file, so no other site in the same browser, and no other user of the machine, may
-reach it. Every path begins with a secret, which only the command prints; a request must name loopback as its
-host, so that a site whose name resolves to loopback gets nothing; a change must come from the page itself.
+The server writes to a file, so neither other sites in the same browser nor other users of the machine may
+reach it. Every path begins with a secret that only the command prints. A request must name loopback as its
+host, so that a site whose name resolves to loopback gets nothing. A change must come from the page itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a labeller has done and has still to do, and the file of labels that grows by a line at a time."""
+"""The progress of a labeller through the traces, and the file to which every label is appended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
 
-Verdict = Literal["keep", "drop", "skip"]
+Answer = Literal["keep", "drop", "skip"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class ToLabel:
 
 
 class Session:
-    """Hand out one trace at a time, and write its label before the next.
+    """Hand out one trace at a time, and write its label before the next one.
 
-    The session continues after the labeller's last label. What was skipped comes again after all others.
+    The session continues after the labeller's last label. Skipped traces return after all others.
 
-    ``by``: who labels, the labels' ``source``.
+    ``by``: the labeller's name, which is the ``source`` of the labels.
     """
 
     def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
@@ -54,7 +54,7 @@ class Session:
         self._kept = {one.record.id: keep for one, keep in self.labelled}
         in_order = (*traces[after:], *traces[:after])
         self._waiting = deque(one for one in in_order if one.record.id not in given)
-        self._decided: list[tuple[ToLabel, Verdict]] = []
+        self._decided: list[tuple[ToLabel, Answer]] = []
 
     @property
     def current(self) -> ToLabel | None:
@@ -63,37 +63,41 @@ class Session:
 
     @property
     def counts(self) -> Counter[bool]:
-        """Number of labelled traces that are worth keeping, and of those that are not."""
+        """The numbers of labelled traces that are worth keeping and that are not."""
         return Counter(self._kept.values())
 
     @property
     def skipped(self) -> int:
-        """Number of traces that were skipped and are not labelled yet."""
-        skipped = {trace.record.id for trace, verdict in self._decided if verdict == "skip"}
+        """The number of traces that were skipped and are not labelled yet."""
+        skipped = {trace.record.id for trace, answer in self._decided if answer == "skip"}
         return len(skipped - self._kept.keys())
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a decision to undo."""
+        """Whether there is an answer to undo."""
         return bool(self._decided)
 
-    def decide(self, verdict: Verdict) -> None:
-        """Label or skip the current trace; it stays the current one if that raises an InputError."""
+    def decide(self, answer: Answer) -> None:
+        """Label or skip the current trace.
+
+        Raises:
+            InputError: the label could not be written; the trace stays the current one.
+        """
         trace = self._waiting[0]
-        if verdict == "skip":
+        if answer == "skip":
             self._waiting.rotate(-1)
         else:
-            keep = verdict == "keep"
+            keep = answer == "keep"
             self.file.append(Label(trace.record.id, keep=keep, source=self.by))
             self._waiting.popleft()
             self._kept[trace.record.id] = keep
-        self._decided.append((trace, verdict))
+        self._decided.append((trace, answer))
         self.revision += 1
 
     def undo(self) -> None:
-        """Return to the trace of the last decision, and remove its label; there must be one."""
-        trace, verdict = self._decided.pop()
-        if verdict == "skip":
+        """Return to the trace of the last answer and remove its label; requires :attr:`can_undo`."""
+        trace, answer = self._decided.pop()
+        if answer == "skip":
             self._waiting.rotate(1)
         else:
             self.file.remove_last()
@@ -107,7 +111,7 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
     """Open a file of labels, or create it.
 
     Raises:
-        InputError: it cannot be opened, is open in another process, or has a line that is not a label.
+        InputError: the file cannot be opened, is open in another process, or has a line that is not a label.
     """
     with file_errors(path, "written"):
         opened = path.open("a+b", buffering=0)
@@ -120,9 +124,10 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
 
 
 class LabelFile:
-    """The labels of a file that is open for appending, without a buffer; and its only writer.
+    """The labels of a file that is open for appending without a buffer; this object is its only writer.
 
-    What a writer that was killed left half written is removed: that label was never confirmed.
+    An incomplete last line, left by a writer that was killed, is removed, because its label was never
+    confirmed.
 
     Raises:
         InputError: a line is not a label.
@@ -148,7 +153,11 @@ class LabelFile:
         return [read_label(f"{self.path}:{number}", line) for number, line in numbered if line]
 
     def append(self, label: Label) -> None:
-        """Write a label to the disk; raise an InputError if it cannot be written; the file is as before."""
+        """Write a label to the disk.
+
+        Raises:
+            InputError: the label cannot be written; the file is unchanged.
+        """
         members = {name: value for name, value in msgspec.structs.asdict(label).items() if value is not None}
         try:
             self._write(msgspec.json.encode(members) + b"\n")

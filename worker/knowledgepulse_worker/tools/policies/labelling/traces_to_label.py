@@ -1,4 +1,4 @@
-"""The traces to label, and each as the page shows it."""
+"""The traces to label, and the text that the page shows of a trace."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ Name = tuple[str, str]
 def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
     """Return a sample of the traces without a label; only these are held in memory.
 
-    The sample depends on its arguments alone, so two labellers, and one who continues, get the same.
+    The sample depends only on the arguments, so two labellers get the same sample, and so does a labeller who
+    continues.
 
-    ``labels``: of traces that nobody needs to label again.
+    ``labels``: the labels of traces that nobody needs to label again.
     """
     sample = sample_to_label(given.records(), labels, policy, count)
     wanted = {(one.source, one.id) for one in sample}
@@ -98,7 +99,7 @@ async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Nam
 
 
 def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
-    """Return objective, steps and result of a trace, or else of its content: first and last steps, cut."""
+    """Return the objective, the steps and the result of a trace, or of its shortened content without it."""
     if value is not None:
         objective, steps, result, _ = texts_of(value)
         return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
@@ -115,7 +116,7 @@ def _step(step: StepText) -> dict[str, Any]:
 
 
 def _arguments(text: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of a call's input; other JSON than an object has no name."""
+    """Return the names and values of a call's input; JSON that is not an object has no name."""
     if text in (b"", b"null"):
         return []
     if not text.startswith(b"{"):
@@ -125,14 +126,14 @@ def _arguments(text: bytes) -> list[tuple[str, str]]:
 
 
 def _readable(text: bytes) -> str:
-    """Return a string as its text, and other JSON on lines of its own, with its own numbers and escapes."""
+    """Return a string as its text, and other JSON indented, with its numbers and escapes unchanged."""
     if text.startswith(b'"'):
         return msgspec.json.decode(text, type=str)
     return msgspec.json.format(text, indent=2).decode()
 
 
 def score_view(record: ScoredRecord, policy: Policy) -> dict[str, Any]:
-    """Return a trace's score under a policy, and why it has it.
+    """Return a trace's score under a policy, with its explanation.
 
     ``record``: the trace, with its score under this policy.
     """
