@@ -25,11 +25,12 @@ _WARNS_OF_REBALANCES = ("aiokafka.consumer.group_coordinator", "faust.tables.rec
 
 # Failed attempts of the Kafka client that are not worth a log line. A new cluster needs a few attempts to
 # find the group's coordinator, and other messages report a lasting failure. If the first broker cannot be
-# reached or the group refuses the worker, the caller reports it.
+# reached or a broker refuses the group's member or the producer, the caller reports it.
 _ATTEMPTS = (
     "Group Coordinator Request failed: %s",
     'Unable connect to "%s:%s": %s',
     "Attempt to join group failed due to fatal error: %s",
+    "Unexpected error during InitProducerIdRequest: %s",
 )
 
 _ExcInfo: TypeAlias = (

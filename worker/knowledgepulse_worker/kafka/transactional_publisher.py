@@ -12,6 +12,8 @@ from typing import Protocol, Self
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
+    IncompatibleBrokerVersion,
+    InvalidTransactionTimeout,
     KafkaError,
     OutOfOrderSequenceNumber,
     ProducerFenced,
@@ -19,7 +21,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.errors import DeliveryError, WorkerError
+from knowledgepulse_worker.errors import DeliveryError, StartError, WorkerError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, denied_right, missing_rights
@@ -31,6 +33,7 @@ from knowledgepulse_worker.settings import KafkaSettings
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
+_TIMEOUT = TRANSACTION_TIMEOUT_MS // 1000
 
 # The client waits without end for a topic that was deleted, but it notices the deletion.
 _METADATA_MAX_AGE_MS = 10_000
@@ -198,22 +201,31 @@ class TransactionalPublisher:
         await self.__aenter__()
 
     def _translate(self, error: KafkaError | TimeoutError) -> WorkerError:
-        if isinstance(error, TransactionalIdAuthorizationFailed):
-            return missing_rights([Right("Write", "transactional-id", self._granted)])
-        if (denied := denied_right(error, "Write")) is not None:
-            return denied
-        if isinstance(error, ProducerFenced):
-            return DeliveryError(
-                f"{self._id}: another process with this transactional id took over, or a transaction took "
-                f"longer than {TRANSACTION_TIMEOUT_MS // 1000} s; only the reported records are published"
-            )
-        if isinstance(error, TimeoutError):
-            return DeliveryError(
-                f"{self._id}: no transaction could begin within {self._kafka.request_timeout:g} s "
-                "(kafka.request_timeout); a single broker needs transaction.state.log.replication.factor=1 "
-                "and transaction.state.log.min.isr=1"
-            )
-        return DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+        found: WorkerError | None
+        match error:
+            case TransactionalIdAuthorizationFailed():
+                found = missing_rights([Right("Write", "transactional-id", self._granted)])
+            case ProducerFenced():
+                found = DeliveryError(
+                    f"{self._id}: another process with this transactional id took over, or a transaction "
+                    f"took longer than {_TIMEOUT} s; only the reported records are published"
+                )
+            case TimeoutError():
+                found = DeliveryError(
+                    f"{self._id}: no transaction could begin within {self._kafka.request_timeout:g} s "
+                    "(kafka.request_timeout); a single broker needs "
+                    "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1"
+                )
+            case InvalidTransactionTimeout():
+                found = StartError(
+                    f"transactions take up to {_TIMEOUT} s, but the brokers' transaction.max.timeout.ms "
+                    "is smaller"
+                )
+            case IncompatibleBrokerVersion():
+                found = StartError(f"kafka.bootstrap_servers: {self._kafka.bootstrap_servers}: {error}")
+            case _:
+                found = denied_right(error, "Write")
+        return found or DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
 
 
 async def _written(sent: Sequence[tuple[int, SentBatch]]) -> dict[int, Location]:

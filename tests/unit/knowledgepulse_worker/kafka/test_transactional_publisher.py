@@ -2,19 +2,25 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InvalidTransactionTimeout,
     KafkaError,
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
     TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
 )
 from aiokafka.structs import RecordMetadata
 
-from knowledgepulse_worker.errors import DeliveryError, TooLargeError
+from knowledgepulse_worker.errors import DeliveryError, SecurityError, StartError, TooLargeError
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, MemberOffsetsRequest
 from knowledgepulse_worker.kafka.wire.producer import SentBatch
 from knowledgepulse_worker.records.publisher import Position, Refusal, RefusedError
 from knowledgepulse_worker.records.record import OutputRecord
@@ -102,13 +108,56 @@ async def test_the_refusals_of_all_partitions_are_told_and_what_is_behind_them_i
     assert FakeProducer.starts == 1, "the sequence of its batches has a gap"
 
 
-@pytest.mark.parametrize("error", [OutOfOrderSequenceNumber(), TopicAuthorizationFailedError("topic")])
-async def test_another_error_of_a_batch_is_no_refusal(error, transact):
-    with pytest.raises(DeliveryError, match=type(error).__name__) as failed:
-        await transact([[0], [error]])
+async def test_another_error_of_a_batch_is_no_refusal(transact):
+    with pytest.raises(DeliveryError, match="OutOfOrderSequenceNumber") as failed:
+        await transact([[0], [OutOfOrderSequenceNumber()]])
 
     assert not isinstance(failed.value, RefusedError)
     assert FakeProducer.starts == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (TopicAuthorizationFailedError("b"), SecurityError, "do not allow: Write on topic b"),
+        (TopicAuthorizationFailedError({"b", "a"}), SecurityError, "Write on topic a; Write on topic b"),
+        (GroupAuthorizationFailedError("group"), SecurityError, "do not allow: Read on group group"),
+        (TransactionalIdAuthorizationFailed("id"), SecurityError, "Write on transactional-id prefix-*"),
+        (
+            InvalidTransactionTimeout(),
+            StartError,
+            "10 s, but the brokers' transaction.max.timeout.ms is smaller",
+        ),
+        (TimeoutError(), DeliveryError, "a single broker needs transaction.state.log.replication.factor=1"),
+    ],
+)
+async def test_an_error_at_the_start_names_what_is_missing(error, kind, text):
+    class Refused(FakeProducer):
+        async def start(self):
+            raise error
+
+    publisher = TransactionalPublisher(
+        KafkaSettings(), "prefix-1", new_producer=lambda **_: Refused([]), granted="prefix-*"
+    )
+    with pytest.raises(kind) as raised:
+        await publisher.__aenter__()
+
+    assert text in str(raised.value)
+
+
+async def test_a_broker_before_kafka_2_5_is_named(monkeypatch):
+    """It could not commit a group's offsets for a member, and the client would log a traceback."""
+
+    async def start(producer): ...
+
+    async def send(client, node, request):
+        return SimpleNamespace(api_versions=[(MemberOffsetsRequest.API_KEY, 0, 2)])
+
+    monkeypatch.setattr(AIOKafkaProducer, "start", start)
+    monkeypatch.setattr(AIOKafkaClient, "send", send)
+
+    with pytest.raises(StartError, match=r"^kafka\.bootstrap_servers: .* need Kafka 2\.5 or later$"):
+        await TransactionalPublisher(KafkaSettings(), "id").__aenter__()
 
 
 async def test_a_record_that_the_client_cannot_send_is_refused_whatever_happens_to_the_others(transact):

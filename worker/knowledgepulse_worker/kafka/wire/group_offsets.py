@@ -109,6 +109,11 @@ def _require(coordinator: GroupCoordinator, error_code: int) -> None:
     raise for_code(error_code)
 
 
+def commits_for_members(latest: Mapping[int, int]) -> bool:
+    """Return whether a broker can commit offsets for a member, given the latest versions of its APIs."""
+    return latest.get(MemberOffsetsRequest.API_KEY, 0) >= _MemberOffsetsRequest_v3.API_VERSION
+
+
 class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka is untyped
     """Commits a group's offsets in the open transaction as a member of the group.
 

@@ -13,6 +13,7 @@ from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     BrokerResponseError,
     GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
     InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
@@ -22,6 +23,7 @@ from aiokafka.errors import (
     kafka_errors,
 )
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
 from knowledgepulse_worker.errors import (
@@ -32,7 +34,12 @@ from knowledgepulse_worker.errors import (
     UnacceptableError,
 )
 from knowledgepulse_worker.kafka.topics import missing_topics
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, OffsetsHandler, refuse_offsets
+from knowledgepulse_worker.kafka.wire.group_offsets import (
+    GroupMetadata,
+    OffsetsHandler,
+    commits_for_members,
+    refuse_offsets,
+)
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.records.publisher import Refusal, RefusedError, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
@@ -94,6 +101,18 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         never_creating(self)
         self._group = GroupMetadata("")
         self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - aiokafka's names no member
+
+    async def start(self) -> None:
+        """Connect, and end the transaction of an earlier producer with the same id.
+
+        Raises:
+            IncompatibleBrokerVersion: a broker cannot commit a group's offsets for a member.
+            KafkaError: the brokers refuse the transactional id or the connection.
+        """
+        await super().start()
+        response = await self.client.send(self.client.get_random_node(), ApiVersionRequest())
+        if not commits_for_members({key: version for key, _, version in response.api_versions}):
+            raise IncompatibleBrokerVersion("transactions of a group's members need Kafka 2.5 or later")
 
     async def send_batches(
         self, place: TopicPartition, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
