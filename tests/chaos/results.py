@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 TABLE = Path(__file__).with_name("results.md")
 RESULTS = Path(__file__).with_name("results.json")
 _HEAD = (
-    "| row | fault | rounds | records in | outputs | repeats | missing | differing | without entry "
+    "| row | run on | fault | rounds | records in | outputs | repeats | missing | differing | without entry "
     "| novelty recomputed | in flight at the fault: median, least "
     "| seconds to resume: median, longest | besides |"
 )
@@ -36,6 +38,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         resumes: seconds from the end of each fault until each partition had an output again.
         hits: number of records in flight at each fault.
         notes: further figures.
+        day: the day of the run; empty if it was a run of 0.2.0, which published without transactions.
     """
 
     rounds: int
@@ -51,11 +54,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     resumes: list[float] = []
     hits: list[int] = []
     notes: dict[str, Any] = {}
+    day: str = ""
 
 
 def store(row: str, outcome: Outcome) -> None:
-    """Store a row's outcome, replacing an earlier one."""
-    outcomes = load() | {row: outcome}
+    """Store a row's outcome of today, replacing an earlier one."""
+    outcomes = load() | {row: replace(outcome, day=time.strftime("%Y-%m-%d"))}
     lines = (f'"{name}": {msgspec.json.encode(one).decode()}' for name, one in outcomes.items())
     RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -87,5 +91,6 @@ def _line(row: str, fault: str, one: Outcome) -> str:
     notes = "; ".join(f"{name}: {value}" for name, value in one.notes.items()) or "-"
     counts = (one.rounds, one.records, one.outputs, one.repeats, one.missing, one.differing)
     entries = "-" if one.without_entry is None else str(one.without_entry)  # played before it was audited
-    cells = [f"`{row}`", fault, *map(str, counts), entries, str(one.audited), hits, resumes, notes]
+    day = one.day or "0.2.0"
+    cells = [f"`{row}`", day, fault, *map(str, counts), entries, str(one.audited), hits, resumes, notes]
     return f"| {' | '.join(cells)} |"
