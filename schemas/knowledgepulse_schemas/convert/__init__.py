@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
-from knowledgepulse_schemas.convert.hub import Labels
+from knowledgepulse_schemas.convert.hub import RunOutcome
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.input_formats import AUTO, INPUT_FORMATS, convert, input_format_of
 from knowledgepulse_schemas.convert.losses import Loss, Losses
@@ -28,11 +28,11 @@ __all__ = [
     "Conversion",
     "ConversionError",
     "InputFormat",
-    "Labels",
     "Loss",
     "Losses",
     "NoRunError",
     "Options",
+    "RunOutcome",
     "convert",
     "from_anthropic",
     "from_atif",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from knowledgepulse_schemas.convert import inspect_logs
-from knowledgepulse_schemas.convert.hub import Error, Labels, Message, Run
+from knowledgepulse_schemas.convert.hub import Error, Message, Run, RunOutcome
 from knowledgepulse_schemas.convert.input_format import of_records
 from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read_record
 
@@ -43,7 +43,7 @@ def _run(document: Any, path: str) -> Run:
         ending="without_error" if log.error is None else "failed",
         agent_id=log.pipeline_name,
         names=(log.pipeline_name, log.suite_name),
-        labels=Labels(success=log.utility),
+        outcome=RunOutcome(success=log.utility),
         losses=losses,
     )
 

@@ -152,15 +152,15 @@ def reasoning(text: str | None) -> Reasoning | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class RunOutcome:
     """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation."""
 
     success: bool | None = None
     confidence: float | None = None
 
-    def over(self, other: Labels) -> Labels:
-        """Return these labels, with unset ones taken from the other's."""
-        return Labels(
+    def over(self, other: RunOutcome) -> RunOutcome:
+        """Return this outcome, with unset values taken from the other one."""
+        return RunOutcome(
             success=other.success if self.success is None else self.success,
             confidence=other.confidence if self.confidence is None else self.confidence,
         )
@@ -184,7 +184,7 @@ class Run:
         agent_id: The agent's id or name in the input.
         names: Names of the agent, the service and the project, to look up in a domain map.
         models: The models that answered, in the order of their first answers.
-        labels: The input's own labels.
+        outcome: The outcome in the input.
     """
 
     framework: str
@@ -197,7 +197,7 @@ class Run:
     agent_id: str | None = None
     names: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
-    labels: Labels = field(default_factory=Labels)
+    outcome: RunOutcome = field(default_factory=RunOutcome)
     losses: Losses = field(default_factory=Losses)
 
 
@@ -224,19 +224,19 @@ def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [asdict(part) for message in messages for part in message.parts]
 
 
-def is_label(name: Any, value: Any) -> bool:
-    """Check whether a score is the success or the confidence of a run."""
-    return labels_of([(name, value)]) != Labels()
+def is_outcome(name: Any, value: Any) -> bool:
+    """Return whether a score is the success or the confidence of a run."""
+    return outcome_of([(name, value)]) != RunOutcome()
 
 
-def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:
-    """Return the labels in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
-    labels = Labels()
+def outcome_of(scores: Iterable[tuple[Any, Any]]) -> RunOutcome:
+    """Return the outcome in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
+    outcome = RunOutcome()
     for name, value in scores:
         if not isinstance(value, int | float):
             continue
         if name == "success" and value in {0, 1}:
-            labels = Labels(success=bool(value)).over(labels)
+            outcome = RunOutcome(success=bool(value)).over(outcome)
         elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
-            labels = Labels(confidence=float(value)).over(labels)
-    return labels
+            outcome = RunOutcome(confidence=float(value)).over(outcome)
+    return outcome

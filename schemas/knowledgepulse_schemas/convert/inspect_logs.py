@@ -114,7 +114,7 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
         ending="without_error" if sample.error is None and sample.limit is None else "failed",
         agent_id=evaluation.solver or evaluation.task,
         names=(evaluation.task, *([evaluation.solver] if evaluation.solver else [])),
-        labels=_labels(sample.scores or {}, losses),
+        outcome=_outcome(sample.scores or {}, losses),
         losses=losses,
     )
 
@@ -167,7 +167,7 @@ def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in events if isinstance(one, dict)] if isinstance(events, list) else []
 
 
-def _labels(scores: dict[str, Any], losses: Losses) -> hub.Labels:
+def _outcome(scores: dict[str, Any], losses: Losses) -> hub.RunOutcome:
     """Return the verdict of the scores if they all agree; otherwise None."""
     verdicts = set()
     for value in scores.values():
@@ -176,9 +176,9 @@ def _labels(scores: dict[str, Any], losses: Losses) -> hub.Labels:
         is_scalar = isinstance(score.value, str | int | float)
         verdicts.add(_VERDICTS.get(score.value) if is_scalar else None)
     if len(verdicts) == 1 and (verdict := verdicts.pop()) is not None:
-        return hub.Labels(success=verdict)
+        return hub.RunOutcome(success=verdict)
     losses.add("samples[].scores without a common verdict", scores)
-    return hub.Labels()
+    return hub.RunOutcome()
 
 
 def _inputs(value: str | list[Any]) -> Iterator[str]:

@@ -119,7 +119,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
     for score in scores:
         if score.observation_id is not None:  # it judges a part of the run
             losses.add("scores[] of observations", [score.name, score.value])
-        elif not hub.is_label(score.name, score.value):
+        elif not hub.is_outcome(score.name, score.value):
             losses.add("scores[] that are no labels", [score.name, score.value])
     root = Node(
         trace_id=trace.id,
@@ -131,7 +131,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         event=_whole(trace, "", losses),
         agent_id=trace.name,
         names=(trace.name,) if trace.name else (),
-        labels=hub.labels_of((one.name, one.value) for one in scores if one.observation_id is None),
+        outcome=hub.outcome_of((one.name, one.value) for one in scores if one.observation_id is None),
         losses=losses,
     )
     known = {one.id for one in observations}

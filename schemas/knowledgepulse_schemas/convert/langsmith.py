@@ -67,7 +67,7 @@ def _node(run: _Run, trace_id: str) -> Node:
         error=error if root else None,
         agent_id=run.name or None,
         names=tuple(name for name in (run.name, run.session_name) if name),
-        labels=hub.labels_of(_scores(run.feedback_stats)),
+        outcome=hub.outcome_of(_scores(run.feedback_stats)),
         losses=losses,
     )
 
@@ -97,7 +97,7 @@ def _tool_run(run: _Run, error: hub.Error | None, losses: Losses) -> ToolRun:
 def _count_feedback(feedback: dict[str, Any], losses: Losses) -> None:
     """Count the feedback that is not a label, and the statistics of labels other than the mean."""
     for name, stats in feedback.items():
-        if isinstance(stats, dict) and hub.is_label(name, stats.get("avg")):
+        if isinstance(stats, dict) and hub.is_outcome(name, stats.get("avg")):
             count_others(stats, {"avg"}, f"feedback_stats.{name}", losses)
         else:
             losses.add(f"feedback_stats.{name}", stats)

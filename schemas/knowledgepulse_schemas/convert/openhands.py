@@ -143,7 +143,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         _set_user_message(run.messages, output.instruction)
         if output.error:
             run.messages.append(hub.message("assistant", hub.Error(output.error)))
-        run.labels = _labels(output)
+        run.outcome = _outcome(output)
         count_others(output.report or {}, {"resolved"}, "report", losses)
         yield run
     else:
@@ -165,12 +165,12 @@ def _set_user_message(messages: list[hub.Message], instruction: str | None) -> N
         messages[index] = prompt
 
 
-def _labels(output: _Output) -> hub.Labels:
+def _outcome(output: _Output) -> hub.RunOutcome:
     """Return the verdict of the benchmark's tests, else that of the resolver's judge."""
     result = output.test_result if isinstance(output.test_result, dict) else {}
     report = output.report or result.get("report") or {}
     resolved = report.get("resolved") if isinstance(report, dict) else None
-    return hub.Labels(success=resolved if isinstance(resolved, bool) else output.success)
+    return hub.RunOutcome(success=resolved if isinstance(resolved, bool) else output.success)
 
 
 def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:

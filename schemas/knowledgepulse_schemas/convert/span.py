@@ -103,7 +103,7 @@ def node_of(
         error=error if agent else None,
         agent_id=agent_id,
         names=tuple(name for name in names if name),
-        labels=hub.labels_of(scores),
+        outcome=hub.outcome_of(scores),
         losses=losses,
         shared=span.shared,
     )

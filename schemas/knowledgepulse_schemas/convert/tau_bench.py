@@ -62,7 +62,7 @@ class _Simulation(InputModel):
 def _of_result(value: Any, path: str) -> hub.Run:
     result, losses = read_record(_Result, value, path)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
-    return hub.Run(NAME, messages, labels=_labels(result.reward), losses=losses)
+    return hub.Run(NAME, messages, outcome=_outcome(result.reward), losses=losses)
 
 
 def _of_simulation(value: Any, path: str) -> hub.Run:
@@ -76,7 +76,7 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
         native_id=simulation.id,
         ended_at=parse_time(simulation.end_time),
         ending="without_error" if stopped else "failed",
-        labels=_labels(simulation.reward_info.reward if simulation.reward_info else None),
+        outcome=_outcome(simulation.reward_info.reward if simulation.reward_info else None),
         losses=losses,
     )
 
@@ -101,8 +101,8 @@ def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
         yield hub.message(role, *parts)
 
 
-def _labels(reward: float | None) -> hub.Labels:
-    return hub.Labels() if reward is None else hub.Labels(success=reward >= 1)
+def _outcome(reward: float | None) -> hub.RunOutcome:
+    return hub.RunOutcome() if reward is None else hub.RunOutcome(success=reward >= 1)
 
 
 def _is_result(value: Any) -> bool:

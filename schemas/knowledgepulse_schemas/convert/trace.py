@@ -39,7 +39,7 @@ class Options:
     Attributes:
         domains: The ``task_domain`` by the name of an agent, service, project or format. Other runs get
             ``default``.
-        labels: Labels by the run's native id or the trace's id. They override the labels of the input.
+        outcomes: Run outcomes by the run's native id or the trace's id. They override the input's own.
         visibility: The visibility of the traces.
         privacy_level: The privacy level of the traces.
         keep_prompt: Whether to keep system text and tool definitions, as ``task.system`` and ``task.tools``.
@@ -49,7 +49,7 @@ class Options:
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, hub.Labels] = field(default_factory=dict)
+    outcomes: Mapping[str, hub.RunOutcome] = field(default_factory=dict)
     visibility: Visibility = "private"
     privacy_level: PrivacyLevel = "private"
     keep_prompt: bool = False
@@ -83,9 +83,9 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or _hash(objective, steps.steps))
     trace_id = trace_id_of(native_id)
-    overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
-    labels = reduce(hub.Labels.over, [*overrides, run.labels])
-    success, outcome_source = _success(run, labels, failed_last=steps.failed or steps.interrupted)
+    overrides = [options.outcomes[one] for one in (trace_id, native_id) if one in options.outcomes]
+    outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
+    success, outcome_source = _success(run, outcome, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
         "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
         "task_domain": _domain(run, options.domains),
@@ -94,7 +94,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         "privacy_level": options.privacy_level,
         "framework": run.framework,
         "outcome_source": outcome_source,
-        "confidence_source": "default" if labels.confidence is None else "label",
+        "confidence_source": "default" if outcome.confidence is None else "label",
     }
     if run.ended_at is None:
         metadata["created_at_source"] = "unknown" if options.recorded_at is None else "file"
@@ -115,7 +115,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps.steps)],
         "outcome": {
             "result_summary": steps.result,
-            "confidence": DEFAULT_CONFIDENCE if labels.confidence is None else labels.confidence,
+            "confidence": DEFAULT_CONFIDENCE if outcome.confidence is None else outcome.confidence,
         },
     }
     if not options.keep_prompt:
@@ -283,9 +283,9 @@ def _domain(run: hub.Run, domains: Mapping[str, str]) -> str:
     return next((domains[name] for name in (*run.names, run.framework) if name in domains), "default")
 
 
-def _success(run: hub.Run, labels: hub.Labels, *, failed_last: bool) -> tuple[bool, str]:
-    if labels.success is not None:
-        return labels.success, "label"
+def _success(run: hub.Run, outcome: hub.RunOutcome, *, failed_last: bool) -> tuple[bool, str]:
+    if outcome.success is not None:
+        return outcome.success, "label"
     if run.ending == "failed" or failed_last:
         return False, "structural_failure"
     if run.ending == "submitted":

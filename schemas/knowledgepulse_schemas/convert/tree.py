@@ -43,7 +43,7 @@ class Node:
         error: The failure that the tracer flags.
         agent_id: The id or name of the agent.
         names: Names to look up in a domain map.
-        labels: The node's labels. A run has the labels of its root; other labels judge a part of it.
+        outcome: The outcome in the node. A run has the outcome of its root; others judge a part of it.
         shared: The losses of each object that contains this and other nodes. They count once per run.
         problem: The reason why the node could not be read. Its run is then rejected.
     """
@@ -59,7 +59,7 @@ class Node:
     error: hub.Error | None = None
     agent_id: str | None = None
     names: tuple[str, ...] = ()
-    labels: hub.Labels = field(default_factory=hub.Labels)
+    outcome: hub.RunOutcome = field(default_factory=hub.RunOutcome)
     losses: Losses = field(default_factory=Losses)
     shared: tuple[Losses, ...] = ()
     problem: ConversionError | None = None
@@ -217,8 +217,8 @@ class _Tree:
             losses.merge(shared)
         for node in nodes:
             losses.merge(node.losses)
-            if node is not root and node.labels != hub.Labels():
-                losses.add("labels below the root", [node.labels.success, node.labels.confidence])
+            if node is not root and node.outcome != hub.RunOutcome():
+                losses.add("labels below the root", [node.outcome.success, node.outcome.confidence])
         return hub.Run(
             self._framework,
             messages,
@@ -228,7 +228,7 @@ class _Tree:
             ending="without_error" if root.error is None else "failed",
             agent_id=root.agent_id,
             names=root.names if root.agent else _names(root, nodes),
-            labels=root.labels,
+            outcome=root.outcome,
             losses=losses,
         )
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import knowledgepulse_schemas.convert
-from knowledgepulse_schemas.convert import ConversionError, Labels, Losses, Options
+from knowledgepulse_schemas.convert import ConversionError, Losses, Options, RunOutcome
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     Error,
@@ -246,9 +246,9 @@ def test_an_error_outside_a_tool_keeps_its_message():
         ([CALL, FAILED, DONE], {}, (True, "ended_without_error")),
         ([DONE, Message("assistant", (Error(),))], {}, (False, "structural_failure")),
         ([DONE], {"ending": "submitted"}, (False, "unverified_submission")),
-        ([DONE], {"ending": "submitted", "labels": Labels(success=True)}, (True, "label")),
-        ([CALL, FAILED], {"labels": Labels(success=True)}, (True, "label")),
-        ([DONE], {"labels": Labels(success=False)}, (False, "label")),
+        ([DONE], {"ending": "submitted", "outcome": RunOutcome(success=True)}, (True, "label")),
+        ([CALL, FAILED], {"outcome": RunOutcome(success=True)}, (True, "label")),
+        ([DONE], {"outcome": RunOutcome(success=False)}, (False, "label")),
     ],
 )
 def test_success_is_the_label_or_else_the_absence_of_structural_failures(messages, run, expected):
@@ -259,21 +259,22 @@ def test_success_is_the_label_or_else_the_absence_of_structural_failures(message
 
 def test_confidence_is_the_label_or_a_default_independent_of_success():
     failed = convert(ASK, DONE, ending="failed").trace
-    labelled = convert(ASK, DONE, labels=Labels(confidence=0.9)).trace
+    labelled = convert(ASK, DONE, outcome=RunOutcome(confidence=0.9)).trace
 
     assert (failed.outcome.confidence, failed.metadata.confidence_source) == (0.5, "default")
     assert (labelled.outcome.confidence, labelled.metadata.confidence_source) == (0.9, "label")
 
 
-def test_option_labels_override_the_sources_by_native_or_trace_id():
-    own = Labels(success=True, confidence=0.2)
-    by_native_id = Options(labels={"run-1": Labels(success=False)})
-    trace = convert(ASK, DONE, native_id="run-1", labels=own, options=by_native_id).trace
-    by_trace_id = Options(labels={trace.id: Labels(confidence=0.8)})
+def test_given_outcomes_override_the_sources_by_native_or_trace_id():
+    own = RunOutcome(success=True, confidence=0.2)
+    by_native_id = Options(outcomes={"run-1": RunOutcome(success=False)})
+    trace = convert(ASK, DONE, native_id="run-1", outcome=own, options=by_native_id).trace
+    by_trace_id = Options(outcomes={trace.id: RunOutcome(confidence=0.8)})
 
     assert (trace.metadata.success, trace.outcome.confidence) == (False, 0.2)
     assert (
-        convert(ASK, DONE, native_id="run-1", labels=own, options=by_trace_id).trace.outcome.confidence == 0.8
+        convert(ASK, DONE, native_id="run-1", outcome=own, options=by_trace_id).trace.outcome.confidence
+        == 0.8
     )
 
 
@@ -451,9 +452,9 @@ def test_prompts_are_kept_on_demand(name):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_labels_override_every_source(name):
-    labels = {trace.id: Labels(success=False, confidence=0.9) for trace in traces_of(name)}
+def test_given_outcomes_override_every_source(name):
+    outcomes = {trace.id: RunOutcome(success=False, confidence=0.9) for trace in traces_of(name)}
 
-    for trace in traces_of(name, Options(labels=labels)):
+    for trace in traces_of(name, Options(outcomes=outcomes)):
         assert (trace.metadata.success, trace.metadata.outcome_source) == (False, "label")
         assert (trace.outcome.confidence, trace.metadata.confidence_source) == (0.9, "label")

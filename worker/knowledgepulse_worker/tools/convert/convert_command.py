@@ -123,7 +123,7 @@ def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) 
     """Return the options of a conversion; raise an InputError if a file is invalid."""
     return Options(
         domains={} if domain_map is None else read_domains(domain_map),
-        labels={} if outcomes is None else read_outcomes(outcomes),
+        outcomes={} if outcomes is None else read_outcomes(outcomes),
         **others,
     )
 

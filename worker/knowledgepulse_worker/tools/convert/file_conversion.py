@@ -23,8 +23,8 @@ from knowledgepulse_schemas.convert import (
     Conversion,
     ConversionError,
     InputFormat,
-    Labels,
     Options,
+    RunOutcome,
     convert,
     input_format_of,
 )
@@ -255,7 +255,7 @@ def read_domains(path: Path) -> dict[str, str]:
         ) from error
 
 
-def read_outcomes(path: Path) -> dict[str, Labels]:
+def read_outcomes(path: Path) -> dict[str, RunOutcome]:
     """Read a file of outcomes, one ``{"id": …, "success": …, "confidence": …}`` per line.
 
     Raises:
@@ -274,7 +274,7 @@ def read_outcomes(path: Path) -> dict[str, Labels]:
             raise InputError(
                 f"{path}:{number}: not an outcome such as {accepted}: {_first(error)}"
             ) from error
-        outcomes[outcome.id] = Labels(outcome.success, outcome.confidence)
+        outcomes[outcome.id] = RunOutcome(outcome.success, outcome.confidence)
     return outcomes
 
 
