@@ -12,8 +12,10 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
+
+from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
 
 _UNKNOWN = -(2**31)
 
@@ -24,8 +26,8 @@ Allowed: TypeAlias = dict[tuple[str, str], int]
 async def on_topics(client: AIOKafkaClient, names: list[str]) -> Allowed:
     """Return the allowed operations on topics as bit sets; unreported topics are left out."""
     try:
-        response = await client.send(client.get_random_node(), _TopicsRequest(names))
-    except (IncompatibleBrokerVersion, NotImplementedError):
+        response = await client.send(client.get_random_node(), _TopicsRequest(names, False, False, True))
+    except IncompatibleBrokerVersion:
         return {}
     allowed = {}
     for code, name, _, _, operations in response.topics:
@@ -40,10 +42,10 @@ async def on_group(client: AIOKafkaClient, name: str) -> Allowed:
     """Return the allowed operations on a group; nothing if a new cluster has no coordinator yet."""
     try:
         node = await client.coordinator_lookup(CoordinationType.GROUP, name)
-        response = await client.send(node, _GroupRequest(name))
+        response = await client.send(node, _GroupRequest([name], True))
     except GroupAuthorizationFailedError:
         return {("group", name): 0}
-    except (KafkaError, NotImplementedError):
+    except KafkaError:
         return {}
     [(code, *_, operations)] = response.groups
     if code == GroupAuthorizationFailedError.errno:
@@ -87,7 +89,8 @@ class _TopicsResponse_v8(Response):  # type: ignore[misc]  # noqa: N801 - aiokaf
     )
 
 
-class _TopicsRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+class _TopicsRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    NEEDS = "authorized operations need Kafka 2.3 or later"
     API_KEY = 3
     API_VERSION = 8
     RESPONSE_TYPE = _TopicsResponse_v8
@@ -99,32 +102,11 @@ class _TopicsRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801 - ai
     )
 
 
-class _TopicsRequest(Request[_TopicsRequest_v8]):  # type: ignore[misc]  # aiokafka is untyped
-    """Requests topics together with the client's authorized operations."""
-
-    API_KEY = 3
-
-    def __init__(self, topics: list[str]) -> None:
-        self._topics = topics
-
-    def build(self, request_struct_class: type[_TopicsRequest_v8]) -> _TopicsRequest_v8:
-        return request_struct_class(self._topics, False, False, True)
-
-
-class _GroupRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+class _GroupRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
     """Requests version 3 of the response; aiokafka's own class parses version 2, without the operations."""
 
+    NEEDS = "authorized operations need Kafka 2.3 or later"
     API_KEY = 15
     API_VERSION = 3
     RESPONSE_TYPE = DescribeGroupsResponse_v3
     SCHEMA = DescribeGroupsRequest_v3.SCHEMA
-
-
-class _GroupRequest(Request[_GroupRequest_v3]):  # type: ignore[misc]  # aiokafka is untyped
-    API_KEY = 15
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-
-    def build(self, request_struct_class: type[_GroupRequest_v3]) -> _GroupRequest_v3:
-        return request_struct_class([self._group], True)

@@ -18,7 +18,6 @@ from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
     IllegalGenerationError,
-    IncompatibleBrokerVersion,
     KafkaError,
     NoError,
     NotCoordinatorForGroupError,
@@ -26,7 +25,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.producer.sender import Sender, TxnOffsetCommitHandler
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
@@ -38,6 +37,8 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 from aiokafka.structs import OffsetAndMetadata
+
+from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
 
 _TEXT = CompactString("utf-8")
 _TAGS = ("tags", TaggedFields)
@@ -78,10 +79,9 @@ async def fetch_stable_offsets(
     Raises:
         KafkaError: the coordinator cannot answer, for now or permanently.
     """
-    request = StableOffsetsRequest(
-        coordinator.group_id, _by_topic({one: one.partition for one in partitions})
-    )
-    response = await _send(coordinator, request)
+    topics = _by_topic({one: one.partition for one in partitions})
+    request = StableOffsetsRequest(coordinator.group_id, topics, True, {})
+    response = await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
     _require(coordinator, response.error_code)
     found = {}
     for topic, offsets, _ in response.topics:
@@ -90,13 +90,6 @@ async def fetch_stable_offsets(
             if offset >= 0:
                 found[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, metadata)
     return found
-
-
-async def _send(coordinator: GroupCoordinator, request: Request[Any]) -> Any:
-    try:
-        return await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
-    except NotImplementedError as error:  # aiokafka raises it if the broker lacks the request's version
-        raise IncompatibleBrokerVersion("stable offsets of a group need Kafka 2.5 or later") from error
 
 
 def _require(coordinator: GroupCoordinator, error_code: int) -> None:
@@ -126,7 +119,7 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
         super().__init__(sender, offsets, group.group)
         self._group = group
 
-    def create_request(self) -> Request[Any]:
+    def create_request(self) -> MemberOffsetsRequest:
         """Return the request."""
         transaction = self._sender._txn_manager  # noqa: SLF001 - as in the base class
         offsets: dict[TopicPartition, Any] = {
@@ -134,10 +127,14 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
         }
         return MemberOffsetsRequest(
             transaction.transactional_id,
-            self._group,
+            self._group.group,
             transaction.producer_id,
             transaction.producer_epoch,
+            self._group.generation,
+            self._group.member,
+            None,
             _by_topic(offsets),
+            {},
         )
 
     def handle_response(self, response: Any) -> float | None:
@@ -207,7 +204,10 @@ class StableOffsetsResponse_v7(Response):  # type: ignore[misc]  # noqa: N801 - 
     )
 
 
-class _StableOffsetsRequest_v7(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+class StableOffsetsRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    """Requests OffsetFetch for offsets that no open transaction may still replace."""
+
+    NEEDS = "stable offsets of a group need Kafka 2.5 or later"
     API_KEY = 9
     API_VERSION = 7
     FLEXIBLE_VERSION: ClassVar[bool] = True
@@ -218,20 +218,6 @@ class _StableOffsetsRequest_v7(RequestStruct):  # type: ignore[misc]  # noqa: N8
         ("require_stable", Boolean),
         _TAGS,
     )
-
-
-class StableOffsetsRequest(Request[_StableOffsetsRequest_v7]):  # type: ignore[misc]  # aiokafka is untyped
-    """Requests OffsetFetch for offsets that no open transaction may still replace."""
-
-    API_KEY = 9
-
-    def __init__(self, group: str, topics: list[tuple[str, list[int], dict[int, bytes]]]) -> None:
-        self._group = group
-        self._topics = topics
-
-    def build(self, request_struct_class: type[_StableOffsetsRequest_v7]) -> _StableOffsetsRequest_v7:
-        """Return the request in the given version."""
-        return request_struct_class(self._group, self._topics, True, {})
 
 
 class _MemberOffsetsResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
@@ -251,7 +237,10 @@ class _MemberOffsetsResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 -
     )
 
 
-class _MemberOffsetsRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+class MemberOffsetsRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    """Requests TxnOffsetCommit with the member and its generation."""
+
+    NEEDS = "offsets of a group's member need Kafka 2.5 or later in a transaction"
     API_KEY = 28
     API_VERSION = 3
     FLEXIBLE_VERSION: ClassVar[bool] = True
@@ -283,30 +272,3 @@ class _MemberOffsetsRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N8
         ),
         _TAGS,
     )
-
-
-class MemberOffsetsRequest(Request[_MemberOffsetsRequest_v3]):  # type: ignore[misc]  # aiokafka is untyped
-    """Requests TxnOffsetCommit with the member and its generation."""
-
-    API_KEY = 28
-
-    def __init__(
-        self,
-        transactional_id: str,
-        group: GroupMetadata,
-        producer_id: int,
-        producer_epoch: int,
-        topics: list[tuple[str, list[Any], dict[int, bytes]]],
-    ) -> None:
-        self._producer = transactional_id, producer_id, producer_epoch
-        self._group = group
-        self._topics = topics
-
-    def build(self, request_struct_class: type[_MemberOffsetsRequest_v3]) -> _MemberOffsetsRequest_v3:
-        """Return the request in the given version."""
-        transactional_id, producer_id, producer_epoch = self._producer
-        group = self._group
-        member = group.generation, group.member, None
-        return request_struct_class(
-            transactional_id, group.group, producer_id, producer_epoch, *member, self._topics, {}
-        )

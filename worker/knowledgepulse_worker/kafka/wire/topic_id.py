@@ -14,7 +14,7 @@ from uuid import UUID
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import (
     AbstractType,
     Boolean,
@@ -29,6 +29,7 @@ from aiokafka.protocol.types import (
 
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
+from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
 from knowledgepulse_worker.settings import KafkaSettings
 
 NO_ID = UUID(int=0)
@@ -100,8 +101,10 @@ class TopicIds:
         if node in (None, -1):
             return None
         try:
-            response = await self._connected.send(node, _TopicRequest(self._topic))
-        except (NotImplementedError, IncompatibleBrokerVersion):
+            response = await self._connected.send(
+                node, _TopicRequest([(NO_ID, self._topic, {})], False, False, {})
+            )
+        except IncompatibleBrokerVersion:
             self._has_ids = False
             return None
         except KafkaError:
@@ -163,7 +166,8 @@ class _MetadataResponse_v11(Response):  # type: ignore[misc]  # noqa: N801 - aio
     )
 
 
-class _MetadataRequest_v11(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+class _TopicRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    NEEDS = "topic ids need Kafka 2.8 or later"
     API_KEY = 3
     API_VERSION = 11
     FLEXIBLE_VERSION: ClassVar[bool] = True
@@ -177,13 +181,3 @@ class _MetadataRequest_v11(RequestStruct):  # type: ignore[misc]  # noqa: N801 -
         ("include_topic_authorized_operations", Boolean),
         ("tags", TaggedFields),
     )
-
-
-class _TopicRequest(Request[_MetadataRequest_v11]):  # type: ignore[misc]  # aiokafka is untyped
-    API_KEY = 3
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-
-    def build(self, request_struct_class: type[_MetadataRequest_v11]) -> _MetadataRequest_v11:
-        return request_struct_class([(NO_ID, self._topic, {})], False, False, {})

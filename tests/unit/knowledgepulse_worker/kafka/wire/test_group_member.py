@@ -5,10 +5,7 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    IncompatibleBrokerVersion,
-)
+from aiokafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
@@ -34,7 +31,7 @@ class ScriptedCoordinator(GroupCoordinator):
 
     async def _send_req(self, request):
         answer = self._answers.pop(0)
-        return answer() if callable(answer) else answer
+        return answer(request) if callable(answer) else answer
 
     async def ensure_coordinator_known(self): ...
 
@@ -73,8 +70,11 @@ def refused(error_code):
     return StableOffsetsResponse_v7(0, [], error_code, {})
 
 
-def lacks_the_version():
-    raise NotImplementedError
+OFFSET_FETCH = 9
+
+
+def lacks_the_version(request):
+    request.prepare({OFFSET_FETCH: (0, 6)})
 
 
 async def test_a_coordinator_that_still_loads_the_group_is_asked_again(member):

@@ -14,6 +14,7 @@ import faust
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer.sender import Sender
@@ -40,8 +41,8 @@ WORKER = Path(__file__).parents[5] / "worker"
         (Sender, "close", ["self"]),
         # kafka/wire/metadata.py: the client's own requests for metadata let brokers create topics.
         (AIOKafkaClient, "_get_conn", ["self", "node_id", "group", "no_hint"]),
-        # kafka/wire/topic_id.py: no request of the client's asks for topic ids.
-        (Request, "build", ["self", "request_struct_class"]),
+        # kafka/wire/own_request.py: the client lacks some requests.
+        (Request, "prepare", ["self", "versions"]),
         # stream/faust.py: an app stores nothing, and there may be no place for its folders.
         (faust.App, "_create_directories", ["self"]),
     ],
@@ -59,6 +60,14 @@ def test_a_consumer_has_a_coordinator_with_a_generation():
     assert "self.generation = OffsetCommitRequest.DEFAULT_GENERATION_ID" in inspect.getsource(
         GroupCoordinator
     )
+
+
+def test_a_connection_sends_what_a_request_prepares():
+    """`kafka/wire/own_request.py`: its requests do not extend the client's own."""
+    source = inspect.getsource(AIOKafkaConnection.send)
+
+    assert "request_struct = request.prepare(self._versions)" in source
+    assert used(AIOKafkaConnection.send, "request") == {"prepare"}
 
 
 def test_a_producer_has_a_sender_and_the_state_of_its_transaction():

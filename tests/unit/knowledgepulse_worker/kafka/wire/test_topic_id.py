@@ -5,7 +5,7 @@ from typing import ClassVar
 from uuid import UUID
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from knowledgepulse_worker.kafka.wire import topic_id as module
 from knowledgepulse_worker.kafka.wire.topic_id import NO_ID, TopicIds
@@ -74,7 +74,7 @@ async def test_the_lookup_waits_for_a_missing_topic_or_broker(ids, answer):
     assert await topic.current([0]) == NEW.bytes
 
 
-@pytest.mark.parametrize("answer", [(0, NO_ID), NotImplementedError()])
+@pytest.mark.parametrize("answer", [(0, NO_ID), IncompatibleBrokerVersion()])
 async def test_the_id_is_empty_if_the_brokers_have_none(ids, answer):
     topic = await ids(broker1=[answer])
 
