@@ -52,7 +52,7 @@ class RecentTrace:
         record: the trace and its score, whose domain names the applied profile.
         policy: the policy of the score; None if it is not among the worker's latest policies.
         task_domain: the trace's own domain.
-        objective: the trace's objective; None if it was republished from its ledger entry.
+        objective: the trace's objective.
         at: the time of the commit, in seconds since the epoch.
     """
 
@@ -124,7 +124,7 @@ class Recent:
             record: the trace and its score.
             agent_id: the agent's id; None if the trace names none.
             framework: the agent's framework; None if the trace names none.
-            objective: the trace's objective; None if it was republished from its ledger entry.
+            objective: the trace's objective.
         """
         score, decision = record.score, record.score.decision
         self.scores.append((score.domain, score.quality_score))
@@ -151,7 +151,7 @@ class Recent:
             score: the record's score; None if it was not scored.
             failure: the reason, exception and message.
             trace_id: the trace's id; None if the record could not be decoded.
-            objective: the trace's objective; also None if it was republished from its ledger entry.
+            objective: the trace's objective; None if the record could not be decoded.
         """
         _count(self._letters, int(time.monotonic() / 60), failure["reason"])
         self.dead_letters.append(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from knowledgepulse_worker.policy import Fitted, Learned, Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score
+from knowledgepulse_worker.scoring import ScoredRecord, learned_value, quality_score
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import (
     CHANCE,
@@ -186,16 +186,29 @@ def fit(
     return Fit(policy, target, domains, proposed, tuning, unmatched)
 
 
-def held_scores(labelled: Labelled, policy: Policy, *, hold: bool) -> Array:
-    """Return the traces' scores under a policy; ``hold``: all have the mean outcome confidence."""
+def held_scores(
+    labelled: Labelled, policy: Policy, *, hold: bool, probabilities: Array | None = None
+) -> Array:
+    """Return the traces' scores under a policy.
+
+    Args:
+        labelled: the traces.
+        policy: the policy.
+        hold: whether all have the mean outcome confidence.
+        probabilities: what the policy's learned values would be; by default, these are computed.
+    """
     scores = labelled.scores(policy)
     mean = float(np.mean([one.outcome_confidence for one in scores]))
     found = []
-    for one, score in zip(labelled.traces, scores, strict=True):
+    for number, (one, score) in enumerate(zip(labelled.traces, scores, strict=True)):
         profile, dimensions = policy.profile(one.record.task_domain), score.dimensions
         if hold:
             dimensions = replace(dimensions, outcome_confidence=mean)
-        learned = learned_value(profile.learned, dimensions, one.record.counts) if profile.learned else None
+        learned = None
+        if probabilities is not None:
+            learned = float(probabilities[number])
+        elif profile.learned:
+            learned = learned_value(profile.learned, dimensions, one.record.counts)
         found.append(quality_score(dimensions, score.overrides, profile, learned))
     return np.array(found)
 
@@ -236,7 +249,9 @@ class _Fitting:
         probabilities = logistic.probabilities(odds, slope, offset)
         orders = {
             "in force": held_scores(self.labelled, self.policy, hold=self.hold),
-            "fitted": self._scores(probabilities),
+            "fitted": held_scores(
+                self.labelled, self._with_share(), hold=self.hold, probabilities=probabilities
+            ),
             "length alone": logistic.out_of_fold({name: values[name] for name in LENGTH}, self.kept, folds),
         }
         agents = [one.record.agent_id or "" for one in self.labelled.traces]
@@ -260,23 +275,10 @@ class _Fitting:
             outcome="supported" if better else "not supported",
         )
 
-    def _scores(self, probabilities: Array) -> Array:
-        """Return the scores with probabilities as the learned value, and outcome confidence held."""
-        profile = replace(
-            self.policy.profile(self.name),
-            learned=Learned(share=self.share, facts_version=1, intercept=0, terms={}),
-        )
-        scores = self.labelled.scores(self.policy)
-        mean = float(np.mean([one.outcome_confidence for one in scores]))
-        return np.array(
-            [
-                quality_score(self._held(score, mean), score.overrides, profile, float(probability))
-                for score, probability in zip(scores, probabilities, strict=True)
-            ]
-        )
-
-    def _held(self, score: Score, mean: float) -> Any:
-        return replace(score.dimensions, outcome_confidence=mean) if self.hold else score.dimensions
+    def _with_share(self) -> Policy:
+        """Return the policy in force with a learned value that has the share of the fitted one."""
+        learned = Learned(share=self.share, facts_version=1, intercept=0, terms={})
+        return with_changes(self.policy, {self.name: {"learned": learned}})
 
     def _judged(self, orders: dict[str, Array], folds: Array) -> tuple[dict[str, Appraisal], Estimate]:
         """Return the appraisals, and the AUC of the fitted value minus that of the policy in force."""
