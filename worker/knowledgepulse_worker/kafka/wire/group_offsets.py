@@ -104,7 +104,7 @@ def _require(coordinator: GroupCoordinator, error_code: int) -> None:
 
 def commits_for_members(latest: Mapping[int, int]) -> bool:
     """Return whether a broker can commit offsets for a member, given the latest versions of its APIs."""
-    return latest.get(MemberOffsetsRequest.API_KEY, 0) >= _MemberOffsetsRequest_v3.API_VERSION
+    return latest.get(MemberOffsetsRequest.API_KEY, 0) >= MemberOffsetsRequest.API_VERSION
 
 
 class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka is untyped
