@@ -69,8 +69,7 @@ class Fleet:
     def _worker(self, release: Path | None) -> AbstractAsyncContextManager[Worker]:
         environment, config_of = self._environment, render
         if release is not None:
-            names = release / "deploy" / "packages"
-            path = os.pathsep.join(map(str, [names, release, release / "tests"]))  # without names before 0.2
+            path = os.pathsep.join(str(release / name) for name in ("worker", "schemas", "tests"))
             environment = environment | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
             config_of = _without_defaults
         return self._stream.worker(self._settings, "chaos.process", environment, config_of=config_of)

@@ -92,6 +92,14 @@ def test_the_default_settings_reach_the_broker_from_the_host(compose):
     assert kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"].endswith("://127.0.0.1:9092")
 
 
+def test_the_single_broker_can_begin_transactions(compose):
+    """Its transaction log would need three brokers by default."""
+    environment = compose["services"]["kafka"]["environment"]
+
+    assert environment["KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR"] == 1
+    assert environment["KAFKA_TRANSACTION_STATE_LOG_MIN_ISR"] == 1
+
+
 @pytest.mark.parametrize("service", OWN[1:])
 def test_metrics_are_served_to_the_other_containers(service, worker_settings):
     assert worker_settings(service).web.host == "0.0.0.0"

@@ -135,6 +135,15 @@ def test_ports_and_paths_are_the_workers(documents, name, settings_files):
     assert [asked[name]["path"] for name in asked] == [probes.LIVE, probes.LIVE, probes.READY]
 
 
+def test_the_single_broker_can_begin_transactions(documents):
+    """Its transaction log would need three brokers by default."""
+    (container,) = only(documents, "StatefulSet", "kafka")["spec"]["template"]["spec"]["containers"]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+
+    assert environment["KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR"] == "1"
+    assert environment["KAFKA_TRANSACTION_STATE_LOG_MIN_ISR"] == "1"
+
+
 def test_the_brokers_can_be_reached(documents, folder):
     (broker,) = only(documents, "NetworkPolicy")["spec"]["egress"][1]["ports"]
     settings = load_settings(folder / "base/worker.toml")

@@ -16,6 +16,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
+from aiokafka.producer.sender import Sender
 from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_worker.errors import DeliveryError, SecurityError, StartError, TooLargeError
@@ -150,11 +151,15 @@ async def test_a_broker_before_kafka_2_5_is_named(monkeypatch):
 
     async def start(producer): ...
 
-    async def send(client, node, request):
+    async def find(sender, kind, key):
+        return 1
+
+    async def send(client, node, request, *, group):
         return SimpleNamespace(api_versions=[(MemberOffsetsRequest.API_KEY, 0, 2)])
 
     monkeypatch.setattr(AIOKafkaProducer, "start", start)
     monkeypatch.setattr(AIOKafkaClient, "send", send)
+    monkeypatch.setattr(Sender, "_find_coordinator", find)
 
     with pytest.raises(StartError, match=r"^kafka\.bootstrap_servers: .* need Kafka 2\.5 or later$"):
         await TransactionalPublisher(KafkaSettings(), "id").__aenter__()

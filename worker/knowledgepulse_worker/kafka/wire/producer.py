@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.client import CoordinationType
+from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import (
     BrokerResponseError,
     GroupAuthorizationFailedError,
@@ -106,11 +106,14 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         """Connect, and end the transaction of an earlier producer with the same id.
 
         Raises:
-            IncompatibleBrokerVersion: a broker cannot commit a group's offsets for a member.
+            IncompatibleBrokerVersion: the coordinator cannot commit a group's offsets for a member.
             KafkaError: the brokers refuse the transactional id or the connection.
         """
         await super().start()
-        response = await self.client.send(self.client.get_random_node(), ApiVersionRequest())
+        node = await self._sender._find_coordinator(  # noqa: SLF001 - any other broker may be down
+            CoordinationType.TRANSACTION, self._txn_manager.transactional_id
+        )
+        response = await self.client.send(node, ApiVersionRequest(), group=ConnectionGroup.COORDINATION)
         if not commits_for_members({key: version for key, _, version in response.api_versions}):
             raise IncompatibleBrokerVersion("transactions of a group's members need Kafka 2.5 or later")
 
