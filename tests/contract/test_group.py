@@ -270,6 +270,14 @@ async def test_a_group_has_no_position_before_its_first_commit_and_a_successor_r
     assert await fetch(successor, 1) == {0: [b"c"]}
 
 
+async def test_the_epoch_of_the_only_leader_ends_with_the_log(stage, join, at):
+    await stage.publish(0, b"a", b"b", b"c")
+
+    member = await join()
+
+    assert [await member.epoch_end(one, 0) for one in at] == [3, 0]
+
+
 async def test_an_open_transaction_counts_towards_the_high_watermark_and_is_not_fetched(stage, join, at):
     await stage.publish(0, b"a")
     await stage.publish_in_open_transaction(0, b"b")

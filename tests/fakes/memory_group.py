@@ -198,6 +198,10 @@ class MemoryGroupMember:
         self._require_assigned(partition)
         return self._positions[partition]
 
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
+        """Return the end of the topic, whose leader never changes."""
+        return self._topic.end(partition.partition)
+
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the first remaining offsets."""
         error, self.look_up_error = self.look_up_error, None

@@ -39,6 +39,7 @@ class Stored(NamedTuple):
     value: bytes | None
     headers: Headers
     is_data: bool = True
+    epoch: int = 0
 
 
 class Log:
@@ -48,6 +49,7 @@ class Log:
         written: every record ever appended, including deleted ones.
         open_from: the first offset of a stranger's open transaction, which contains all later records.
         transactions: the offsets of open transactions, by transactional id.
+        epochs: the first offset of each leader epoch; only a truncation begins a new one.
     """
 
     def __init__(self):
@@ -56,6 +58,7 @@ class Log:
         self.begin = self.end = 0
         self.open_from = None
         self.transactions = {}
+        self.epochs = [0]
         self._readers = []
         self._batches = {}
 
@@ -69,7 +72,8 @@ class Log:
         first, times = self.end, {NO_TIMESTAMP: now_ms, UNTIMED: NO_TIMESTAMP}
         for one in records:
             time = times.get(one.timestamp_ms, one.timestamp_ms)
-            self._store(Stored(self.end, time, one.key, one.value, one.headers))
+            epoch = len(self.epochs) - 1
+            self._store(Stored(self.end, time, one.key, one.value, one.headers, epoch=epoch))
         return first
 
     def append_in(self, transaction, records, now_ms):
@@ -142,6 +146,17 @@ class Log:
         return [
             one for one in self.written if one.is_data and one.offset < end and one.offset not in still_open
         ]
+
+    def truncate(self, offset):
+        """Lose the records from an offset on, as when a leader is elected that lacks them."""
+        for log in (self.records, self.written):
+            log[:] = [one for one in log if one.offset < offset]
+        self.end = offset
+        self.epochs = [*(min(first, offset) for first in self.epochs), offset]
+
+    def epoch_end(self, epoch):
+        """Return the offset at which an epoch ends."""
+        return self.epochs[epoch + 1] if epoch + 1 < len(self.epochs) else self.end
 
     def delete_before(self, offset):
         """Delete records, as retention does."""

@@ -71,9 +71,11 @@ class Connection:
 
 def record(topic, partition, one):
     size = -1 if one.value is None else len(one.value)
-    return ConsumerRecord(
+    found = ConsumerRecord(
         topic, partition, one.offset, one.timestamp_ms, 0, one.key, one.value, None, -1, size, one.headers
     )
+    found.leader_epoch = one.epoch
+    return found
 
 
 class SimTopicIds:

@@ -165,6 +165,15 @@ class Faults:
             self._oracles.expired.update(self._group.committed)
             self._group.committed.clear()
 
+    def _truncate(self, event, pod):
+        """Elect a leader that lacks the last records of a partition, while no worker runs."""
+        log, partition = self._log(event), self._partition(event)
+        is_idle = self._group.state == "empty" and self._cluster.transactions.have_ended
+        if is_idle and log.open_from is None:
+            end = log.begin + int((log.end - log.begin) * (event.value * 7 % 1))
+            self._oracles.truncate(partition, end)
+            log.truncate(end)
+
     def _grow(self, event, pod):
         self._cluster.add_partitions(self._source, self._partitions + 1)
 

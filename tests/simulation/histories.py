@@ -46,7 +46,7 @@ KINDS = {
 }
 """What happens, and how often."""
 
-RARE = ("grow", "expire")
+RARE = ("grow", "expire", "truncate")
 """Events that are drawn by themselves: none of them changes the other events of a seed."""
 COMPACTED_SHARE = 0.08
 """The share of histories in which contributed traces need a key, and some records have none."""
@@ -189,7 +189,8 @@ def of_size(seed, size):
     if is_deadly:
         # Otherwise, innocent records in progress when a process was killed may be taken for deadly.
         events = [one for one in events if one.kind != "kill"]
-    events += _rare(seed, setting, span)
+    rare, publications = _rare(seed, setting, span, publications)
+    events += rare
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
 
 
@@ -249,15 +250,19 @@ def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
     return one
 
 
-def _rare(seed, setting, span):
+def _rare(seed, setting, span, publications):
+    """Return the rare events of a seed, and the publications with them."""
     random = Random(f"rare {seed}")
-    if random.random() < RARE_SHARE:
-        rare = event(random, setting.pods, span, 3, dict.fromkeys(RARE, 1))
-        yield rare
-        if rare.kind == "expire" and not rare.moment:  # only of a group without members
-            yield from (
-                Event("stop", rare.at - 9, pod, seconds=9 + rare.seconds) for pod in range(setting.pods)
-            )
+    if random.random() >= RARE_SHARE:
+        return [], publications
+    kind = random.choice(RARE)
+    if kind == "grow":
+        return [event(random, setting.pods, span, 3, {kind: 1})], publications
+    # No worker runs then, and the second half of the records follows.
+    at, half = span + 6 + 4 * random.random(), len(publications) // 2
+    stops = [Event("stop", at - 4, pod, seconds=5 + 3 * random.random()) for pod in range(setting.pods)]
+    later = tuple(replace(one, at=one.at + at) for one in publications[half:])
+    return [*stops, Event(kind, at, value=random.random())], publications[:half] + later
 
 
 def _replaced(random, setting):

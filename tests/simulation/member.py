@@ -267,6 +267,12 @@ class SimMember:
     async def end_offsets(self, partitions):
         return {tp: (await self._bounds(tp)).stop for tp in sorted(partitions)}
 
+    async def epoch_end(self, partition, epoch):
+        at = (partition.topic, partition.partition)
+        return await self._connection.ask_leader(
+            at, lambda broker: self._cluster.find(broker, *at).logs[at[1]].epoch_end(epoch)
+        )
+
     async def _bounds(self, tp):
         at = (tp.topic, tp.partition)
         return await self._connection.ask_leader(at, lambda broker: self._cluster.bounds(broker, *at))

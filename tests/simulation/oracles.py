@@ -34,6 +34,7 @@ class Oracles:
     def __init__(self, history, world, violated):
         self.policies = {world.policy.digest: world.policy}
         self.expired = {}
+        self._truncated = {}
         self._setting = history.setting
         self._world = world
         self._cluster = world.cluster
@@ -48,6 +49,14 @@ class Oracles:
     @property
     def _topic(self):
         return self._cluster.topics[self._raw]
+
+    def truncate(self, partition, end):
+        """Note that the raw records of a partition from an offset on are about to be lost.
+
+        They keep their outcomes. The present position counts as that offset, and the ledger is no longer that
+        of a single pass.
+        """
+        self._truncated[partition] = end, self._committed(partition)
 
     # --- as it happens
 
@@ -100,6 +109,8 @@ class Oracles:
                 self._violated(f"position: {where} has an outcome, and the position is {position}")
             if outcome is not None and "kp-score" in dict(outcome.headers):
                 scored.append(record.offset)
+        if partition in self._truncated:
+            return
         entries = self._entries(partition)
         offsets = [entry.offset for entry in entries]
         if offsets != sorted(set(offsets)) or any(offset >= position for offset in offsets):
@@ -135,10 +146,15 @@ class Oracles:
         return position.offset if position is not None and position.topic_id == self._topic.id else None
 
     def _position(self, partition):
+        position = self._committed(partition)
+        if position is None or position.metadata != TOPIC_ID + self._topic.id.hex():
+            return 0
+        end, former = self._truncated.get(partition, (0, None))
+        return min(position.offset, end) if position is former else position.offset
+
+    def _committed(self, partition):
         at = (self._raw, partition)
-        position = self._cluster.group.committed.get(at) or self.expired.get(at)
-        is_current = position is not None and position.metadata == TOPIC_ID + self._topic.id.hex()
-        return position.offset if is_current else 0
+        return self._cluster.group.committed.get(at) or self.expired.get(at)
 
     # --- afterwards
 
@@ -166,11 +182,13 @@ class Oracles:
                 self._violated(f"pass-through: {number}: key differs")
         if self._copies:
             self._check_copies(outcomes)
-        if self._topic.id == self._first_id:
+        if self._topic.id == self._first_id and not self._truncated:
             self._audit(outcomes)
 
     def _check_scores(self, partition, outcomes):
         """Check *replay-exact*: one pass over the log with the committed vectors gives the same scores."""
+        if partition in self._truncated:
+            return
         entries, seen = {entry.offset: entry for entry in self._entries(partition)}, []
         for record in self._topic.logs[partition].committed():
             where, entry = f"{partition}/{record.offset}", entries.get(record.offset)

@@ -16,7 +16,7 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
-from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding, fault_of
+from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding, epoch_of, fault_of
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -96,6 +96,7 @@ def raw_record(record: Record, topic_id: bytes = b"") -> RawRecord:
         headers=tuple(record.headers),
         topic_id=topic_id,
         fault=fault_of(record),
+        leader_epoch=epoch_of(record),
     )
 
 

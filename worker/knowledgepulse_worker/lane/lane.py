@@ -251,7 +251,7 @@ class Lane:
 
     def position_after(self, scored: Scored) -> Position:
         """Return the position after a record."""
-        return Position(scored.record.offset + 1, self.topic_id)
+        return Position(scored.record.offset + 1, self.topic_id, scored.record.leader_epoch)
 
     async def wait_idle(self) -> None:
         """Wait until everything taken is committed, or the lane closes."""

@@ -195,6 +195,9 @@ class Metrics:
         self._skipped = make.counter(
             "kp_skipped_offsets", "Offsets of the raw topic deleted before they were read"
         )
+        self._truncated = make.counter(
+            "kp_truncated_offsets", "Offsets scored again because a leader election replaced their records"
+        )
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
         self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
@@ -374,6 +377,10 @@ class Metrics:
     def skipped(self, offsets: int) -> None:
         """Count offsets that were deleted before they were read."""
         self._skipped.inc(offsets)
+
+    def truncated(self, offsets: int) -> None:
+        """Count offsets that are read again because a leader election replaced their records."""
+        self._truncated.inc(offsets)
 
     def lag(self, partition: int, records: int) -> None:
         """Set the number of offsets between a partition's position and its end."""

@@ -18,10 +18,12 @@ class Position:
     Attributes:
         offset: the offset of the next record.
         topic_id: the id of the topic (KIP-516); empty if unknown.
+        leader_epoch: the epoch of the leader that wrote the record before this offset; -1 if unknown.
     """
 
     offset: int
     topic_id: bytes = b""
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

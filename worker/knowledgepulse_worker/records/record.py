@@ -39,6 +39,7 @@ class RawRecord:
         timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` if the record has none.
         topic_id: the topic's id (KIP-516, 16 bytes); empty if the brokers have no topic ids.
         fault: set if the record could not be read; such a record has no key, value or headers.
+        leader_epoch: the epoch of the leader that wrote the record; -1 if unknown.
     """
 
     topic: str
@@ -50,6 +51,7 @@ class RawRecord:
     headers: Headers
     topic_id: bytes = b""
     fault: Fault | None = None
+    leader_epoch: int = -1
 
     @property
     def source(self) -> str:

@@ -16,11 +16,10 @@ from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
-from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
-from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
+from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
 from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.publisher import LostPartitionsError
@@ -29,6 +28,8 @@ from knowledgepulse_worker.stream.gaps import Gaps
 from knowledgepulse_worker.stream.ledgers import Ledgers
 from knowledgepulse_worker.stream.partition import Batch, Partition
 from knowledgepulse_worker.stream.progress import Progress
+from knowledgepulse_worker.stream.start_offset import find_start
+from knowledgepulse_worker.stream.truncation import Truncation
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +162,7 @@ class Source:
         self._has_failed = False
         self.is_rebalancing = False
         self.gaps = Gaps(client, metrics)
+        self._truncation = Truncation(client, metrics)
         self.progress = Progress(topic, client, lanes, lambda: self._partitions)
 
     # --- life cycle and rebalances
@@ -252,48 +254,13 @@ class Source:
     async def _recovered(self, number: int) -> None:
         """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
-        position = partition.committed
-        if self._topic_id and self._was_recreated(number, position):
-            logger.warning(
-                "partition %d: %s was recreated; reading it from its beginning", number, self._topic
-            )
-            partition.expected = None
-        elif position is None:
-            self._continue_from_ledger(partition)
+        changelog = self._ledgers.changelog(number)
+        await find_start(partition, changelog, self._topic_id, self._truncation)
         # Until then fetched records are dropped, and this assignment would miss them.
         await self._host.resumed()
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
         partition.is_recovered = True
         self._client.resume(partition.at)
-
-    def _continue_from_ledger(self, partition: Partition) -> None:
-        """Start where the ledger ends, because the group's position has expired or was deleted.
-
-        Brokers delete the positions of a group that was without members for a week
-        (``offsets.retention.minutes``). Without a ledger of this very topic, the group is new.
-        """
-        number = partition.at.partition
-        source = self._ledgers.changelog(number).source
-        if source is not None and source.topic_id and source.topic_id == self._topic_id:
-            logger.warning(
-                "partition %d: the group has no position in %s, for it has expired or was deleted; "
-                "continuing from offset %d, as the ledger says",
-                *(number, self._topic, source.offset),
-            )
-            partition.expected = source.offset
-
-    def _was_recreated(self, number: int, position: OffsetAndMetadata | None) -> bool:
-        """Return whether a position belongs to a deleted topic of the same name.
-
-        The position's metadata decides, or the ledger entry before it if there is none. A commit identifies
-        its topic only by name, so it may arrive after the topic was recreated.
-        """
-        if position is None:
-            return False
-        if position.metadata.startswith(TOPIC_ID):
-            return bool(position.metadata != TOPIC_ID + self._topic_id.hex())
-        newest = self._ledgers.changelog(number).newest_before(position.offset)
-        return newest is not None and newest.topic_id not in (b"", self._topic_id)
 
     def _recovery_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -394,12 +361,16 @@ class Source:
             if not partition.is_full and is_current():
                 self._client.resume(partition.at)
 
+        if await self._truncation.rejects(partition, records[0]):
+            await self._seek_to_expected(partition)
+            return
         if not is_current():
             return  # revoked meanwhile: the next owner reads the records
         partition.outstanding += 1
         self.gaps.note(partition, records[0].offset)
         partition.fetched = records[-1].offset
         partition.expected = partition.fetched + 1
+        partition.epoch = epoch_of(records[-1])
         if partition.is_full:
             self._client.pause(partition.at)
 

@@ -15,6 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, fetch_stable_offsets
+from knowledgepulse_worker.kafka.wire.leader_epochs import epoch_end
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
 from knowledgepulse_worker.settings import KafkaSettings
@@ -110,6 +111,13 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         """
         found = await self._coordinator.fetch_committed_offsets(list(partitions))
         return cast("Mapping[TopicPartition, OffsetAndMetadata]", found)
+
+    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
+        """Return the offset at which a leader epoch ends in a partition's log; None if that is unknown.
+
+        See :func:`~knowledgepulse_worker.kafka.wire.leader_epochs.epoch_end`.
+        """
+        return await epoch_end(self._client, partition, epoch)
 
     def check_membership(self) -> None:
         """Check that the client is still in its group, as every fetch does.

@@ -52,6 +52,7 @@ _CODEC_BITS = 0x07
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH = Struct(">i")
 _LENGTH_OFFSET = 8
+_EPOCH_OFFSET = 12
 _FRAME = _LENGTH_OFFSET + _LENGTH.size
 _ATTRIBUTES_OFFSET = 21
 # Bytes before the key in formats v0 and v1: v1 adds a timestamp.
@@ -86,6 +87,11 @@ def fault_of(record: ConsumerRecord) -> Fault | None:
     not use, since records have no checksum as of format v2.
     """
     return record.checksum if isinstance(record.checksum, Fault) else None
+
+
+def epoch_of(record: ConsumerRecord) -> int:
+    """Return the epoch of the leader that wrote a record; -1 if it is unknown."""
+    return getattr(record, "leader_epoch", -1)
 
 
 class _TooLargeError(Exception):
@@ -136,6 +142,7 @@ class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafk
     def __init__(self, tp: Any, records: Batches, *rest: Any) -> None:
         super().__init__(tp, records, *rest)
         self._left = FETCH_BYTES_INFLATED
+        self._batches = records
         records.position = lambda: self.next_fetch_offset
 
     def __next__(self) -> Any:
@@ -144,6 +151,7 @@ class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafk
             raise StopIteration
         record = super().__next__()
         self._left -= RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+        record.leader_epoch = self._batches.leader_epoch
         return record
 
 
@@ -161,12 +169,14 @@ class Batches:
 
     Attributes:
         position: returns the next offset to be yielded.
+        leader_epoch: the leader epoch of the last batch; -1 in formats before v2.
     """
 
     def __init__(self, data: bytes, batch_bytes: int) -> None:
         self.position: Callable[[], int] = lambda: 0
         self.batch_bytes = batch_bytes
         self.inflated = 0
+        self.leader_epoch = -1
         self._data = memoryview(data)
         self._next = 0
         self._client = MemoryRecords(data)
@@ -185,9 +195,11 @@ class Batches:
         start = self._next
         self._next += _FRAME + _LENGTH.unpack_from(self._data, start + _LENGTH_OFFSET)[0]
         data = self._data[start : self._next]
+        is_default = isinstance(batch, DefaultRecordBatch)
+        self.leader_epoch = _LENGTH.unpack_from(data, _EPOCH_OFFSET)[0] if is_default else -1
         if batch.is_control_batch:  # only brokers write these
             return batch
-        return (_Batch if isinstance(batch, DefaultRecordBatch) else _LegacyBatch)(batch, data, self)
+        return (_Batch if is_default else _LegacyBatch)(batch, data, self)
 
 
 class _AnyBatch:

@@ -26,6 +26,7 @@ from knowledgepulse_worker.kafka.wire.record_batches import (
     Batches,
     PartitionRecords,
     decoding,
+    epoch_of,
     fault_of,
     inflate,
 )
@@ -114,6 +115,15 @@ def test_an_undecodable_older_message_set_yields_placeholders_up_to_its_offset()
     struct.pack_into(">I", data, 12, zlib.crc32(data[16:]))
 
     assert faults(decode(bytes(data), offset=1)) == [(1, "undecodable"), (2, "undecodable")]
+
+
+def test_a_record_has_the_leader_epoch_of_its_batch():
+    batches = [small(2), small(1, base=2)]
+    data = b"".join(one[:12] + struct.pack(">i", 7 + number) + one[16:] for number, one in enumerate(batches))
+
+    assert [epoch_of(one) for one in decode(data)] == [7, 7, 8]
+    assert raw_record(decode(data)[-1]).leader_epoch == 8
+    assert epoch_of(client_decode(data)[0]) == -1
 
 
 def test_aborted_and_control_batches_are_skipped():

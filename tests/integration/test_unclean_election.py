@@ -1,0 +1,93 @@
+"""A leader is elected that lacks records of the raw topic, which have been scored already."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
+from aiokafka.client import AIOKafkaClient
+
+from chaos.brokers import running_brokers
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from support import metrics_page as page
+from support.streams import Stream, admin_of, headers_of, own_settings
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]  # three brokers start, and start again
+
+LIMIT = 120
+
+
+@pytest.fixture(scope="module")
+def brokers():
+    with running_brokers(3) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+async def stream(brokers, tmp_path):
+    """A stream whose raw topic has a partition on the first two nodes and allows unclean elections."""
+    stream = Stream(own_settings(brokers.direct, "unclean", {"embedding": {"backend": "lexical"}}), tmp_path)
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    async with admin_of(brokers.direct) as admin:
+        raw = NewTopic(stream.settings.topics.raw, -1, -1, {0: [1, 2]}, config)
+        await admin.create_topics([raw])
+    async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
+        await admin.create_missing(1, replication_factor=3)
+    return stream
+
+
+async def produce(stream, values):
+    """Publish traces; return once the leader has them."""
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        for value in values:
+            await producer.send_and_wait(stream.settings.topics.raw, value, partition=0)
+
+
+async def leads(stream, node):
+    """Wait until a node leads the raw topic's partition."""
+    client = AIOKafkaClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
+    await client.bootstrap()
+    await client.set_topics([stream.settings.topics.raw])
+    try:
+        async with asyncio.timeout(LIMIT):
+            while True:
+                await client.force_metadata_update()
+                partitions = client.cluster._partitions.get(stream.settings.topics.raw, {})
+                if [one.leader for one in partitions.values()] == [node.number]:
+                    return
+                await asyncio.sleep(0.2)
+    finally:
+        await client.close()
+
+
+async def test_records_that_replace_scored_ones_are_scored_as_well(brokers, stream, real_traces):
+    first, second, _ = brokers.nodes
+    async with stream.worker() as worker:
+        await produce(stream, real_traces[:10])
+        await worker.published(10)
+        await second.kill()
+        await produce(stream, real_traces[10:20])
+        await worker.published(20)
+        assert await worker.stop() == 0
+    await first.kill()
+    await second.start_again()
+    await leads(stream, second)
+    await produce(stream, real_traces[20:45])
+    await first.start_again()
+
+    async with stream.worker() as worker:
+        await worker.published(25)
+        metrics = await worker.metrics()
+        assert await worker.stop() == 0
+
+    topics = stream.settings.topics
+    outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
+    held = await stream.read(topics.raw)
+    assert len(held) == 35
+    assert len(outputs) == 45
+    sources = {headers_of(one)["kp-source"] for one in outputs}
+    assert sources == {f"{topics.raw}/0/{one.offset}" for one in held}
+    assert page.value(metrics, "kp_truncated_offsets_total") == 10
+    assert "has replaced the records of" in worker.log()

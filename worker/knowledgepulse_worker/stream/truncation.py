@@ -1,0 +1,67 @@
+"""Detect that a partition's log was truncated, and find where it differs from the log that was read.
+
+A leader that was elected although it lacks records (``unclean.leader.election.enable``) has others at their
+offsets. Each record carries the epoch of the leader that wrote it. Where this epoch ends in the log of the
+present leader, the logs begin to differ (KIP-320).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.stream.client import Client
+from knowledgepulse_worker.stream.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+# Seconds to wait for a leader's answer, so that a leader that is down does not delay the other partitions.
+_ANSWER_LIMIT = 1.0
+
+
+class Truncation:
+    """Moves partitions back to the first offset at which their logs differ from what was read.
+
+    Args:
+        client: asks the partitions' leaders.
+        metrics: counts the offsets that are read again.
+    """
+
+    def __init__(self, client: Client, metrics: Metrics) -> None:
+        self._client = client
+        self._metrics = metrics
+
+    async def moves_back(self, partition: Partition) -> bool:
+        """Set what is expected next to the first difference if there is one; return whether there is."""
+        expected = partition.expected
+        if expected is None or partition.epoch < 0:
+            return False
+        end = await self._client.epoch_end(partition.at, partition.epoch)
+        if end is None or end >= expected:
+            return False
+        partition.expected = end
+        self._metrics.truncated(expected - end)
+        logger.error(
+            "partition %d: a leader election has replaced the records of %s from offset %d on, although the "
+            "records up to offset %d were scored; reading again from there",
+            *(partition.at.partition, partition.at.topic, end, expected - 1),
+        )
+        return True
+
+    async def rejects(self, partition: Partition, record: Record) -> bool:
+        """Return whether a fetch that begins with a record cannot be used, since the log was truncated.
+
+        This may be so if the record was written under another leader than the last one, or if the client went
+        back, because the log ends before its position. While the leader does not tell, the fetch is repeated.
+        """
+        is_behind = partition.expected is not None and record.offset < partition.expected
+        if not is_behind and epoch_of(record) == partition.epoch:
+            return False
+        try:
+            async with asyncio.timeout(_ANSWER_LIMIT):
+                return await self.moves_back(partition)
+        except TimeoutError:
+            return True
