@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -33,6 +34,7 @@ from chaos.process import (
     WITHOUT,
 )
 from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
 from knowledgepulse_worker.lane.ledger import LedgerContent
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
@@ -61,16 +63,18 @@ def _without_ledger() -> None:
     knowledgepulse_worker.lane.lane.valid_content = lambda *_, **__: content  # type: ignore[assignment]
 
 
-def _without_position() -> None:
-    """Commit transactions without the group's positions."""
+def _without_membership() -> None:
+    """Commit positions like a client outside the group, which the coordinator does not check."""
 
-    async def commit_nothing(*_: object) -> None:
-        pass
+    async def send_without_member(
+        producer: TransactionalProducer, offsets: Mapping[Any, Any], group: GroupMetadata
+    ) -> None:
+        await _send_group_offsets(producer, offsets, GroupMetadata(group.group))
 
-    TransactionalProducer.send_group_offsets = commit_nothing  # type: ignore[method-assign, assignment]
+    TransactionalProducer.send_group_offsets = send_without_member  # type: ignore[method-assign, assignment]
 
 
-MECHANISMS = {"ledger": _without_ledger, "position": _without_position}
+MECHANISMS = {"ledger": _without_ledger, "membership": _without_membership}
 
 
 def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:

@@ -80,7 +80,7 @@ def _outcome(trial: Trial, report: Report, rounds: int) -> Outcome:
 def judge(row: Row, outcome: Outcome) -> None:
     """Raise an AssertionError with the outcome unless it is as required."""
     if row.without:
-        defects = {"ledger": outcome.differing, "position": outcome.repeats}
+        defects = {"ledger": outcome.differing, "membership": outcome.repeats}
         assert defects[row.without], f"without the {row.without} nothing is wrong: {outcome}"
         return
     assert not outcome.missing, outcome

@@ -15,7 +15,7 @@ ORDERS = "CHAOS_ORDERS"
 """Environment variable with the file of the embedder's orders."""
 
 WITHOUT = "CHAOS_WITHOUT"
-"""Environment variable with the mechanism to switch off: `ledger` or `position`."""
+"""Environment variable with the mechanism to switch off: `ledger` or `membership`."""
 
 BLOCK_LOOP = signal.SIGUSR1
 """Blocks a child's event loop for a minute."""

@@ -273,11 +273,11 @@ ROWS: dict[str, Row] = {
         [None],
         without="ledger",
     ),
-    "without-position": Row(
-        "kill -9, transactions commit no position: outputs must repeat",
-        kill,
-        [None] * 5,
-        [None],
-        without="position",
+    "without-membership": Row(
+        "a worker cut off as in `mute`, positions not committed as a member: outputs must repeat",
+        mute,
+        range(5),
+        range(1),
+        without="membership",
     ),
 }
