@@ -90,7 +90,7 @@ class _Handle:
 class VirtualLoop(asyncio.BaseEventLoop):
     """Advances its clock to the next timer whenever nothing is ready; it has no input or output."""
 
-    def __init__(self, limit=3_000_000):
+    def __init__(self, limit=300_000):
         super().__init__()
         self.steps = 0
         self._limit = limit
@@ -229,7 +229,7 @@ def simulated_process():
             module.time = time
 
 
-def run(main, limit=3_000_000):
+def run(main, limit=300_000):
     """Run a coroutine function in a virtual loop, then cancel all remaining tasks."""
     loop = VirtualLoop(limit)
     asyncio.set_event_loop(None)

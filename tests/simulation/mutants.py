@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -35,10 +36,11 @@ def main():
     mutants = [json.loads(line) for line in (HERE / "mutants.jsonl").read_text().splitlines()]
     chosen = [one for one in mutants if not arguments.words or any(w in one["what"] for w in arguments.words)]
     missed = 0
-    for mutant in chosen:
-        result = _play(mutant, arguments.limit)
-        missed += not result[0].isdigit()
-        print(f"| {mutant['what']} | {mutant['file']} | {result[:70]} |", flush=True)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        results = threads.map(lambda mutant: _play(mutant, arguments.limit), chosen)
+        for mutant, result in zip(chosen, results, strict=True):
+            missed += not result[0].isdigit()
+            print(f"| {mutant['what']} | {mutant['file']} | {result[:70]} |", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} found")
     return missed
 
@@ -65,6 +67,7 @@ def _play(mutant, limit):
                 "-c",
                 _SCRIPT.format(limit=limit, of=mutant.get("of", "worker")),
             ],
+            cwd=folder,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(HERE.parent)])},
             capture_output=True,
             text=True,
