@@ -294,9 +294,11 @@ async def test_each_right_that_is_missing_is_named(secured, settings, command):
         await mine.grant(*granted)
         await reported(settings, needed, [])
         for right in needed:
-            await mine.revoke(right)
+            # Kafka also reads Alter as Describe.
+            implying = [one for one in granted if (one.operation, one.name) == ("Alter", right.name)]
+            await mine.revoke(right, *implying)
             await reported(settings, needed, [right])
-            await mine.grant(right)
+            await mine.grant(right, *implying)
 
 
 async def reported(settings, needed, missing):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
-from support.streams import Message
+from support.streams import ARRIVAL_LIMIT, Message
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +28,10 @@ async def test_a_topic_keeps_its_id_until_it_is_recreated(make_stream):
 
 
 async def test_the_same_traces_published_again_to_a_recreated_topic_are_scored(make_stream, real_traces):
-    """It ends where the former one was read to, so no fetch returns anything."""
+    """It ends where the former one was read to, so no fetch returns anything.
+
+    A worker that looks for the topic while it is missing starts again.
+    """
     stream = await make_stream(2)
     messages = [Message(value, partition=number % 2) for number, value in enumerate(real_traces[:20])]
     async with stream.worker() as worker:
@@ -35,5 +40,8 @@ async def test_the_same_traces_published_again_to_a_recreated_topic_are_scored(m
         await stream.recreate_topic(stream.settings.topics.raw, 2)
         await stream.publish(messages)
 
-        await worker.published(40)
+        topics = stream.settings.topics
+        async with asyncio.timeout(ARRIVAL_LIMIT):
+            while len(await stream.read(topics.contribute, topics.rejected)) < 40:
+                await asyncio.sleep(0.1)
         assert await worker.stop() == 0

@@ -125,7 +125,9 @@ class Reader:
         if not _BACKGROUND.match(lines[-1]):
             self._run(["bash", "-euo", "pipefail", "-c", "\n".join([_STAND_INS, *lines])])
             return
-        command = "\n".join([_STAND_INS, *lines[:-1], f"exec env {lines[-1]}"])
+        if lines[:-1]:
+            self._run(["bash", "-euo", "pipefail", "-c", "\n".join([_STAND_INS, *lines[:-1]])])
+        command = "\n".join([_STAND_INS, f"exec env {lines[-1]}"])
         with self._log.open("ab") as log:
             self._background.append(
                 subprocess.Popen(

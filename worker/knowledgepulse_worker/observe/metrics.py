@@ -195,7 +195,7 @@ class Metrics:
         self._skipped = make.counter(
             "kp_skipped_offsets", "Offsets of the raw topic deleted before they were read"
         )
-        self._truncated = make.counter(
+        self._read_again = make.counter(
             "kp_truncated_offsets", "Offsets scored again because a leader election replaced their records"
         )
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
@@ -380,7 +380,7 @@ class Metrics:
 
     def truncated(self, offsets: int) -> None:
         """Count offsets that are read again because a leader election replaced their records."""
-        self._truncated.inc(offsets)
+        self._read_again.inc(offsets)
 
     def lag(self, partition: int, records: int) -> None:
         """Set the number of offsets between a partition's position and its end."""
