@@ -88,7 +88,7 @@ async def _suspended_worker(
 async def _committed_after(
     worker: MeasuredWorker, publisher: Publisher, rate: float, seconds: float, seed: int
 ) -> list[float]:
-    """Publish Poisson arrivals; return the seconds from each arrival to its committed output."""
+    """Publish Poisson arrivals; return the milliseconds from each arrival to its committed output."""
     schedule = poisson_schedule(rate, seconds, seed)
     worker.wake()
     await asyncio.sleep(1.0)
@@ -96,4 +96,4 @@ async def _committed_after(
     await publisher.open_loop(worker.settings.topics.raw, worker.partitions, schedule, seed)
     await worker.published(len(schedule))
     worker.suspend()
-    return list(worker.samples("end_to_end")["seconds"])
+    return list(worker.samples("end_to_end")["seconds"] * 1000)
