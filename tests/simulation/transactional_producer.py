@@ -245,7 +245,7 @@ class SimProducer:
                 elif isinstance(result, KafkaError):
                     fenced = isinstance(result, InvalidProducerEpoch)
                     _fail([batches[at]], ProducerFenced() if fenced else result)
-                else:
+                elif not batches[at].delivery.done():  # the producer may have failed meanwhile
                     batches[at].delivery.set_result(RecordMetadata(*at, at, result, -1, 0, 0))
         return again
 
