@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from math import inf
+from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
@@ -23,12 +25,15 @@ class Series:
 
     Args:
         bounds: the upper bounds of the buckets, in order; the last is infinity.
+
+    Attributes:
+        sum: the sum of the values.
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * len(bounds)
-        self._sum = 0.0
+        self.sum = 0.0
         self._exemplars: list[tuple[str, float, float] | None] = [None] * len(bounds)
 
     def observe(self, value: float, trace_id: str | None = None) -> None:
@@ -40,23 +45,22 @@ class Series:
         """
         bucket = bisect_left(self._bounds, value)
         self._counts[bucket] += 1
-        self._sum += value
+        self.sum += value
         if trace_id is not None:
             self._exemplars[bucket] = (trace_id, value, time.time())
 
-    def add_samples(self, family: Metric, labels: dict[str, str]) -> None:
-        """Add the samples of a scrape to a metric family."""
-        total = 0
-        for bound, count, exemplar in zip(self._bounds, self._counts, self._exemplars, strict=True):
-            total += count
-            family.add_sample(
-                f"{family.name}_bucket",
-                labels | {"le": "+Inf" if bound == inf else str(bound)},
-                total,
-                exemplar=exemplar and Exemplar({"trace_id": exemplar[0]}, *exemplar[1:]),
+    def buckets(self) -> list[Any]:
+        """Return the buckets' bounds with their cumulative counts and their exemplars."""
+        return [
+            ("+Inf" if bound == inf else str(bound), total, exemplar and _exemplar(*exemplar))
+            for bound, total, exemplar in zip(
+                self._bounds, accumulate(self._counts), self._exemplars, strict=True
             )
-        family.add_sample(f"{family.name}_count", labels, total)
-        family.add_sample(f"{family.name}_sum", labels, self._sum)
+        ]
+
+
+def _exemplar(trace_id: str, value: float, at: float) -> Exemplar:
+    return Exemplar({"trace_id": trace_id}, value, at)
 
 
 class Histogram(Collector):
@@ -99,13 +103,13 @@ class Histogram(Collector):
         """Add a value to the only series of a histogram without labels."""
         self._series[()].observe(value, trace_id)
 
-    def describe(self) -> Iterator[Metric]:
+    def describe(self) -> Iterator[HistogramMetricFamily]:
         """Yield the family without samples, from which the registry takes the names."""
-        yield Metric(self._name, self._documentation, "histogram")
+        yield HistogramMetricFamily(self._name, self._documentation, labels=self._label_names)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[HistogramMetricFamily]:
         """Yield the family with its samples."""
         [family] = self.describe()
         for values, series in self._series.items():
-            series.add_samples(family, dict(zip(self._label_names, values, strict=True)))
+            family.add_metric(values, series.buckets(), series.sum)
         yield family

@@ -28,7 +28,7 @@ from knowledgepulse_worker.stream.gaps import Gaps
 from knowledgepulse_worker.stream.ledgers import Ledgers
 from knowledgepulse_worker.stream.partition import Batch, Partition
 from knowledgepulse_worker.stream.progress import Progress
-from knowledgepulse_worker.stream.start_offset import find_start
+from knowledgepulse_worker.stream.start_offset import set_start
 from knowledgepulse_worker.stream.truncation import Truncation
 
 logger = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class Source:
         """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
         changelog = self._ledgers.changelog(number)
-        await find_start(partition, changelog, self._topic_id, self._truncation)
+        await set_start(partition, changelog, self._topic_id, self._truncation)
         # Until then fetched records are dropped, and this assignment would miss them.
         await self._host.resumed()
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
@@ -361,7 +361,7 @@ class Source:
             if not partition.is_full and is_current():
                 self._client.resume(partition.at)
 
-        if await self._truncation.rejects(partition, records[0]):
+        if await self._truncation.move_back_at(partition, records[0]):
             await self._seek_to_expected(partition)
             return
         if not is_current():

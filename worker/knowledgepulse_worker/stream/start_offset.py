@@ -1,4 +1,4 @@
-"""Find the offset from which an owned partition is read: the group's position, unless it no longer holds."""
+"""Choose the offset from which a partition is read: the group's position, unless it no longer holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from knowledgepulse_worker.stream.truncation import Truncation
 logger = logging.getLogger(__name__)
 
 
-async def find_start(
+async def set_start(
     partition: Partition, changelog: Changelog, topic_id: bytes, truncation: Truncation
 ) -> None:
     """Set the offset that is expected first in a partition; None for its beginning.
@@ -44,7 +44,7 @@ async def find_start(
         partition.expected = kept.offset
     if partition.expected == kept.offset:  # otherwise, an operator has set the group's position
         partition.epoch = kept.leader_epoch
-        await truncation.moves_back(partition)
+        await truncation.move_back(partition)
 
 
 def _was_recreated(position: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes) -> bool:

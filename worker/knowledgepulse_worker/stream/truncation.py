@@ -34,8 +34,8 @@ class Truncation:
         self._client = client
         self._metrics = metrics
 
-    async def moves_back(self, partition: Partition) -> bool:
-        """Set what is expected next to the first difference if there is one; return whether there is."""
+    async def move_back(self, partition: Partition) -> bool:
+        """Expect the first difference next if there is one; return whether there is."""
         expected = partition.expected
         if expected is None or partition.epoch < 0:
             return False
@@ -51,17 +51,22 @@ class Truncation:
         )
         return True
 
-    async def rejects(self, partition: Partition, record: Record) -> bool:
-        """Return whether a fetch that begins with a record cannot be used, since the log was truncated.
+    async def move_back_at(self, partition: Partition, record: Record) -> bool:
+        """Move a partition back if a fetch shows that its log was truncated; return whether to fetch again.
 
-        This may be so if the record was written under another leader than the last one, or if the client went
-        back, because the log ends before its position. While the leader does not tell, the fetch is repeated.
+        This may be so if the first record was written under another leader than the last one, or if the
+        client went back, because the log ends before its position. While the leader does not tell, the fetch
+        is repeated.
+
+        Args:
+            partition: the partition.
+            record: the fetch's first record.
         """
         is_behind = partition.expected is not None and record.offset < partition.expected
         if not is_behind and epoch_of(record) == partition.epoch:
             return False
         try:
             async with asyncio.timeout(_ANSWER_LIMIT):
-                return await self.moves_back(partition)
+                return await self.move_back(partition)
         except TimeoutError:
             return True
