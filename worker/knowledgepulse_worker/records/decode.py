@@ -30,6 +30,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
+_ESCAPED_ASCII = rb"\u00"
 _MAX_ERRORS_LISTED = 5
 _MAX_DEPTH = 201
 """The trace's object and 200 levels inside it; how deep parsers can recurse depends on their caller."""
@@ -284,7 +285,8 @@ def decode_inputs(value: bytes) -> Iterator[str]:
     Args:
         value: bytes that :func:`decode_trace` accepted.
     """
-    for step in cast("list[_StepInput]", decode_members(value, _StepInputs).steps):
+    _, members = _accepted_members(value, _StepInputs)
+    for step in cast("list[_StepInput]", members.steps):
         yield bytes(step.input).decode()
 
 
@@ -295,11 +297,8 @@ def with_quality_score(value: bytes, score: float) -> bytes:
         value: bytes that :func:`decode_trace` accepted.
         score: written as the shortest decimal that reads back as the same double.
     """
-    try:
-        text, metadata = value, _members(value, _TopLevel).metadata
-    except InvalidRecordError:
-        text = _without_lone_surrogates(value)  # of the same length, so positions agree
-        metadata = _members(text, _TopLevel).metadata
+    text, top = _accepted_members(value, _TopLevel)
+    metadata = top.metadata
     number = msgspec.json.encode(score)
     present = _members(metadata, _Metadata).quality_score
     if present != _MISSING:
@@ -313,10 +312,11 @@ def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
     """Reject an object with a duplicate member; a consumer that keeps the first would read another score.
 
     The parser keeps the last member of a name. If the name remains after this member is renamed, it was a
-    duplicate.
+    duplicate. Most texts need no second look, since the name occurs in them only once, and no letter of it
+    can be escaped.
     """
     member = getattr(members, name)
-    if member == _MISSING:
+    if member == _MISSING or (text.count(b'"%s"' % name.encode()) == 1 and _ESCAPED_ASCII not in text):
         return
     closing_quote = text.rindex(b'"', 0, _position(member, text))
     renamed = text[:closing_quote] + b"?" + text[closing_quote:]
@@ -362,6 +362,19 @@ def _brackets_outside_strings(text: bytes) -> bytes:
     structure = np.frombuffer(unescaped.translate(None, _NO_BRACKETS_OR_QUOTES), dtype=np.uint8)
     quotes = np.cumsum(structure == _QUOTE, dtype=np.uint8)  # may wrap around, which keeps it odd or even
     return bytes(structure[quotes % 2 == 0])
+
+
+def _accepted_members(value: bytes, members: type[Members]) -> tuple[bytes, Members]:
+    """Decode members of bytes that :func:`decode_trace` accepted.
+
+    Returns:
+        the bytes with any lone surrogates replaced, which are as many, and the members.
+    """
+    try:
+        return value, _members(value, members)
+    except InvalidRecordError:
+        text = _without_lone_surrogates(value)
+        return text, _members(text, members)
 
 
 def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
