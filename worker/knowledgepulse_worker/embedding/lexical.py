@@ -134,10 +134,11 @@ class LexicalEmbedder:
 
 def words_of(text: str) -> list[bytes]:
     """Return the words of a text in lower case and UTF-8; ASCII words, which need no pattern, come first."""
-    words = text.lower().encode("utf-8", "replace").translate(_SPLIT).split()[:MAX_WORDS]
-    others = b" ".join(word for word in words if not word.isascii()).decode()
-    if not others:
+    encoded = text.lower().encode("utf-8", "replace").translate(_SPLIT)
+    words = encoded.split()[:MAX_WORDS]
+    if encoded.isascii():
         return words
+    others = b" ".join(word for word in words if not word.isascii()).decode()
     found: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
     return [word for word in words if word.isascii()] + [word.encode() for word in found]
 

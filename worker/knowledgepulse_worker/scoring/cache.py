@@ -109,11 +109,14 @@ class VectorCache:
         if self.ttl is not None:
             since = (time.time() if at is None else at) - self.ttl
             similarities[self._times[: self.size] < since] = -np.inf
-        if np.isneginf(similarities.max()):
+        highest = similarities.max()
+        if highest == -np.inf:
             return None
         # The product's last digits depend on a row's position in the matrix, so the similarities of the rows
         # near the maximum are computed again row by row.
-        slots = self._different(np.flatnonzero(similarities >= similarities.max() - _ROUNDING))
+        slots = np.flatnonzero(similarities >= highest - _ROUNDING)
+        if len(slots) > 1:
+            slots = self._different(slots)
         exact = (self._matrix[slots].astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
         first = int(exact.argmax())
         return Nearest(float(exact[first]), self._ids[slots[first]])

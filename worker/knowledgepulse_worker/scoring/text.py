@@ -35,8 +35,9 @@ _MAX_ENDING = OBJECTIVE_WORDS * 21
 """Maximum characters of that many words, with at most 20 characters and a space each."""
 
 # The pattern matches only complete escapes, so that the match can be decoded even if the string was cut.
+_STRING = r'[^"\\]*(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*)*'
 _JSON = re.compile(
-    r'"(?P<string>(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*)"?|(?P<scalar>[^\s\[\]{}:,"\\]+)|.[\s\[\]{}:,]*',
+    rf'"(?P<string>{_STRING})"?|(?P<scalar>[^\s\[\]{{}}:,"\\]+)|.[\s\[\]{{}}:,]*',
     re.DOTALL,
 )
 
