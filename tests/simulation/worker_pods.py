@@ -72,10 +72,9 @@ class InlineBatcher(Batcher):
     def _start(self, loop):
         self._threads = [None]
 
-    async def submit(self, text):
-        result = await super().submit(text)
+    def _hand_over(self):
+        super()._hand_over()
         self._work_soon()
-        return result
 
     def _work_soon(self):
         """Take batches as two threads would; the second batch may be done first."""

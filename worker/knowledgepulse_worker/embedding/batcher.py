@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -49,9 +49,10 @@ class Batcher:
     many, so that the next batch is ready even after short texts. All other texts wait in the lanes or in
     Kafka.
 
-    The embedder's threads admit texts and take equal shares of the queue themselves, so that no thread waits
-    for the event loop. A lone text is never held back to fill a batch. If the embedder fails, every text of
-    the batch gets the error.
+    Texts that are submitted without a pause are handed over to the embedder's threads together. The threads
+    admit texts and take equal shares of the queue themselves, so that no thread waits for the event loop. A
+    lone text is never held back to fill a batch. If the embedder fails, every text of the batch gets the
+    error.
 
     Args:
         embedder: called from ``embedder.parallel`` threads.
@@ -70,6 +71,7 @@ class Batcher:
         self._on_batch = on_batch
         self._on_error = on_error
         self._room = asyncio.Semaphore(4 * self.limit)
+        self._submitted: list[_Waiting] = []
         self._queued: deque[_Waiting] = deque()
         self._admitted: deque[_Waiting] = deque()
         self._embedding = 0
@@ -95,15 +97,26 @@ class Batcher:
         if self._closed:  # no thread would take it
             result.cancel()
             return result
-        with self._changed:
-            self._queued.append(_Waiting(text, result))
-            self._admit()
-            self._changed.notify()
+        if not self._submitted:
+            loop.call_soon(self._hand_over)
+        self._submitted.append(_Waiting(text, result))
         return result
+
+    def _hand_over(self) -> None:
+        """Queue the texts that were submitted since the last call."""
+        with self._changed:
+            self._queued += self._submitted
+            self._admit()
+            self._changed.notify(len(self._submitted))
+        self._submitted.clear()
 
     def _leave(self, result: asyncio.Future[Embedded]) -> None:
         self._results.discard(result)
         self._room.release()
+        if result.cancelled():
+            with self._changed:
+                self._queued = _not_done(self._queued)
+                self._admitted = _not_done(self._admitted)
 
     async def close(self) -> None:
         """Stop and cancel all pending texts, without waiting for running batches."""
@@ -152,12 +165,10 @@ class Batcher:
             return []
 
     def _admit(self) -> None:
-        self._admitted = deque(one for one in self._admitted if not one.result.done())
         while self._queued and len(self._admitted) + self._embedding < self.limit:
             waiting = self._queued.popleft()
-            if not waiting.result.done():
-                waiting.admitted = time.monotonic()
-                self._admitted.append(waiting)
+            waiting.admitted = time.monotonic()
+            self._admitted.append(waiting)
 
     def _embed(self, texts: Sequence[str]) -> Embeddings:
         embeddings = self.embedder.embed(texts)
@@ -186,3 +197,7 @@ class Batcher:
             if not waiting.result.done():
                 waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
         self._on_batch(len(batch), outcome.truncated, outcome.repeated)
+
+
+def _not_done(waiting: Iterable[_Waiting]) -> deque[_Waiting]:
+    return deque(one for one in waiting if not one.result.done())
