@@ -127,8 +127,9 @@ class Stage:
             score=scored,
             policy=policy or self.policy.digest,
         )
-        self.metrics.decided(record, text, text, text)
-        self.metrics.published(domain, scored.decision, score, 0.2)
+        self.metrics.published(scored, text, text, 0.2)
+        self.metrics.compare(record)
+        self.metrics.recent.detailed(record, text)
         self.metrics.recent.scored(0.05)
         self.metrics.recent.finished(scored.decision, 0.2)
 

@@ -24,13 +24,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from knowledgepulse_worker.embedding.base import Embedder
-from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, LedgerContent, valid_content
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
-from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
+from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, failed
 from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken, Undecodable
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
@@ -237,11 +237,10 @@ class Lane:
         for offset, record in written:
             if record.topic == self._services.changelog_topic:
                 self._changelog.committed(offset, record.key or b"", record.value)
-        for _ in range(count):
-            scored = self._scored.popleft()
-            self.position = scored.record.offset + 1
-            self._reporter.committed(scored)
-            self._count(-1, -scored.record.size)
+        batch = [self._scored.popleft() for _ in range(count)]
+        self.position = batch[-1].record.offset + 1
+        self._count(-count, -sum(scored.record.size for scored in batch))
+        self._reporter.committed(batch)
         self._changed.set()
 
     @property
@@ -299,7 +298,7 @@ class Lane:
         )
         self._metrics.skipped_poison()
         failure = self._poison_failure(record)
-        self._scored.append(Scored(Undecodable(record, taken_at, failure), failed_entry(record, failure)))
+        self._scored.append(failed(Undecodable(record, taken_at, failure), failure))
         self._request_commit()
 
     def _decode(self, record: RawRecord, taken_at: float) -> Taken:
@@ -343,11 +342,14 @@ class Lane:
         inputs = decode_inputs(taken.record.value or b"")
         text = embedding_text(taken.trace, self._services.settings.embedding.trace_text, inputs)
         embedding = await self._services.batcher.submit(text)
-        embedding.add_done_callback(retrieve_exception)
-        embedding.add_done_callback(lambda _: self._score_ready())
+        embedding.add_done_callback(self._embedded)
         return Decoded(taken.record, taken.taken_at, taken.trace, embedding)
 
     # --- score and complete
+
+    def _embedded(self, embedding: asyncio.Future[Embedded]) -> None:
+        retrieve_exception(embedding)
+        self._score_ready()
 
     def _score_ready(self) -> None:
         """Score the records whose predecessors are scored and whose embedding is there."""
@@ -362,16 +364,15 @@ class Lane:
             self._on_failure(error)
 
     def _score(self, taken: Taken) -> Scored:
-        record = taken.record
         if isinstance(taken, Undecodable):
-            return self._with_output(Scored(taken, failed_entry(record, taken.failure)))
-        embedded = taken.embedding.result() if taken.embedding is not None else None
-        policy = self._services.policy.policy
-        entry, counts = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
-        ledger = self._ledger_record(entry)
-        return self._with_output(Scored(taken, entry, embedded=embedded, counts=counts, ledger=ledger))
+            scored = failed(taken, taken.failure)
+        else:
+            scored = self._scorer.score(taken, self._services.policy.policy)
+        scored.ledger = self._ledger_record(scored.entry)
+        self._build_output(scored)
+        return scored
 
-    def _with_output(self, scored: Scored) -> Scored:
+    def _build_output(self, scored: Scored) -> None:
         """Build the output, and request the redacted copy of a contributed trace."""
         output = self._services.replacements.build(scored)
         redaction = self._services.redaction
@@ -379,7 +380,6 @@ class Lane:
             copying = redaction.copy(scored.record, scored.entry, output)
             scored.copying = asyncio.create_task(copying)
             scored.copying.add_done_callback(partial(self._copied, scored))
-        return scored
 
     def _ledger_record(self, entry: Entry) -> OutputRecord | None:
         return None if entry.vector is None else self._changelog_record(*self._ledger.put(entry))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,10 +14,10 @@ import msgspec
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import Decoded, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.records.content import counts_of
-from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.record import OutputRecord
-from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.scoring import ScoredRecord
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -38,34 +41,37 @@ class Reporter:
         self._retention_check = retention_check
         self._tracing = tracing
 
-    def committed(self, scored: Scored) -> None:
-        """Report one record, unless it was skipped."""
-        if scored.output is None:
-            return
-        self._count(scored, scored.entry)
-        if self._retention_check is not None:
-            self._retention_check.check(scored.output)
-        if self._tracing is not None:
-            self._export_span(self._tracing, scored, scored.output)
+    def committed(self, batch: Sequence[Scored]) -> None:
+        """Report the records of a transaction, except those that were skipped."""
+        reported = [scored for scored in batch if scored.output is not None]
+        now = time.time()
+        for scored in reported:
+            self._count(scored, now)
+        for scored in reported if self._metrics.shadow is not None else _latest(reported):
+            try:
+                self._report_details(scored)
+            except Exception as error:  # noqa: BLE001 - a report must not fail a lane
+                # Do not log the error's text, which may quote the trace.
+                logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
+        for scored in reported:
+            if self._retention_check is not None and scored.output is not None:
+                self._retention_check.check(scored.output)
+            if self._tracing is not None and scored.output is not None:
+                self._export_span(self._tracing, scored, scored.output)
 
-    def _count(self, scored: Scored, entry: Entry) -> None:
-        timestamp = scored.record.timestamp_ms
-        end_to_end = None if timestamp < 0 else max(0.0, time.time() - timestamp / 1000)
-        score, failure = entry.decoded_score, entry.failure
+    def _count(self, scored: Scored, now: float) -> None:
+        entry, timestamp = scored.entry, scored.record.timestamp_ms
+        end_to_end = None if timestamp < 0 else max(0.0, now - timestamp / 1000)
         self._metrics.recent.finished(entry.outcome, end_to_end)
-        if failure is not None:
-            self._metrics.dead_lettered(failure.reason, end_to_end)
-        elif score is not None:
-            self._metrics.published(score.domain, entry.outcome, score.quality_score, end_to_end)
-        try:
-            self._report_details(scored, entry, score)
-        except Exception as error:  # noqa: BLE001 - a report must not fail a lane
-            # Do not log the error's text, which may quote the trace.
-            logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
+        if entry.failure is not None:
+            self._metrics.dead_lettered(entry.failure.reason, end_to_end)
+        elif scored.score is not None and isinstance(scored.taken, Decoded):
+            metadata = scored.taken.trace.metadata
+            self._metrics.published(scored.score, metadata.agent_id, metadata.framework, end_to_end)
 
-    def _report_details(self, scored: Scored, entry: Entry, score: Score | None) -> None:
-        """Report a dead letter, or a decision with the trace's origin and the shadow policy's decision."""
-        record, taken = scored.record, scored.taken
+    def _report_details(self, scored: Scored) -> None:
+        """Report the details of a dead letter, or those of a decision with the shadow policy's decision."""
+        entry, record, taken, score = scored.entry, scored.record, scored.taken, scored.score
         objective = taken.trace.task.objective if isinstance(taken, Decoded) else None
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(
@@ -76,7 +82,7 @@ class Reporter:
                 objective=objective,
             )
         elif score is not None and isinstance(taken, Decoded):
-            trace, metadata, counts = taken.trace, taken.trace.metadata, scored.counts
+            metadata, counts = taken.trace.metadata, scored.counts
             if counts is None and self._metrics.needs_counts:
                 counts = counts_of(record.value or b"")
             decided = ScoredRecord(
@@ -86,16 +92,17 @@ class Reporter:
                 visibility=metadata.visibility,
                 privacy_level=metadata.privacy_level,
                 success=metadata.success,
-                confidence=trace.outcome.confidence,
+                confidence=taken.trace.outcome.confidence,
                 score=score,
                 policy=entry.policy,
                 counts=counts,
             )
-            self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
+            self._metrics.compare(decided)
+            self._metrics.recent.detailed(decided, objective)
 
     def _export_span(self, tracing: Tracing, scored: Scored, output: OutputRecord) -> None:
         entry, record, embedded = scored.entry, scored.record, scored.embedded
-        score = entry.decoded_score
+        score = scored.score
         tracing.finished(
             topic=record.topic,
             partition=record.partition,
@@ -113,3 +120,15 @@ class Reporter:
                 "reason": None if entry.failure is None else entry.failure.reason,
             },
         )
+
+
+def _latest(reported: Sequence[Scored]) -> list[Scored]:
+    """Return all dead letters, and as many contributed and rejected traces as the status page shows."""
+    latest: dict[str, deque[Scored]] = {
+        "contribute": deque(maxlen=LAST_RECORDS),
+        "rejected": deque(maxlen=LAST_RECORDS),
+        "dead_letter": deque(),
+    }
+    for scored in reported:
+        latest[scored.entry.outcome].append(scored)
+    return [*chain.from_iterable(latest.values())]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import time
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Counts, Score, VectorCache, bounded_id, count_trace, score_and_add
+from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, count_trace, score_and_add
 
 logger = logging.getLogger(__name__)
 
@@ -37,25 +37,13 @@ class LaneScorer:
         self._embedder = embedder
         self._metrics = metrics
 
-    def score(
-        self,
-        record: RawRecord,
-        trace: ReasoningTrace,
-        embedded: Embedded | None,
-        taken_at: float,
-        policy: Policy,
-    ) -> tuple[Entry, Counts | None]:
-        """Return a trace's entry, and its counts if the policy in force or the shadow policy needs them.
+    def score(self, taken: Decoded, policy: Policy) -> Scored:
+        """Score a trace whose embedding is there.
 
         An unexpected error turns only this record into a dead letter.
-
-        Args:
-            record: the raw record.
-            trace: the record's decoded value.
-            embedded: the trace's vector; None without an embedder.
-            taken_at: when the lane took the record (``time.monotonic``).
-            policy: the policy in force.
         """
+        record, trace = taken.record, taken.trace
+        embedded = None if taken.embedding is None else taken.embedding.result()
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
         counts = None
@@ -66,8 +54,8 @@ class LaneScorer:
             score = score_and_add(trace, vector, self._cache, policy, at=at, counts=counts)
         except Exception as error:
             logger.exception("%s: scoring failed", record.source)
-            return failed_entry(record, bounded_failure("scoring_failed", error)), None
-        self._observe(score, trace.id, embedded, started, taken_at)
+            return failed(taken, bounded_failure("scoring_failed", error))
+        self._observe(score, trace.id, embedded, started, taken.taken_at)
         entry = Entry(
             record.offset,
             record.timestamp_ms,
@@ -80,7 +68,7 @@ class LaneScorer:
             precision="" if self._embedder is None else self._embedder.precision,
             topic_id=record.topic_id,
         )
-        return entry, counts
+        return Scored(taken, entry, score=score, embedded=embedded, counts=counts)
 
     def _observe(
         self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken_at: float
@@ -94,6 +82,11 @@ class LaneScorer:
         self._metrics.stage("queue", embedded.started - embedded.admitted)
         self._metrics.stage("embed", embedded.finished - embedded.started)
         self._metrics.scored(score, trace_id, now - embedded.admitted)
+
+
+def failed(taken: Taken, failure: Failure) -> Scored:
+    """Return the outcome of a record that could not be scored."""
+    return Scored(taken, failed_entry(taken.record, failure))
 
 
 def failed_entry(record: RawRecord, failure: Failure) -> Entry:

@@ -12,7 +12,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
-from knowledgepulse_worker.scoring import Counts
+from knowledgepulse_worker.scoring import Counts, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Scored:
 
     Attributes:
         entry: the outcome.
+        score: the score; None for an unscored record.
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
         embedded: the trace's vector and its timings.
@@ -60,6 +61,7 @@ class Scored:
 
     taken: Taken
     entry: Entry
+    score: Score | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None
     embedded: Embedded | None = None

@@ -293,24 +293,24 @@ class Metrics:
         if seconds > self._budget:
             self._over_budget.inc()
 
-    def published(self, domain: str, outcome: str, quality_score: float, end_to_end: float | None) -> None:
-        """Observe a committed output of a trace."""
-        self._traces_of[outcome].inc()
-        self._quality.labels(domain, outcome).observe(quality_score)
-        self._observe_end_to_end(end_to_end)
-
-    def decided(
-        self, record: ScoredRecord, agent_id: str | None, framework: str | None, objective: str | None
+    def published(
+        self, score: Score, agent_id: str | None, framework: str | None, end_to_end: float | None
     ) -> None:
-        """Count a published trace by its origin and by the shadow policy's decision."""
-        decision = record.score.decision
+        """Observe a committed output of a trace, with its origin."""
+        decision = score.decision
+        self._traces_of[decision].inc()
+        self._quality.labels(score.domain, decision).observe(score.quality_score)
+        self._observe_end_to_end(end_to_end)
         agent = agent_id if agent_id in self._agent_ids else _OTHER
         self._agent_traces_of(agent, decision).inc()
         self._framework_traces_of(framework if framework in self._framework_names else _OTHER, decision).inc()
-        self.recent.decided(record, agent_id, framework, objective)
+        self.recent.published(score, agent_id, framework)
+
+    def compare(self, record: ScoredRecord) -> None:
+        """Count a published trace by the shadow policy's decision, if there is a shadow policy."""
         if self.shadow is not None:
             shadow = self.shadow.add(record)
-            self._shadow_decisions.labels(decision, shadow.decision).inc()
+            self._shadow_decisions.labels(record.score.decision, shadow.decision).inc()
 
     def dead_lettered(self, reason: str, end_to_end: float | None) -> None:
         """Observe a committed dead letter."""

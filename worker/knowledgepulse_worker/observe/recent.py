@@ -115,25 +115,24 @@ class Recent:
         if end_to_end is not None:
             self.end_to_end_seconds.append(max(0.0, end_to_end))
 
-    def decided(
-        self, record: ScoredRecord, agent_id: str | None, framework: str | None, objective: str | None
-    ) -> None:
-        """Record a published trace.
+    def published(self, score: Score, agent_id: str | None, framework: str | None) -> None:
+        """Record the score and the origin of a published trace.
 
         Args:
-            record: the trace and its score.
+            score: the trace's score.
             agent_id: the agent's id; None if the trace names none.
             framework: the agent's framework; None if the trace names none.
-            objective: the trace's objective.
         """
-        score, decision = record.score, record.score.decision
         self.scores.append((score.domain, score.quality_score))
-        self.origins.append(Origin(excerpt(agent_id), excerpt(framework), decision))
+        self.origins.append(Origin(excerpt(agent_id), excerpt(framework), score.decision))
+
+    def detailed(self, record: ScoredRecord, objective: str | None) -> None:
+        """Record the details of a published trace."""
         policy = next((one for one in self.policies if one.digest == record.policy), None)
         trace = RecentTrace(
             _bounded(record), policy, excerpt(record.task_domain), excerpt(objective), time.time()
         )
-        self.traces[decision].append(trace)
+        self.traces[record.score.decision].append(trace)
 
     def dead_lettered(
         self,

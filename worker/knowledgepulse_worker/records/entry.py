@@ -10,7 +10,7 @@ import numpy as np
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Decision, Score
+from knowledgepulse_worker.scoring import Decision
 
 POSITION_KEY = b"position"
 """The key of the changelog record with the partition's position; all other keys are those of entries."""
@@ -72,11 +72,6 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     def outcome(self) -> Literal["contribute", "rejected", "dead_letter"]:
         """The kind of output that the record gets."""
         return self.decision or "dead_letter"
-
-    @property
-    def decoded_score(self) -> Score | None:
-        """The score and its parts; None for an unscored record."""
-        return None if self.score is None else decode_score(self.score)
 
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode

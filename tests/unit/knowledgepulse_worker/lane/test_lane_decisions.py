@@ -102,6 +102,20 @@ async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document)
     ]
 
 
+async def test_a_large_transaction_shows_its_latest_traces_and_all_its_dead_letters(make_harness, raw):
+    """Details are made only for the traces that the status page shows; dead letters are counted by reason."""
+    harness = make_harness()
+    values = [b"no JSON" if offset % 3 == 0 else b"a trace" for offset in range(4 * LAST_RECORDS)]
+
+    records = [raw(offset, value) for offset, value in enumerate(values)]
+    await harness.processed(await harness.lane(), *records)
+
+    recent = harness.services.metrics.recent
+    scored = [record.source for record, value in zip(records, values, strict=True) if value == b"a trace"]
+    assert [one.record.source for one in recent.traces["rejected"]] == scored[-LAST_RECORDS:]
+    assert recent.letters_by_reason() == {"not_json": len(values) - len(scored)}
+
+
 @pytest.mark.parametrize("record", ["scored", "dead letter"])
 async def test_a_failing_report_is_logged_without_content_and_stops_nothing(
     make_harness, raw, monkeypatch, caplog, record
@@ -111,7 +125,7 @@ async def test_a_failing_report_is_logged_without_content_and_stops_nothing(
     def fail(*_, **__):
         raise ValueError("content")
 
-    monkeypatch.setattr(harness.services.metrics, "decided", fail)
+    monkeypatch.setattr(harness.services.metrics.recent, "detailed", fail)
     monkeypatch.setattr(harness.services.metrics.recent, "dead_lettered", fail)
     taken = raw(0, b"no JSON") if record == "dead letter" else raw(0)
     await harness.processed(await harness.lane(0, harness.changelog()), taken)

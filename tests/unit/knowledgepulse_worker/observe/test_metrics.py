@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from itertools import product
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
+from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings
 from support.scored import scored_record
 
@@ -121,9 +123,13 @@ def test_counters_without_labels_start_at_zero(metrics):
     assert {sample.value for sample in without_labels} == {0}
 
 
+CONTRIBUTED = Score(0.8, 0.5, 0.5, 0.5, 0.5, (), "code", 0.75, None)
+REJECTED = msgspec.structs.replace(CONTRIBUTED, quality_score=0.2)
+
+
 def test_events_are_counted(metrics):
-    metrics.published("code", "contribute", 0.8, 1.5)
-    metrics.published("code", "rejected", 0.2, None)
+    metrics.published(CONTRIBUTED, None, None, 1.5)
+    metrics.published(REJECTED, None, None, None)
     metrics.dead_lettered("empty", -3.0)
     metrics.stage("embed", 0.02)
     metrics.admitted(0.5)
@@ -164,7 +170,7 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
     record = scored_record()
 
     for agent_id, framework in origins:
-        metrics.decided(record, agent_id, framework, None)
+        metrics.published(record.score, agent_id, framework, None)
 
     for name, listed, of_origins in (
         ("kp_agent_traces_total", FLEET.agent_ids, [agent_id for agent_id, _ in origins]),

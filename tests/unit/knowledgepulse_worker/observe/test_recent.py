@@ -26,7 +26,8 @@ def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", pol
     """Record a published trace."""
     policy = policy or Policy(threshold=0.4 if decision == "contribute" else 0.75)
     record = scored_record(text, domain, policy)
-    recent.decided(record, text, text, text)
+    recent.published(record.score, text, text)
+    recent.detailed(record, text)
     return record
 
 

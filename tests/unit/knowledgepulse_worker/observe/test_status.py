@@ -46,15 +46,24 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
             objective=text,
         )
     else:
-        record = decided(metrics, text=text, threshold=0.75 if outcome == "rejected" else 0.5)
-        metrics.published("code", outcome, record.score.quality_score, end_to_end)
+        decided(metrics, text=text, threshold=0.75 if outcome == "rejected" else 0.5, end_to_end=end_to_end)
 
 
-def decided(metrics, *, text="kp:trace:1", threshold=0.75, agent_id=None, framework=None, domain="code"):
+def decided(
+    metrics,
+    *,
+    text="kp:trace:1",
+    threshold=0.75,
+    agent_id=None,
+    framework=None,
+    domain="code",
+    end_to_end=None,
+):
     """Report a decision in the same way as a lane."""
     record = scored_record(text, domain, threshold=threshold)
-    metrics.decided(record, agent_id, framework, text)
-    return record
+    metrics.published(record.score, agent_id, framework, end_to_end)
+    metrics.compare(record)
+    metrics.recent.detailed(record, text)
 
 
 def data_of(status, *, content=True):
