@@ -60,6 +60,7 @@ class _Event(InputModel):
     type: str
     id: str | None = None
     parent: str | None = Field(default=None, alias="parentId")
+    agent: str | None = Field(default=None, alias="agentId")
     timestamp: Any = None
     data: _Data
 
@@ -86,14 +87,16 @@ class _Reader:
         if (event := event_of(_Event, value, losses)) is None:
             return
         at = self.transcript.reached(event.timestamp)
-        is_read = event.data.parent_call is None and self._add_event(event, event.data, at)
+        # Later versions name the agent on the event; the main agent's events name none.
+        is_subagents = event.agent is not None or event.data.parent_call is not None
+        is_read = not is_subagents and self._add_event(event, event.data, at)
         if is_read:
             count_unread(event, event.type, losses)
             return
-        path = event.type if event.data.parent_call is None else f"subagents' {event.type}"
+        path = f"subagents' {event.type}" if is_subagents else event.type
         count = losses.add if path.startswith(_BOOKKEEPING) else losses.add_unknown
         count(path, value["data"])
-        count_others(value, {"type", "id", "parentId", "timestamp", "data"}, event.type, losses)
+        count_others(value, {"type", "id", "parentId", "agentId", "timestamp", "data"}, event.type, losses)
 
     def finish(self) -> hub.Run:
         """Return the run."""
