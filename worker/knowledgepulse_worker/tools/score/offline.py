@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from itertools import count
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -73,20 +74,28 @@ def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     return Scorer(embed, settings.policy, cache, settings.embedding.trace_text)
 
 
-@dataclass(frozen=True)
 class Partitions:
-    """Scorers of a keyed topic, one for each partition, as a producer would fill it."""
+    """Scorers of a keyed topic, one for each partition, as a producer would fill it.
 
-    scorers: Sequence[Scorer]  # with empty caches
-    key_by: KeyBy
-    _without_key: Iterator[int] = field(default_factory=count)
+    Args:
+        total: the number of partitions.
+        key_by: the field of the traces that is the key.
+        make: returns a scorer with an empty cache, which takes memory, for a partition's first line.
+    """
 
-    def of(self, line: bytes) -> Scorer:
-        """Return the scorer of a line's partition; lines without a key take turns."""
-        total = len(self.scorers)
-        key = key_of(line, self.key_by) if total > 1 else b""
-        at = next(self._without_key) % total if key is None else partition_of(key, total)
-        return self.scorers[at]
+    def __init__(self, total: int, key_by: KeyBy, make: Callable[[], Scorer]) -> None:
+        self._total, self._key_by = total, key_by
+        self._scorers: defaultdict[int, Scorer] = defaultdict(make)
+        self._without_key = count()
+
+    def scorer_of(self, line: bytes) -> Scorer:
+        """Return the scorer of a line's partition."""
+        return self._scorers[self.next_partition(line)]
+
+    def next_partition(self, line: bytes) -> int:
+        """Return the partition to which a line goes; lines without a key take turns."""
+        key = key_of(line, self._key_by) if self._total > 1 else b""
+        return next(self._without_key) % self._total if key is None else partition_of(key, self._total)
 
 
 def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:

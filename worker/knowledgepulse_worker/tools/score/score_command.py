@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -67,7 +68,7 @@ def score(
         settings, "embedding", {name: value for name, value in over.items() if value is not None}
     )
     loaded = None if dry_run else load_embedder(settings.embedding, settings.cache)
-    scorers = Partitions([make_scorer(settings, loaded) for _ in range(partitions)], key)
+    topic = Partitions(partitions, key, partial(make_scorer, settings, loaded))
     name = embedder_name(settings.embedding)
     good = bad = 0
     with progress_bars(DownloadColumn()) as progress:
@@ -76,7 +77,7 @@ def score(
                 if dry_run:
                     decode_trace(line.text.strip(), settings.limits.trace_bytes)
                 else:
-                    scored = score_line(line.text, scorers.of(line.text), settings.limits.trace_bytes)
+                    scored = score_line(line.text, topic.scorer_of(line.text), settings.limits.trace_bytes)
                     echo(scored.to_json(name), progress)
                 good += 1
             except InvalidRecordError as error:

@@ -11,6 +11,10 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.score.offline import Partitions, make_scorer, score_line
 
 
+def new_scorer():
+    return make_scorer(Settings(), None)
+
+
 @pytest.mark.parametrize(
     "created_at",
     ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00,5z", "2026-01-31 12:00", "2026-01-31T12:00:00+0530"],
@@ -37,14 +41,27 @@ def test_scores_traces_with_every_valid_created_at(created_at):
 @pytest.mark.parametrize("total", [1, 4, 7])
 def test_a_partition_is_that_of_kafkas_producers(key, hashed, total):
     """The hashes are those of Kafka's own tests."""
-    scorers = [make_scorer(Settings(), None) for _ in range(total)]
     line = json.dumps({"metadata": {"agent_id": key}}).encode()
 
-    assert Partitions(scorers, "agent_id").of(line) is scorers[(hashed & 0x7FFFFFFF) % total]
+    assert Partitions(total, "agent_id", new_scorer).next_partition(line) == (hashed & 0x7FFFFFFF) % total
 
 
 def test_lines_without_a_key_take_turns():
-    scorers = [make_scorer(Settings(), None) for _ in range(3)]
-    partitions = Partitions(scorers, "agent_id")
+    topic = Partitions(3, "agent_id", new_scorer)
 
-    assert [partitions.of(b"{}") for _ in range(4)] == [*scorers, scorers[0]]
+    assert [topic.next_partition(b"{}") for _ in range(4)] == [0, 1, 2, 0]
+
+
+def test_only_partitions_with_traces_take_memory():
+    """10,000 caches would take half a gigabyte."""
+    made = []
+
+    def make():
+        made.append(new_scorer())
+        return made[-1]
+
+    topic = Partitions(10_000, "id", make)
+    scorers = [topic.scorer_of(json.dumps({"id": key}).encode()) for key in "aba"]
+
+    assert made == scorers[:2]
+    assert scorers[2] is scorers[0]
