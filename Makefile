@@ -51,6 +51,10 @@ SECONDS := 60
 simulate: $(VENV)/.test ## play histories on simulated brokers, on all cores; SECONDS=3600 for an hour
 	PYTHONPATH=tests $(BIN)/python -m simulation --seconds $(SECONDS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.test ## run each command that reads files on mutated ones; SECONDS=600 for ten minutes each
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py
+
 .PHONY: lint
 lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/ruff check .

@@ -34,6 +34,13 @@ class InputFormat:
     is_fragment: Callable[[Any], bool] = lambda line: False
     streams: bool = False
 
+    def fits(self, document: Any) -> bool:
+        """Return whether a document has this format; one that nests too deeply to tell has not."""
+        try:
+            return self.recognises(document)
+        except RecursionError:
+            return False
+
 
 def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") -> bool:
     """Check a document, or all items of a list; the list may be the member ``within`` of the document."""

@@ -120,14 +120,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
 
 def input_format_of(document: Any) -> InputFormat | None:
     """Detect a document's format; None if no format recognises it."""
-    return next((one for one in INPUT_FORMATS.values() if _recognises(one, document)), None)
-
-
-def _recognises(input_format: InputFormat, document: Any) -> bool:
-    try:
-        return input_format.recognises(document)
-    except RecursionError:
-        return False
+    return next((one for one in INPUT_FORMATS.values() if one.fits(document)), None)
 
 
 def convert(

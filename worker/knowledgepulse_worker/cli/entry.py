@@ -19,6 +19,7 @@ from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
 from knowledgepulse_worker.terminal.command_group import CommandGroup
+from knowledgepulse_worker.terminal.printable import printable_lines
 
 
 class LazyCommand(click.Command):
@@ -150,7 +151,7 @@ class _Group(CommandGroup):
         try:
             return super().invoke(ctx)
         except WorkerError as error:
-            exception = click.ClickException(str(error))
+            exception = click.ClickException(printable_lines(str(error)))
             exception.exit_code = error.exit_status
             raise exception from error
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import (
     ENTRY_VERSION,
     POSITION_KEY,
@@ -91,7 +91,7 @@ def _problem_of(key: bytes, value: bytes) -> str | None:
             decode_position(value)
             return None
         entry = decode_entry(value)
-    except msgspec.MsgspecError:
+    except DECODE_ERRORS:
         return "value is not a ledger entry"
     if entry.version > ENTRY_VERSION:
         return (

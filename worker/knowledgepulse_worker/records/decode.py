@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.record import RawRecord, is_utf8
 
 Members = TypeVar("Members", bound=msgspec.Struct)
@@ -192,7 +193,7 @@ def _read(value: bytes) -> tuple[bytes, Any]:
     try:
         value.decode()  # the parser does not validate the strings that it skips
         return value, known(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         text = _json(value)
     try:
         return text, known(text)
@@ -342,7 +343,7 @@ def _require_json(text: bytes) -> None:
     try:
         text.decode()
         msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise InvalidRecordError("not_json", str(error)) from None
 
 

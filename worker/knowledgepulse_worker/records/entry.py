@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision
@@ -75,7 +76,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
-"""Decode an entry's bytes; raises msgspec.MsgspecError."""
+"""Decode an entry's bytes; raises DECODE_ERRORS."""
 
 encode_entry = msgspec.msgpack.Encoder().encode
 """Encode an entry."""
@@ -87,7 +88,7 @@ def encode_position(position: Position) -> bytes:
 
 
 decode_position = msgspec.msgpack.Decoder(Position).decode
-"""Decode a position's bytes; raises msgspec.MsgspecError."""
+"""Decode a position's bytes; raises DECODE_ERRORS."""
 
 
 def encode_vector(vector: np.typing.NDArray[np.float32]) -> bytes:
@@ -110,7 +111,7 @@ def problem_of(entry: Entry) -> str | None:
     if entry.score is not None:
         try:
             decode_score(entry.score)
-        except msgspec.MsgspecError:
+        except DECODE_ERRORS:
             return "entry has an invalid score"
     if entry.vector is not None and (
         len(entry.vector) % 4 or not np.isfinite(decode_vector(entry.vector)).all()

@@ -9,7 +9,7 @@ from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.scoring import Score
 
 decode_score = msgspec.json.Decoder(Score).decode
-"""Decode the header's value; raise msgspec.MsgspecError if it is invalid."""
+"""Decode the header's value; raise DECODE_ERRORS if it is invalid."""
 
 
 def encode_score(score: Score) -> bytes:

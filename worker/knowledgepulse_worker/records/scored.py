@@ -12,6 +12,7 @@ from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.records.summary import TraceSummary
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Unit
@@ -51,7 +52,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
     """Parse a line of ``kp-worker score`` output.
 
     Raises:
-        msgspec.MsgspecError: the line is invalid.
+        DECODE_ERRORS: the line is invalid.
     """
     members = msgspec.json.decode(line)
     one = msgspec.convert(members, _Line)
@@ -86,7 +87,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         parts = decode_score(score)
         trace = decode_members(record.value or b"", TraceSummary)
         source_text, policy_digest = source.decode(), policy.decode()
-    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
+    except (*DECODE_ERRORS, InvalidRecordError):
         return None
     return ScoredRecord(
         source=source_text,

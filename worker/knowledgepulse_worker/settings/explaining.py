@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
@@ -14,6 +15,10 @@ from pydantic_core import ErrorDetails
 from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
 from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at, required_at
 from knowledgepulse_worker.urls import without_secrets
+
+_PYTHONS_TYPES = re.compile(r"a valid (dictionary|tuple)( or instance of \w+)?")
+_TYPES = {"dictionary": "a table", "tuple": "a list"}
+"""The names of pydantic's types in TOML."""
 
 
 def ignored_variables() -> list[str]:
@@ -117,9 +122,10 @@ def problem(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return f"{setting}: no such setting; {accepted(location)}"
     if error["type"] == "missing":
-        parents = location[:-1]
-        return f"{setting}: is missing; [{'.'.join(parents)}] needs {', '.join(required_at(parents))}"
+        needed = ", ".join(required_at(location[:-1]))
+        return f"{setting}: is missing" + (f"; [{'.'.join(location[:-1])}] needs {needed}" if needed else "")
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = _PYTHONS_TYPES.sub(lambda found: _TYPES[found[1]], message)
     got = _shown(location, error["input"])
     return f"{setting}: got {got}; {message}"
 

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.terminal.printable import printable, printable_line
 
 files_argument = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -49,7 +49,7 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
 
 def print_rejected(document: Document, error: InvalidRecordError) -> None:
     """Print a document's location, and why it is not a trace, on standard error."""
-    errors.print(printable(f"{document.location}: {error.reason}: {error}"), markup=False, emoji=False)
+    errors.print(printable_line(f"{document.location}: {error.reason}: {error}"), markup=False, emoji=False)
 
 
 def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:

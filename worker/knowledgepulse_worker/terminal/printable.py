@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+_MAX_LINES = 50
+_MAX_LINE = 1000
+"""Characters of a line in a message."""
+
 
 def printable(text: str, keep: str = "") -> str:
     """Escape all unprintable characters except those in ``keep``."""
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+def printable_line(text: str) -> str:
+    """Return untrusted text as a line of a message, with unprintable characters escaped.
+
+    A long line keeps its beginning, which names the place, and its end, which says what is accepted.
+    """
+    line, half = printable(text), _MAX_LINE // 2
+    return line if len(line) <= _MAX_LINE else f"{line[:half]} … {line[-half:]}"
+
+
+def printable_lines(text: str) -> str:
+    """Return the lines of an error, which may quote untrusted text; only the first ones of very many."""
+    lines = text.split("\n")
+    shown = [printable_line(line) for line in lines[:_MAX_LINES]]
+    more = [f"and {len(lines) - _MAX_LINES:,} more lines"] if len(lines) > _MAX_LINES else []
+    return "\n".join(shown + more)
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -142,6 +142,8 @@ def test_the_changelog_holds_the_last_entries_whatever_the_sizes_and_crashes(run
 # --- the changelog's records
 
 
+NOT_UTF_8 = msgspec.msgpack.encode(msgspec.structs.astuple(dead(1))).replace(b"no value", b"\xff" * 8)
+DEEP = msgspec.msgpack.encode(replace(dead(1), failure=None, decision="rejected", score=b"[" * 10**5))
 NEWER = msgspec.msgpack.encode(
     (*msgspec.structs.astuple(replace(dead(1), version=ENTRY_VERSION + 1)), "a field of the future")
 )
@@ -153,8 +155,9 @@ NEWER = msgspec.msgpack.encode(
         (None, b"value", "record has no key"),
         *(
             (b"1", value, "value is not a ledger entry")
-            for value in (b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1]), b"{}")
+            for value in (b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1]), b"{}", NOT_UTF_8)
         ),
+        (b"1", DEEP, "entry has an invalid score"),
         (b"1", NEWER, rf".*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}$"),
     ],
 )

@@ -14,12 +14,12 @@ import msgspec
 
 from knowledgepulse_schemas.convert import ConversionError
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.tools.convert.protobuf import read_exports, split_export
 
 _OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
 _TRACE_ID, _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{32}"), re.compile("(?!0+$)[0-9a-f]{16}")
 _NOTHING = msgspec.Raw(b"null")
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class SpanExport(NamedTuple):
@@ -76,7 +76,7 @@ def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
     """
     try:
         return _bounded(_split(value), max_bytes)
-    except _NOT_JSON as error:
+    except DECODE_ERRORS as error:
         raise ConversionError(f"not OTLP JSON: {error}") from None
 
 
@@ -127,7 +127,7 @@ def _split(value: bytes) -> Iterator[SpanExport]:
     try:
         value.decode()  # the parser skips text that it does not need
         return _split_json(_export(value))
-    except _NOT_JSON:
+    except DECODE_ERRORS:
         # A newline is also how protobuf begins, and "{" a resource of 123 bytes.
         if value.startswith(b"\n"):
             return _split_protobuf(value)

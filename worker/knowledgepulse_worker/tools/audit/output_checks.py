@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-import msgspec
-
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.scoring import Counts, Nearest, Score, score_trace
@@ -50,7 +49,7 @@ def mismatches(
     build = builder.build_cut if output.cut else builder.build
     try:
         built = build(record, output.says)
-    except msgspec.MsgspecError:  # invalid kp-score, which is reported elsewhere
+    except DECODE_ERRORS:  # invalid kp-score, which is reported elsewhere
         return wrong
     expected = Output.of(built, output.says, cut=output.cut)
     names = ["key", "value", "headers"]

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-import msgspec
-
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import DeliveryError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
@@ -274,7 +273,7 @@ class PartitionAudit:
         for output in outputs:
             try:
                 scores.append(decode_score(output.says.score or b""))
-            except msgspec.MsgspecError:
+            except DECODE_ERRORS:
                 case.wrong.append("kp-score is invalid")
                 continue
             policy = self._policies.get(output.says.policy)

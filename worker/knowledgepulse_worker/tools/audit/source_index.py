@@ -17,6 +17,7 @@ import msgspec
 
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord
@@ -264,7 +265,7 @@ class SourceIndex:
 def _entry(value: bytes, partition: int) -> Entry:
     try:
         return decode_entry(value)
-    except msgspec.MsgspecError as error:
+    except DECODE_ERRORS as error:
         raise LedgerError(f"invalid changelog entry in partition {partition}: {error}") from None
 
 

@@ -13,6 +13,7 @@ from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.redaction.departure import Held
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
@@ -97,7 +98,7 @@ async def read_contributions(settings: Settings, records: Collection[ScoredRecor
         for record in held:
             try:
                 all_of_them.append(_decode(record.value or b""))
-            except msgspec.MsgspecError as error:
+            except DECODE_ERRORS as error:
                 foreign.skip(record, error)
     sources, ids = {one.source for one in records}, {one.id for one in records}
     ids |= {one.trace_id for one in all_of_them if one.source in sources and one.trace_id}

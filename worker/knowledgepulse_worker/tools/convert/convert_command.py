@@ -19,7 +19,7 @@ from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
 from knowledgepulse_worker.terminal.options import with_options
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
 
 _MAX_PROBLEMS = 1000
@@ -116,7 +116,7 @@ class ConversionReport:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
             lost = f"{counted(loss.values, 'value')}, {counted(loss.characters, 'character')}"
-            errors.print(f"  {printable(path)}: {lost}", markup=False, emoji=False)
+            errors.print(printable_line(f"  {path}: {lost}"), markup=False, emoji=False)
 
 
 def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) -> Options:
@@ -174,7 +174,7 @@ def _warn(location: str, losses: Losses, warned: set[str]) -> None:
 
 
 def _print_error(line: str) -> None:
-    errors.print(printable(line), markup=False, emoji=False)
+    errors.print(printable_line(line), markup=False, emoji=False)
 
 
 def _dated(options: Options, name: str) -> Options:

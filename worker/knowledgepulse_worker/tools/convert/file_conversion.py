@@ -136,7 +136,7 @@ def _convert_fragments(
     for document in documents:
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
-        elif input_format.recognises(document.value):
+        elif input_format.fits(document.value):
             values.append(document.value)
         else:
             yield (

@@ -17,6 +17,7 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.records.scored import worker_headers
@@ -204,7 +205,7 @@ class Rules:
             source, policy_digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )
-        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
+        except (*DECODE_ERRORS, InvalidRecordError):
             return None
         metadata, score = members.metadata, members.metadata.quality_score
         if not source or score is None or not 0 <= score <= 1:

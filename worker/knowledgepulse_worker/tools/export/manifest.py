@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.redaction.departure import Departure
 from knowledgepulse_worker.tools.export.dataset_store import Store
 
@@ -181,7 +182,7 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
     decode = msgspec.json.decode if model is Manifest else msgspec.msgpack.decode
     try:
         return decode(content, type=model)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         remedy = "; delete it to plan the export again" if model is Plan else ""
         raise InputError(
             f"{store.name}/{path}: was not written by `kp-worker export`: {error}{remedy}"

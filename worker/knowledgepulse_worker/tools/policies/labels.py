@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.lines import located_lines
@@ -62,7 +63,7 @@ def read_label(source: str, text: bytes) -> Label:
     """
     try:
         label = _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"{source}: not a label: {error}") from None
     if (label.keep is None) == (label.reward is None):
         raise InputError(f"{source}: not a label: give either keep (true or false) or reward (a number)")

@@ -11,6 +11,7 @@ import msgspec
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
@@ -54,7 +55,7 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
             raw = is_raw(source, line) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
-            except (msgspec.MsgspecError, InvalidRecordError) as error:
+            except (*DECODE_ERRORS, InvalidRecordError) as error:
                 if raw and isinstance(error, InvalidRecordError) and error.reason == "too_large":
                     print_rejected(Document(source, line), error)  # it is whole: the others can be scored
                     continue

@@ -163,9 +163,10 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
     )
     assert tree(dataset) == before
 
-    (dataset / "manifest.json").write_text("{}")
-    status, said = export(dataset, scored, *OPTIONS)
-    assert (status, "manifest.json: was not written by `kp-worker export`: " in said) == (1, True)
+    for content in ("{}", '{"files":' + "[" * 10**5):
+        (dataset / "manifest.json").write_text(content)
+        status, said = export(dataset, scored, *OPTIONS)
+        assert (status, "manifest.json: was not written by `kp-worker export`: " in said) == (1, True)
 
 
 @pytest.mark.parametrize(

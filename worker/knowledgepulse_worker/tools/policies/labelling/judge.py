@@ -15,6 +15,7 @@ from yarl import URL
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.http.client import bearer, reason, request, retry_after, shortened
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.command_inputs import JUDGE
@@ -164,5 +165,5 @@ async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: 
         raise InputError(f"{where}: {answer.status}: {printable(answer.excerpt([judge.key or '']))}")
     try:
         return msgspec.json.decode(answer.body, type=_Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise InputError(f"{where}: not an answer of a chat model: {error}") from None

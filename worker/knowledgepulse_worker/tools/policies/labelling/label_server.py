@@ -22,6 +22,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.http.pages import DATA_HEADERS, page_headers
 from knowledgepulse_worker.http.server import listening
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import score_view, text_view
@@ -68,7 +69,7 @@ async def serving_labels(session: Session, policy: Policy, about: About, port: i
             fits = change.revision == session.revision  # else it is of another tab, or a key pressed twice
             if fits:
                 _apply(change, session)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         except InputError as error:
             return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
