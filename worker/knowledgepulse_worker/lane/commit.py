@@ -80,11 +80,7 @@ async def commit(
             raise
         except RefusedError as refused:
             metrics.aborted("refused")
-            for refusal in refused.refusals:
-                if len(refusal.records) > 1:
-                    alone += refusal.records
-                else:
-                    _replace(shares, refusal, replacements)
+            alone += _replace(shares, refused.refusals, replacements)
         else:
             break
     metrics.stage("commit", time.monotonic() - started)
@@ -94,13 +90,22 @@ async def commit(
     return {partition: position.offset for partition, position in positions.items()}
 
 
-def _replace(shares: Sequence[_Share], refusal: Refusal, replacements: Replacements) -> None:
-    """Replace a refused record, unless its trace has become a dead letter, which has no redacted copy."""
-    [record] = refusal.records
-    for share in shares:
-        if any(one is record for one in (*share.tombstones, share.position_record)):
-            raise refusal.cause
-        for scored in share.complete:
-            if any(one is record for one in scored.records()):
-                replacements.replace(scored, record, refusal.cause)
-                return
+def _replace(
+    shares: Sequence[_Share], refusals: Sequence[Refusal], replacements: Replacements
+) -> list[OutputRecord]:
+    """Replace the records that were refused alone; return those that were refused together.
+
+    Raises:
+        DeliveryError: nothing can replace a record.
+    """
+    outcomes = {id(one): scored for share in shares for scored in share.complete for one in scored.records()}
+    together: list[OutputRecord] = []
+    for refusal in refusals:
+        first, *others = refusal.records
+        if others:
+            together += refusal.records
+        elif (scored := outcomes.get(id(first))) is not None:
+            replacements.replace(scored, first, refusal.cause)
+        else:
+            raise refusal.cause  # a tombstone or a position
+    return together
