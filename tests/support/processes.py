@@ -41,6 +41,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def peak_rss(pid: int) -> int:
-    """Return the peak memory of a process in bytes (Linux)."""
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+    """Return the peak memory of a process in bytes (Linux); 0 for a process that has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")), 0)
