@@ -35,10 +35,13 @@ class InputFormat:
     streams: bool = False
 
     def fits(self, document: Any) -> bool:
-        """Return whether a document has this format; one that nests too deeply to tell has not."""
+        """Return whether a document has this format.
+
+        One that nests too deeply to tell has not, nor one with a list or object where the format has a word.
+        """
         try:
             return self.recognises(document)
-        except RecursionError:
+        except (RecursionError, TypeError):
             return False
 
 

@@ -68,6 +68,7 @@ def outcomes(document, source):
 )
 @example({"traceId": "a", "spanId": "1", "attributes": {"gen_ai.operation.name": ["chat"]}}, "otlp")
 @example({"type": []}, AUTO)
+@example({"type": [], "sessionID": "a", "part": {}}, AUTO)
 @example([{"role": "tool", "content": [{"type": ["tool-result"], "toolCallId": "1"}]}], AUTO)
 @example([{"data": {"messages": []}}], AUTO)
 @example([{"lc": 1, "id": [], "kwargs": {}}], AUTO)
@@ -87,6 +88,10 @@ def test_a_too_deeply_nested_document_is_of_no_source():
         document = [document]
 
     assert input_format_of(document) is None
+
+
+def test_a_list_or_an_object_in_place_of_a_word_is_of_no_source():
+    assert input_format_of({"type": [], "sessionID": "a", "part": {}}) is None
 
 
 @pytest.mark.parametrize("source", INPUT_FORMATS)

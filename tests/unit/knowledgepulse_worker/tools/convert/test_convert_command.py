@@ -214,8 +214,9 @@ def test_what_is_no_document_is_told_in_one_line(convert, content, problem):
     assert result.exit_code == 1
 
 
-def test_reports_an_invalid_line_among_spans(convert, tmp_path):
-    result = convert(lines(RUN[0], CHAT, RUN[1]))
+@pytest.mark.parametrize("line", [json.dumps(CHAT).encode(), b"[" * 900 + b"]" * 900])
+def test_reports_an_invalid_line_among_spans(convert, tmp_path, line):
+    result = convert(b"\n".join([lines(RUN[0]), line, lines(RUN[1])]))
 
     assert result.exit_code == 1
     assert len(traces(result)) == 1
