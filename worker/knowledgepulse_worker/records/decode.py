@@ -348,6 +348,8 @@ def _require_json(text: bytes) -> None:
 
 
 def _require_shallow(text: bytes) -> None:
+    if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
+        return  # there are too few brackets for that, as in most traces
     if _depth(text) > _MAX_DEPTH and _depth(_brackets_outside_strings(text)) > _MAX_DEPTH:
         raise InvalidRecordError("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
 
