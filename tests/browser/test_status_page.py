@@ -489,6 +489,20 @@ async def test_the_verdict_is_the_first_thing_on_the_page(stage, visit):
     await expect(page.locator("#state")).to_have_text("refreshing")
 
 
+async def test_replaced_records_are_told_above_everything_else(stage, visit):
+    page = (await visit(stage.url)).page
+    notice = page.locator("#truncated")
+    await expect(notice).to_be_hidden()
+
+    stage.metrics.truncated(0, range(10, 20))
+    stage.metrics.truncated(3, range(7, 8))
+
+    await expect(notice).to_contain_text("A leader election replaced 11 scored records of the raw topic")
+    await expect(notice).to_contain_text("partition 0, offsets 10 to 19, found ")
+    await expect(notice).to_contain_text("partition 3, offset 7, found ")
+    await expect(notice).to_contain_text("runbook: KpRawTruncated")
+
+
 async def test_an_empty_page_says_how_to_begin(stage, visit):
     page = (await visit(stage.url)).page
     await expect(page.locator("#first")).to_contain_text("kp-worker publish traces.jsonl")

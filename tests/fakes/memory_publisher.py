@@ -9,7 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Refusal, RefusedError
+from knowledgepulse_worker.records.publisher import (
+    LostPartitionsError,
+    Position,
+    Refusal,
+    RefusedError,
+    ThrottledError,
+)
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 
 
@@ -30,6 +36,7 @@ class MemoryPublisher:
         refusing_current_time: topics that refuse the current time, as with a wrong clock.
         is_failing: whether transactions fail.
         is_lost: whether the group has rebalanced.
+        is_throttled: whether a quota holds transactions back.
         gate: an event that blocks transactions until it is set.
     """
 
@@ -44,6 +51,7 @@ class MemoryPublisher:
         self.refusing_current_time: set[str] = set()
         self.is_failing = False
         self.is_lost = False
+        self.is_throttled = False
         self.gate = asyncio.Event()
         self.gate.set()
         self._partitions = partitions
@@ -63,6 +71,8 @@ class MemoryPublisher:
         await self.gate.wait()
         if self.is_failing:
             raise DeliveryError("not confirmed")
+        if self.is_throttled:
+            raise ThrottledError("a quota is exceeded")
         batches: defaultdict[object, list[OutputRecord]] = defaultdict(list)
         for record in records:
             is_alone = any(one is record for one in alone)

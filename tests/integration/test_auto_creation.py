@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -12,8 +11,7 @@ from aiokafka.client import AIOKafkaClient
 
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
-from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, node_settings, start_broker
-from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+from support.brokers import configured_broker
 from support.streams import Message, Stream, admin_of, own_settings, source_of
 
 pytestmark = pytest.mark.integration
@@ -23,13 +21,8 @@ pytestmark = pytest.mark.integration
 def servers(tmp_path_factory):
     """The address of the broker."""
     folder = tmp_path_factory.mktemp("creating")
-    clients, *others = (f"{LOOPBACK}:{port}" for port in free_ports(3))
-    node = node_settings(clients=clients, advertised=clients, broker=others[0], controller=others[1])
-    settings = node | {"log.dirs": str(folder / "data"), "auto.create.topics.enable": "true"}
-    with ExitStack() as stack:
-        command = JavaKafka.find(print).formatted(folder, settings, ["-Xmx512m"])
-        start_broker(stack, command, folder / "broker.log", clients)
-        yield clients
+    with configured_broker(folder, {"auto.create.topics.enable": "true"}) as servers:
+        yield servers
 
 
 async def has_topic(servers, name):

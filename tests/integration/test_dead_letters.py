@@ -255,3 +255,23 @@ async def test_a_missing_topic_error_names_the_command_that_creates_it(make_stre
     error = (await dead_letters(stream, "list")).exception
     assert isinstance(error, TopicError)
     assert str(error) == f"missing: {stream.settings.topics.dead_letter}; `kp-worker topics` creates them"
+
+
+async def test_a_limit_that_was_lowered_is_named_once_with_the_remedy(make_stream, real_traces):
+    """Hundreds of dead letters came without a line in the log."""
+    stream = await make_stream(1)
+    topics = stream.settings.topics
+    async with stream.worker() as worker:
+        await worker.owns(1)
+        for topic in (topics.contribute, topics.rejected):
+            await stream.configure_topic(topic, {"max.message.bytes": "1000"})
+        raw = await stream.publish([Message(value) for value in real_traces[:20]])
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    assert {headers_of(one)["kp-reason"] for one in outputs} == {"too_large"}
+    for topic in (topics.contribute, topics.rejected):
+        assert worker.log().count(f"{topic}: outputs exceed its max.message.bytes and become") <= 1
+    assert f"{topics.rejected}: outputs exceed its max.message.bytes and become" in worker.log()
+    assert "dead-letters replay --reason too_large" in worker.log()
+    assert "starting it again in" not in worker.log()

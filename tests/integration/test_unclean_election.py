@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -62,6 +63,23 @@ async def leads(stream, node):
         await client.close()
 
 
+async def require_one_output_each(stream, metrics):
+    """Check that each of 45 records got an output, of which 10 are gone, and that this was told."""
+    topics = stream.settings.topics
+    outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
+    held = await stream.read(topics.raw)
+    assert len(held) == 35
+    assert len(outputs) == 45
+    sources = {headers_of(one)["kp-source"] for one in outputs}
+    assert sources == {f"{topics.raw}/0/{one.offset}" for one in held}
+    assert page.value(metrics, "kp_truncated_offsets_total") == 10
+
+
+async def truncations(worker):
+    """Return the truncations that the status page shows."""
+    return json.loads((await worker.get("/api/status"))[1])["truncations"]
+
+
 async def test_records_that_replace_scored_ones_are_scored_as_well(brokers, stream, real_traces):
     first, second, _ = brokers.nodes
     async with stream.worker() as worker:
@@ -80,14 +98,33 @@ async def test_records_that_replace_scored_ones_are_scored_as_well(brokers, stre
     async with stream.worker() as worker:
         await worker.published(25)
         metrics = await worker.metrics()
+        (shown,) = await truncations(worker)
         assert await worker.stop() == 0
 
-    topics = stream.settings.topics
-    outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
-    held = await stream.read(topics.raw)
-    assert len(held) == 35
-    assert len(outputs) == 45
-    sources = {headers_of(one)["kp-source"] for one in outputs}
-    assert sources == {f"{topics.raw}/0/{one.offset}" for one in held}
-    assert page.value(metrics, "kp_truncated_offsets_total") == 10
+    await require_one_output_each(stream, metrics)
+    assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
     assert "has replaced the records of" in worker.log()
+
+
+async def test_a_running_worker_goes_back_to_the_first_difference_as_well(brokers, stream, real_traces):
+    """It reads on at an offset that the log no longer has, or at which it has another record."""
+    first, second, _ = brokers.nodes
+    async with stream.worker() as worker:
+        await produce(stream, real_traces[:10])
+        await worker.published(10)
+        await second.kill()
+        await produce(stream, real_traces[10:20])
+        await worker.published(20)
+        await first.kill()
+        await second.start_again()
+        await leads(stream, second)
+        await produce(stream, real_traces[20:45])
+        await worker.published(45)
+        metrics = await worker.metrics()
+        (shown,) = await truncations(worker)
+        await first.start_again()
+        assert await worker.stop() == 0
+
+    await require_one_output_each(stream, metrics)
+    assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
+    assert "starting it again in" not in worker.log()

@@ -27,6 +27,7 @@ class State(StrEnum):
     STARTING = "starting"
     STOPPING = "stopping"
     WAITING_FOR_KAFKA = "waiting_for_kafka"
+    THROTTLED = "throttled"
     RECOVERING = "recovering"
     POISON = "poison"
     BEHIND = "behind"
@@ -36,6 +37,7 @@ class State(StrEnum):
 RUNBOOK = {
     State.STARTING: "KpPartitionsUnowned",
     State.WAITING_FOR_KAFKA: "KpNoCommit",
+    State.THROTTLED: "KpThrottled",
     State.RECOVERING: "KpRecoveryLong",
     State.POISON: "KpPoison",
     State.BEHIND: "KpLagGrowing",
@@ -79,6 +81,9 @@ class Observation:
         pending: the reasons why the worker has not been ready yet.
         partitions: the number of owned partitions.
         recovering: the number of owned partitions whose position or ledger is still awaited.
+        publishing_throttled: the latest throttle time in seconds that a quota on producers caused; 0 if there
+            was none lately.
+        reading_throttled: likewise, of a quota on consumers.
         coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
         isolated: the owned partitions with a suspect record that is processed alone.
@@ -89,6 +94,8 @@ class Observation:
     pending: tuple[str, ...] = ()
     partitions: int = 0
     recovering: int = 0
+    publishing_throttled: float = 0.0
+    reading_throttled: float = 0.0
     coordinator_silence: float = 0.0
     leader_silence: float = 0.0
     isolated: tuple[int, ...] = ()
@@ -135,6 +142,8 @@ class Diagnosis:
 
     def _findings(self, now: float, seen: Observation) -> Iterator[tuple[State, str]]:
         """Yield the states that apply, with their reasons, starting with the most serious state."""
+        if seen.reading_throttled:
+            yield State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled)
         if seen.leader_silence > SILENCE:
             yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
         if seen.pending:
@@ -142,6 +151,8 @@ class Diagnosis:
         if seen.coordinator_silence > SILENCE:
             silence = seen.coordinator_silence
             yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"
+        if seen.publishing_throttled:
+            yield State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled)
         if seen.recovering:
             yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
         if seen.isolated:
@@ -169,6 +180,10 @@ class Diagnosis:
             return "growing" if seen.lag > before else "not shrinking"
         minutes = seen.lag / shrinking / 60
         return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
+
+
+def _throttled(requests: str, client: str, seconds: float) -> str:
+    return f"the brokers delay {requests} by {seconds:,.0f} s, since they exceed a quota ({client}_byte_rate)"
 
 
 def _is_backlog(seen: Observation) -> bool:

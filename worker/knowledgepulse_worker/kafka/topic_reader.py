@@ -17,7 +17,9 @@ from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding, epoch_of, fault_of
+from knowledgepulse_worker.kafka.wire.throttling import waiting_out
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.records.throttle import Throttle
 from knowledgepulse_worker.settings import KafkaSettings
 
 __all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", "read_topic"]
@@ -109,21 +111,22 @@ class TopicReader:
     Args:
         kafka: the connection.
         batch_bytes: the largest batch to decode, inflated.
+        throttle: notes the times for which brokers throttle the client.
     """
 
-    def __init__(self, kafka: KafkaSettings, batch_bytes: int) -> None:
+    def __init__(self, kafka: KafkaSettings, batch_bytes: int, throttle: Throttle | None = None) -> None:
         self._kafka = kafka
+        self._throttle = throttle or Throttle()
         self._batch_bytes = batch_bytes
-        self._consumer = never_creating(
-            AIOKafkaConsumer(
-                **client_arguments(kafka),
-                isolation_level="read_committed",
-                auto_offset_reset="earliest",  # retention may delete the next records at any time
-                # All records are there already; a fetch at the end would delay the next request.
-                fetch_max_wait_ms=_POLL_MS,
-                max_poll_records=MAX_POLL_RECORDS,
-            )
+        consumer = AIOKafkaConsumer(
+            **client_arguments(kafka),
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",  # retention may delete the next records at any time
+            # All records are there already; a fetch at the end would delay the next request.
+            fetch_max_wait_ms=_POLL_MS,
+            max_poll_records=MAX_POLL_RECORDS,
         )
+        self._consumer = waiting_out(never_creating(consumer), self._throttle)
 
     async def __aenter__(self) -> Self:
         with decoding(self._batch_bytes):
@@ -174,7 +177,8 @@ class TopicReader:
         """Yield the records in a range of offsets.
 
         Raises:
-            TopicError: the broker returns nothing for ``kafka.request_timeout``.
+            TopicError: the broker returns nothing for ``kafka.request_timeout``, although it does not
+                throttle the client.
         """
         if not offsets:
             # A consumer stopped right after an assignment may hang: its fetcher swallows the cancellation
@@ -190,16 +194,19 @@ class TopicReader:
 
     async def _fetch(self, tp: TopicPartition, end: int) -> list[Record]:
         """Return the next records; an empty list once the position has reached the end."""
-        try:
-            async with asyncio.timeout(self._kafka.request_timeout):
-                while await self._consumer.position(tp) < end:
-                    records: list[Record] | None
-                    records = (await self._consumer.getmany(tp, timeout_ms=_POLL_MS)).get(tp)
-                    if records:
-                        return records
-        except TimeoutError:
-            raise self._silent(tp) from None
-        return []
+        while True:
+            try:
+                async with asyncio.timeout(self._kafka.request_timeout):
+                    while await self._consumer.position(tp) < end:
+                        records: list[Record] | None
+                        records = (await self._consumer.getmany(tp, timeout_ms=_POLL_MS)).get(tp)
+                        if records:
+                            return records
+            except TimeoutError:
+                if not self._throttle.recent:
+                    raise self._silent(tp) from None
+            else:
+                return []
 
     def _silent(self, tp: TopicPartition) -> TopicError:
         limit = self._kafka.request_timeout

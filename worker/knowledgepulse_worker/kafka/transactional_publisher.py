@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,14 +28,27 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, denied_right, missing_rights
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.kafka.wire.producer import SentBatch, TransactionalProducer
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, Refusal, RefusedError
+from knowledgepulse_worker.kafka.wire.producer import ForgottenIdError, SentBatch, TransactionalProducer
+from knowledgepulse_worker.kafka.wire.throttling import HeldBackError
+from knowledgepulse_worker.records.publisher import (
+    LostPartitionsError,
+    Position,
+    Refusal,
+    RefusedError,
+    ThrottledError,
+)
 from knowledgepulse_worker.records.record import Location, OutputRecord
+from knowledgepulse_worker.records.throttle import Throttle
 from knowledgepulse_worker.settings import KafkaSettings
+
+logger = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
 _TIMEOUT = TRANSACTION_TIMEOUT_MS // 1000
+
+_SENDING_LIMIT = 5.0
+"""Seconds in which a transaction's records must be sent; the rest of its timeout is for other requests."""
 
 # The client waits without end for a topic that was deleted, but it notices the deletion.
 _METADATA_MAX_AGE_MS = 10_000
@@ -43,6 +58,10 @@ BATCH_BYTES = 16_384
 
 TOPIC_ID = "kp-topic "
 """The prefix of the raw topic's id in the metadata of a position."""
+
+
+class IdleError(DeliveryError):
+    """The producer was idle for so long that the brokers have forgotten it; it has started again."""
 
 
 class Write(Protocol):
@@ -79,6 +98,7 @@ class TransactionalPublisher:
             so it should be far below the limit of each topic.
         new_producer: makes the client.
         granted: the name that the right is granted on: a prefix with a ``*``, or the transactional id.
+        throttle: notes the times for which brokers throttle the producer.
     """
 
     def __init__(
@@ -88,8 +108,10 @@ class TransactionalPublisher:
         batch_bytes: int = BATCH_BYTES,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
         granted: str | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self._kafka = kafka
+        self._throttle = throttle or Throttle()
         self._id = transactional_id
         self._granted = granted or transactional_id
         self._new_producer = partial(
@@ -100,6 +122,7 @@ class TransactionalPublisher:
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=int(kafka.request_timeout * 1000),
             max_batch_size=batch_bytes,
+            throttle=self._throttle,
         )
         self._producer = self._new_producer()
 
@@ -125,12 +148,17 @@ class TransactionalPublisher:
     ) -> AsyncIterator[Write]:
         """Open a transaction, commit it on exit and abort it on an error.
 
+        A transaction begins once the brokers throttle the producer no more. They then answer its first
+        records at once, however far these exceed a quota.
+
         Args:
             group: the group and the member that has read up to the positions; None commits no positions.
             positions: the positions to commit in the same transaction, by topic and partition.
 
         Raises:
             RefusedError: the client or a broker refused records; nothing was published.
+            ThrottledError: a quota would have kept the transaction open; nothing was published.
+            IdleError: the brokers had forgotten the producer; nothing was published.
             LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the brokers did not confirm the transaction. None of its records are committed, or
                 all of them if only the response to the commit was lost.
@@ -140,6 +168,8 @@ class TransactionalPublisher:
             TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))
             for place, position in (positions or {}).items()
         }
+        await asyncio.sleep(self._throttle.remaining)
+        self._throttle.deadline = time.monotonic() + _SENDING_LIMIT
         try:
             async with self._producer.transaction():
                 yield self._write
@@ -149,6 +179,18 @@ class TransactionalPublisher:
             # The numbers of the refused records are missing in the producer's sequence (KIP-98).
             await self._start_again()
             raise
+        except HeldBackError as error:
+            await self._start_again()
+            raise ThrottledError(
+                f"{self._id}: a quota (producer_byte_rate) is exceeded; "
+                f"the brokers read nothing for {self._throttle.remaining:.0f} s"
+            ) from error
+        except ForgottenIdError as error:
+            await self._start_again()
+            raise IdleError(
+                f"{self._id}: the brokers have forgotten the producer, which was idle for longer than their "
+                "transactional.id.expiration.ms"
+            ) from error
         except CommitFailedError as error:
             raise LostPartitionsError("the group has rebalanced") from error
         except KafkaError as error:
@@ -168,8 +210,16 @@ class TransactionalPublisher:
         :class:`~knowledgepulse_worker.records.publisher.Publish`.
         """
         places = {(topic, partition): position for partition, position in positions.items()}
-        async with self.transaction(group, places) as write:
-            return [location.offset for location in await write(records, alone)]
+
+        async def attempt() -> list[int]:
+            async with self.transaction(group, places) as write:
+                return [location.offset for location in await write(records, alone)]
+
+        try:
+            return await attempt()
+        except IdleError as error:
+            logger.info("%s; it starts again", error)
+            return await attempt()
 
     async def _write(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()

@@ -4,6 +4,10 @@ A broker that refuses a batch does not say which of its records is at fault, and
 Its outcomes are still here, so they are sent again, the refused records in batches of their own. A record
 that is refused alone is replaced. The refusals of all partitions are mended at once. The scores of later
 records do not change, since the vector of the replaced record stays in the ledger.
+
+While a quota throttles the producer, a transaction is so small that each partition's records are one batch.
+A broker answers the first request that exceeds a quota at once, but would read the next one after the
+transaction has timed out.
 """
 
 from __future__ import annotations
@@ -23,8 +27,12 @@ from knowledgepulse_worker.records.publisher import (
     Publish,
     Refusal,
     RefusedError,
+    ThrottledError,
 )
 from knowledgepulse_worker.records.record import OutputRecord
+
+THROTTLED_BYTES = 131_072
+"""The size of a transaction while a quota throttles the producer, unless a single record is larger."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,12 @@ class _Share:
 
 
 async def commit(
-    lanes: Sequence[Lane], publish: Publish, replacements: Replacements, metrics: Metrics
+    lanes: Sequence[Lane],
+    publish: Publish,
+    replacements: Replacements,
+    metrics: Metrics,
+    *,
+    is_throttled: bool = False,
 ) -> Mapping[int, int]:
     """Commit the complete records of lanes.
 
@@ -57,16 +70,19 @@ async def commit(
         publish: publishes in a transaction.
         replacements: replaces the records that the broker refuses.
         metrics: counts and times the transactions.
+        is_throttled: whether to commit only the records that are scored longest.
 
     Returns:
-        the committed position by partition; empty if there was nothing to commit.
+        the committed position by partition; empty if there was nothing to commit, or if a quota has just
+        begun to throttle the producer.
 
     Raises:
         LostPartitionsError: other members may own the partitions.
         DeliveryError: the transaction failed, and the process must end.
         SecurityError: a right is missing, and the process must end.
     """
-    shares = [_Share.of(lane, complete) for lane in lanes if (complete := lane.complete())]
+    ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
+    shares = [_Share.of(*some) for some in (_first(ready) if is_throttled else ready)]
     if not shares:
         return {}
     positions = {one.lane.partition: one.position for one in shares}
@@ -75,6 +91,9 @@ async def commit(
         records = [share.records() for share in shares]
         try:
             offsets = await publish([one for some in records for one in some], positions, alone)
+        except ThrottledError:
+            metrics.aborted("throttled")
+            return {}
         except LostPartitionsError:
             metrics.aborted("rebalance")
             raise
@@ -88,6 +107,23 @@ async def commit(
         share.lane.committed(len(share.complete), zip(offsets, some, strict=False))
         offsets = offsets[len(some) :]
     return {partition: position.offset for partition, position in positions.items()}
+
+
+def _first(ready: Sequence[tuple[Lane, list[Scored]]]) -> list[tuple[Lane, list[Scored]]]:
+    """Return the records of the lanes that have waited longest, up to :data:`THROTTLED_BYTES`."""
+    chosen, size = list[tuple[Lane, list[Scored]]](), 0
+    for lane, complete in sorted(ready, key=lambda one: one[1][0].scored_at):
+        count = 0
+        for scored in complete:
+            size += sum(record.size for record in scored.records())
+            if size > THROTTLED_BYTES and (chosen or count):
+                break
+            count += 1
+        if count:
+            chosen.append((lane, complete[:count]))
+        if size > THROTTLED_BYTES:
+            break
+    return chosen
 
 
 def _replace(

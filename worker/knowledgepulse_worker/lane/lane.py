@@ -39,6 +39,7 @@ from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, de
 from knowledgepulse_worker.records.journal import Journal, Treatment
 from knowledgepulse_worker.records.publisher import Position, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord, RawRecord
+from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import VectorCache, embedding_text
 from knowledgepulse_worker.settings import Settings
@@ -70,6 +71,7 @@ class Services:
         redaction: makes redacted copies of contributed traces; None if there are none.
         tracing: exports a span for every record; None to export none.
         journal: tracks records in progress and knows how to treat suspects.
+        throttles: the times for which brokers throttle the clients.
     """
 
     settings: Settings
@@ -82,6 +84,7 @@ class Services:
     redaction: Redaction | None = None
     tracing: Tracing | None = None
     journal: Journal = field(default_factory=Journal)
+    throttles: Throttles = field(default_factory=Throttles)
 
     @property
     def embedder(self) -> Embedder | None:

@@ -147,12 +147,23 @@ class Lanes:
     async def commit(self, publish: Publish) -> Mapping[int, int]:
         """Commit the complete records of all lanes; return the new positions by partition.
 
+        Nothing is committed as long as a broker throttles the producer.
+
         Raises:
             LostPartitionsError: other members may own the partitions.
             DeliveryError: the transaction failed, and the process must end.
         """
         services, lanes = self._services, list(self._assignment.lanes.values())
-        positions = await commit(lanes, publish, services.replacements, services.metrics)
+        throttle = services.throttles.producer
+        if throttle.remaining:
+            return {}
+        positions = await commit(
+            lanes,
+            publish,
+            services.replacements,
+            services.metrics,
+            is_throttled=throttle.recent > 0,
+        )
         for partition, offset in positions.items():
             self._journal.forget(partition, below=offset)
         return positions

@@ -8,12 +8,13 @@ header.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msgspec.structs import replace as replace_fields
 
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
+from knowledgepulse_worker.lane.size_log import SizeLog
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.records.entry import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
@@ -29,11 +30,13 @@ class Replacements:
         outputs: builds the outputs.
         problem_of: returns why a topic does not accept a record; None if it does.
         redaction: builds the records that replace redacted copies; None if there are none.
+        size_log: logs outputs that are too large for their topic.
     """
 
     outputs: Outputs
     problem_of: Callable[[OutputRecord], DeliveryError | None]
     redaction: Redaction | None = None
+    size_log: SizeLog = field(default_factory=SizeLog)
 
     def build(self, scored: Scored) -> OutputRecord:
         """Build the output of a record, and return it."""
@@ -65,6 +68,8 @@ class Replacements:
             scored.output = _with_other_time(refused, problem)
             return scored.output
         if scored.entry.failure is None:
+            if isinstance(problem, TooLargeError):
+                self.size_log.note(refused, scored.record.source)
             failure = Failure(_reason(problem), type(problem).__name__, str(problem))
             scored.entry = replace_fields(scored.entry, decision=None, failure=failure)
             scored.copying = scored.copy = None  # it is not contributed

@@ -36,8 +36,9 @@ DECISIONS = ("contribute", "rejected")
 OUTCOMES = (*DECISIONS, "dead_letter")
 STAGES = ("decode", "queue", "embed", "score", "redact", "commit")
 REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
-AbortReason = Literal["refused", "rebalance"]
+AbortReason = Literal["refused", "rebalance", "throttled"]
 ABORT_REASONS: tuple[AbortReason, ...] = get_args(AbortReason)
+QUOTAS = ("producer", "consumer")
 RELOAD_RESULTS = ("ok", "failed")
 RESET_REASONS = ("model", "rewind", "recreated")
 
@@ -198,6 +199,10 @@ class Metrics:
         self._read_again = make.counter(
             "kp_truncated_offsets", "Offsets scored again because a leader election replaced their records"
         )
+        self._throttled = make.counter(
+            "kp_throttled_seconds", "Seconds for which brokers throttled a client by a quota", ["quota"]
+        )
+        start_at_zero(self._throttled, QUOTAS)
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
         self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
@@ -378,9 +383,14 @@ class Metrics:
         """Count offsets that were deleted before they were read."""
         self._skipped.inc(offsets)
 
-    def truncated(self, offsets: int) -> None:
+    def truncated(self, partition: int, offsets: range) -> None:
         """Count offsets that are read again because a leader election replaced their records."""
-        self._read_again.inc(offsets)
+        self._read_again.inc(len(offsets))
+        self.recent.truncated(partition, offsets)
+
+    def throttled(self, quota: str, seconds: float) -> None:
+        """Count the seconds for which a broker throttles a client of the quota's kind."""
+        self._throttled.labels(quota).inc(seconds)
 
     def lag(self, partition: int, records: int) -> None:
         """Set the number of offsets between a partition's position and its end."""

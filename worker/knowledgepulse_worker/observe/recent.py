@@ -44,6 +44,14 @@ class Origin(NamedTuple):
     decision: Decision
 
 
+class Truncation(NamedTuple):
+    """Offsets whose scored records a leader election replaced, and when that was found."""
+
+    partition: int
+    offsets: range
+    at: float
+
+
 @dataclass(frozen=True)
 class RecentTrace:
     """A published trace, with excerpts of its producer's texts.
@@ -79,6 +87,7 @@ class Recent:
         policies: the policies that were in force.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
+        truncations: the latest truncations that were found, for as long as the process runs.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
     """
@@ -94,6 +103,7 @@ class Recent:
             "rejected": deque(maxlen=LAST_RECORDS),
         }
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
+        self.truncations: deque[Truncation] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
@@ -133,6 +143,10 @@ class Recent:
             _bounded(record), policy, excerpt(record.task_domain), excerpt(objective), time.time()
         )
         self.traces[record.score.decision].append(trace)
+
+    def truncated(self, partition: int, offsets: range) -> None:
+        """Record that the scored records at these offsets were replaced."""
+        self.truncations.append(Truncation(partition, offsets, time.time()))
 
     def dead_lettered(
         self,

@@ -105,6 +105,10 @@ class Status:
             "up_seconds": time.monotonic() - self._started,
             "content_shown": content,
             "verdict": self._diagnosis.verdict.as_dict(),
+            "truncations": [
+                {"partition": partition, "first": offsets[0], "offsets": len(offsets), "at": at}
+                for partition, offsets, at in reversed(recent.truncations)
+            ],
             "worker": {
                 "group": self._settings.kafka.group,
                 "topics": self._settings.topics.model_dump(),

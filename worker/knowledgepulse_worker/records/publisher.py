@@ -72,11 +72,16 @@ class Publish(Protocol):
 
         Raises:
             RefusedError: brokers refused batches; nothing was published.
+            ThrottledError: the brokers' quota would have kept the transaction open; nothing was published.
             LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the transaction failed for another reason, and the process must end.
             SecurityError: a right is missing, and the process must end.
         """
         ...
+
+
+class ThrottledError(DeliveryError):
+    """A quota of the brokers would have kept the transaction open for too long."""
 
 
 class LostPartitionsError(DeliveryError):

@@ -94,3 +94,9 @@ class OutputRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
+
+    @property
+    def size(self) -> int:
+        """The size of key, value and headers in bytes."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers

@@ -25,6 +25,7 @@ from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.journal import Journal
 from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
@@ -55,6 +56,7 @@ class WorkerApp:
     Attributes:
         diagnosis: holds the verdict on the worker.
         owned: the numbers of the owned partitions.
+        throttles: the times for which brokers throttle the clients.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class WorkerApp:
             self.settings.limits.stall,
             remaining=lambda: self.ledgers.remaining,
             is_ready=lambda: not self.readiness.reasons,
+            throttles=services.throttles,
         )
+        self.throttles = services.throttles
         self.diagnosis = Diagnosis()
         self.owned: set[int] = set()
         self._group = group
@@ -175,6 +179,7 @@ def services_of(
     tracing: Tracing | None = None,
     journal: Journal | None = None,
     redact: Redact | None = None,
+    throttles: Throttles | None = None,
 ) -> Services:
     """Return the dependencies that all lanes share.
 
@@ -187,6 +192,7 @@ def services_of(
         tracing: exports a span for each record; None to export none.
         journal: tracks records in progress; by default in private memory.
         redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
+        throttles: the times for which brokers throttle the clients.
     """
     outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
     copies = settings.topics.redacted
@@ -202,6 +208,7 @@ def services_of(
         redaction=redaction,
         tracing=tracing,
         journal=journal or Journal(),
+        throttles=throttles or Throttles(),
     )
 
 

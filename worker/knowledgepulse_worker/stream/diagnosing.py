@@ -31,6 +31,8 @@ def observe(app: WorkerApp, source: Source) -> Observation:
         pending=tuple(app.readiness.reasons),
         partitions=len(app.owned),
         recovering=progress.recovering,
+        publishing_throttled=app.throttles.producer.recent,
+        reading_throttled=app.throttles.consumer.recent,
         coordinator_silence=max(0.0, age - interval) if is_answerable else 0.0,
         leader_silence=progress.silence(),
         isolated=app.isolated,

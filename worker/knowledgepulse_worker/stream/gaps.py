@@ -37,10 +37,15 @@ class Gaps:
         self._gaps: list[tuple[TopicPartition, range]] = []
 
     def note(self, partition: Partition, offset: int) -> None:
-        """Note the offset at which a fetch of a partition began."""
-        expected = partition.expected
-        if expected is not None and offset > expected and len(self._gaps) < _MAX_GAPS:
-            self._gaps.append((partition.at, range(expected, offset)))
+        """Note the offset at which a fetch of a partition began.
+
+        Records before a position that was set back have outputs.
+        """
+        if partition.expected is None:
+            return
+        unread = range(max(partition.expected, partition.done), offset)
+        if unread and len(self._gaps) < _MAX_GAPS:
+            self._gaps.append((partition.at, unread))
 
     async def count_deleted(self) -> None:
         """Count and log the deleted offsets of the gaps noted since the last call."""

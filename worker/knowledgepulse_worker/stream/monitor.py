@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.stream.source import Source
 from knowledgepulse_worker.stream.watchdog import INTERVAL, Watchdog
 
@@ -19,6 +20,7 @@ class StreamMonitor:
         stall: seconds that records may wait while none is finished.
         remaining: the ledger offsets still to be read, by partition.
         is_ready: returns whether the worker has been ready; before that, its metadata may be incomplete.
+        throttles: the times for which brokers throttle the clients, and nothing advances.
     """
 
     def __init__(
@@ -27,10 +29,12 @@ class StreamMonitor:
         stall: float,
         remaining: Callable[[], Mapping[int, int]],
         is_ready: Callable[[], bool],
+        throttles: Throttles,
     ) -> None:
         self._raw = raw
         self._remaining = remaining
         self._is_ready = is_ready
+        self._throttles = throttles
         self._stream = Watchdog(stall, "records are waiting, but none was finished")
         # The limit is longer because a rebalance may wait for a slow worker.
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
@@ -55,8 +59,10 @@ class StreamMonitor:
         self._require_partitions(progress.partition_count())
         await progress.refresh_positions()
         await source.gaps.count_deleted()
-        self._stream.check({} if source.is_rebalancing else progress.waiting())
-        self._recovery.check(dict(self._remaining()))
+        consumer, producer = self._throttles.consumer, self._throttles.producer
+        is_held_up = source.is_rebalancing or bool(consumer.remaining or producer.remaining)
+        self._stream.check({} if is_held_up else progress.waiting())
+        self._recovery.check({} if consumer.remaining else dict(self._remaining()))
 
     def _require_partitions(self, count: int) -> None:
         added = count > self._raw.partitions

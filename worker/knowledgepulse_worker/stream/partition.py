@@ -48,6 +48,7 @@ class Partition:
         outstanding: the number of batches handed over that the lane has not fully taken.
         fetched: the offset of the last record handed over.
         expected: the offset of the next record; None if the group has no position.
+        done: the offset below which all records had outputs when the assignment began.
         epoch: the leader epoch of the record before that; -1 if unknown.
         committed: the group's position; its metadata names the topic's id.
         position: the client's position at the last refresh.
@@ -58,6 +59,7 @@ class Partition:
     outstanding: int = 0
     fetched: int = -1
     expected: int | None = None
+    done: int = 0
     epoch: int = -1
     committed: OffsetAndMetadata | None = None
     position: int = 0

@@ -33,6 +33,7 @@ async def set_start(
     kept = changelog.source
     if kept is None or not kept.topic_id or kept.topic_id != topic_id:
         return
+    partition.done = kept.offset
     if partition.committed is None:
         # Brokers delete the positions of a group that was without members for a week
         # (``offsets.retention.minutes``). A new group has no ledger of this topic.

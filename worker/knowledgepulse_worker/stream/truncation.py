@@ -43,7 +43,8 @@ class Truncation:
         if end is None or end >= expected:
             return False
         partition.expected = end
-        self._metrics.truncated(expected - end)
+        partition.done = min(partition.done, end)
+        self._metrics.truncated(partition.at.partition, range(end, expected))
         logger.error(
             "partition %d: a leader election has replaced the records of %s from offset %d on, although the "
             "records up to offset %d were scored; reading again from there",

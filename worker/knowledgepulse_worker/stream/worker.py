@@ -40,6 +40,7 @@ from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import beat
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.records.journal import Journal
+from knowledgepulse_worker.records.throttle import Throttle, Throttles
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
@@ -156,6 +157,10 @@ async def _work(
         batcher = _make_batcher(embedder, metrics)
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
+        throttles = Throttles(
+            producer=Throttle(partial(metrics.throttled, "producer")),
+            consumer=Throttle(partial(metrics.throttled, "consumer")),
+        )
         limits_of_topics = [topic.max_message_bytes for topic in topics.values()]
         id_prefix = worker_id_prefix(settings.kafka.group)
         publisher = await stack.enter_async_context(
@@ -165,6 +170,7 @@ async def _work(
                 f"{id_prefix}{socket.rpartition('-')[2]}",
                 min(BATCH_BYTES, *limits_of_topics),
                 granted=f"{id_prefix}*",
+                throttle=throttles.producer,
             )
         )
         redact = None
@@ -182,15 +188,18 @@ async def _work(
             tracing=tracing,
             journal=journal,
             redact=redact,
+            throttles=throttles,
         )
         app = WorkerApp(
             services,
             topics[settings.topics.raw],
             topics[changelog_topic_name(kafka.group)],
-            group=partial(GroupMember, kafka, limits.batch_bytes, limits.rebalance),
+            group=partial(
+                GroupMember, kafka, limits.batch_bytes, limits.rebalance, throttle=throttles.consumer
+            ),
             topic_ids=TopicIds(kafka, settings.topics.raw),
             transact=partial(publisher.transact, settings.topics.raw),
-            reader=partial(TopicReader, kafka, limits.batch_bytes),
+            reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttles.consumer),
             on_failure=fail,
         )
         program = FaustApp(app, socket)

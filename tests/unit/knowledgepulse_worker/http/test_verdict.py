@@ -16,6 +16,8 @@ ILL = {
     "coordinator_silence": 6.0,
     "leader_silence": 60.0,
     "isolated": (2,),
+    "publishing_throttled": 42.0,
+    "reading_throttled": 42.0,
 }
 """What can be wrong at once, but for the backlog, which has to last."""
 
@@ -44,6 +46,17 @@ def diagnosis(clock):
         ({"leader_silence": 60.0}, "Waiting for Kafka: no answer from partition leaders for 60 s"),
         ({"coordinator_silence": 6.0}, "Waiting for Kafka: no answer from the group's coordinator for 6 s"),
         ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
+        (
+            {"publishing_throttled": 42.4},
+            (
+                "Throttled: the brokers delay transactions by 42 s, "
+                "since they exceed a quota (producer_byte_rate)"
+            ),
+        ),
+        (
+            {"reading_throttled": 1_042.0, "leader_silence": 60.0},
+            "Throttled: the brokers delay fetches by 1,042 s, since they exceed a quota (consumer_byte_rate)",
+        ),
         ({"isolated": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
     ],

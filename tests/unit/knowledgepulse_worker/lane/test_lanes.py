@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane import lanes as lanes_module
 from knowledgepulse_worker.lane.ledger import Changelog
@@ -107,6 +108,28 @@ async def test_lost_partitions_leave_nothing_committed(make_harness, raw):
     assert lanes.positions() == {0: 1}
     assert list(harness.entries()) == [0]
     assert harness.metric("kp_aborted_transactions_total", reason="rebalance") == 1
+
+
+async def test_a_transaction_that_a_quota_holds_back_is_committed_later_in_small_parts(
+    make_harness, raw, monkeypatch
+):
+    """A broker reads a second request after the transaction has timed out; all lanes get their turn."""
+    monkeypatch.setattr(commit_module, "THROTTLED_BYTES", 1)
+    harness = make_harness()
+    lanes, throttle = harness.lanes(), harness.services.throttles.producer
+    for offset, partition in ((0, 0), (1, 0), (0, 1)):
+        await lanes.take(raw(offset, b"no JSON", partition=partition))
+    harness.publisher.is_throttled = True
+
+    assert await lanes.commit(harness.publisher.publish) == {}
+    throttle.note(1.0)
+    harness.publisher.is_throttled = False
+    assert await lanes.commit(harness.publisher.publish) == {}  # the throttle time is not over
+    monkeypatch.setattr(throttle, "_until", 0.0)
+    positions = [await lanes.commit(harness.publisher.publish) for _ in range(3)]
+
+    assert positions == [{0: 1}, {0: 2}, {1: 1}]
+    assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 1
 
 
 async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, raw, monkeypatch):

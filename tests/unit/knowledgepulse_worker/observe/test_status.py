@@ -101,8 +101,11 @@ def test_without_content_the_status_reveals_nothing_from_producers(metrics, stat
 def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     for outcome in OUTCOMES:
         finished(metrics, outcome)
+    metrics.truncated(3, range(10, 20))
 
     shown, hidden = data_of(status, content=True), data_of(status, content=False)
+    (found,) = hidden["truncations"]
+    assert (found["partition"], found["first"], found["offsets"]) == (3, 10, 10)
     *traces, dead = (hidden[name][0] for name in LISTS)
     for one in traces:
         assert (one["source"], one["score"]["score"], one["score"]["novelty"]) == ("raw/2/7", 0.625, 0.25)
@@ -112,7 +115,7 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
         REASONS[0],
         "InvalidRecordError",
     )
-    for key in ("worker", "scores", "latency", "partitions", "in_flight"):
+    for key in ("truncations", "worker", "scores", "latency", "partitions", "in_flight"):
         assert shown[key] == hidden[key]
     for key in ("policy", "effects", "explanation"):
         assert shown["rejected"][0][key] == hidden["rejected"][0][key]

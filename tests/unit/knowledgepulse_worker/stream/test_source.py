@@ -442,6 +442,23 @@ async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start,
     assert "partition 0: offsets 2 to 4 were deleted from raw-traces before they were read" in caplog.text
 
 
+async def test_deleted_records_that_had_outputs_before_the_group_was_set_back_do_not_count(start):
+    first = await start()
+    first.topic.id = b"topic"
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    await first.stop()
+    second = await start(first.topic, first.publisher)
+    second.publish(0, *range(5, 10))
+    second.topic.committed[0] = 2
+    second.topic.delete_before(0, 7)
+    await second.member.rebalance([0])
+    await second.committed({0: 10})
+
+    assert await skipped(second) == 2
+
+
 async def test_offsets_deleted_behind_a_full_lane_are_counted(start):
     world = await start(in_flight_records=1)
     world.publisher.gate.clear()

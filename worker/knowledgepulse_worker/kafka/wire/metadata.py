@@ -9,35 +9,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.metadata import MetadataRequest
+
+from knowledgepulse_worker.kafka.wire.sending import Send, changing
 
 _Client = TypeVar("_Client")
 
 
 def never_creating(client: _Client) -> _Client:
-    """Return a client of any kind that creates no topic by asking for its metadata.
-
-    Other clients of the process are not affected.
-    """
-    plain: Any = client
-    if isinstance(client, AIOKafkaProducer):
-        plain = client.client
-    elif not isinstance(client, AIOKafkaClient):
-        plain = client._client  # type: ignore[attr-defined]  # noqa: SLF001 - consumers and admin clients hide it
-    plain._get_conn = partial(_connected, plain._get_conn)  # noqa: SLF001 - all requests pass through it
-    return client
+    """Return a client of any kind that creates no topic by asking for its metadata."""
+    return changing(client, lambda send: partial(_send, send))
 
 
-async def _connected(connect: Any, *arguments: Any, **options: Any) -> Any:
-    connection = await connect(*arguments, **options)
-    if connection is not None and not isinstance(connection.send, partial):
-        connection.send = partial(_send, connection.send)
-    return connection
-
-
-def _send(send: Any, request: Any, expect_response: bool = True) -> Any:
+def _send(send: Send, request: Any, expect_response: bool = True) -> Any:
     if isinstance(request, MetadataRequest):
         request = MetadataRequest(request._topics, allow_auto_topic_creation=False)  # noqa: SLF001
     return send(request, expect_response=expect_response)

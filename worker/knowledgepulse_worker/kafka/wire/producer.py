@@ -14,9 +14,11 @@ from aiokafka.errors import (
     BrokerResponseError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
+    InvalidProducerIdMapping,
     InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
+    ProducerFenced,
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
@@ -41,8 +43,10 @@ from knowledgepulse_worker.kafka.wire.group_offsets import (
     refuse_offsets,
 )
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
+from knowledgepulse_worker.kafka.wire.throttling import waiting_out
 from knowledgepulse_worker.records.publisher import Refusal, RefusedError, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
+from knowledgepulse_worker.records.throttle import Throttle
 
 
 class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - aiokafka is untyped; its naming
@@ -50,6 +54,13 @@ class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - 
 
     errno = 87
     message = "INVALID_RECORD"
+
+
+class ForgottenIdError(ProducerFenced):  # type: ignore[misc]  # aiokafka is untyped
+    """The coordinator has forgotten an idle transactional id (``transactional.id.expiration.ms``).
+
+    The client ends with any error of this kind, but would log another one with a traceback.
+    """
 
 
 # aiokafka does not know the code, and would report an unknown error.
@@ -94,12 +105,19 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
     """A transactional producer that commits a group's offsets as a member of the group (KIP-447).
 
     The caller logs the error of a transaction, so this class keeps asyncio from logging the same error again.
+
+    Args:
+        throttle: notes the times for which brokers throttle the producer.
+        arguments: those of aiokafka's producer.
     """
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, *, throttle: Throttle, **arguments: Any) -> None:
         super().__init__(**arguments)
-        never_creating(self)
+        waiting_out(never_creating(self), throttle)
         self._group = GroupMetadata("")
+        self._known_topics: set[str] = set()
+        self._add_partitions = self._sender._do_add_partitions_to_txn  # noqa: SLF001 - the client has no hook
+        self._sender._do_add_partitions_to_txn = self._begin  # noqa: SLF001
         self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - aiokafka's names no member
 
     async def start(self) -> None:
@@ -157,9 +175,14 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             )
 
     def missing_topics(self) -> list[str]:
-        """Return the topics to which records were sent and which are gone, as far as the client knows."""
+        """Return the topics to which records were sent and which are gone, as far as the client knows.
+
+        The client does not know a topic yet when it asks for it first.
+        """
         asked_for: set[str] = self.client._topics  # noqa: SLF001 - there is no public way to ask the client
-        return sorted(asked_for - self.client.cluster.topics())
+        known = asked_for & self.client.cluster.topics()
+        self._known_topics |= known
+        return sorted(self._known_topics - known)
 
     def _batched(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
@@ -187,6 +210,13 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         self._group = group
         await self.send_offsets_to_transaction(offsets, group.group)
 
+    async def _begin(self, partitions: Collection[TopicPartition]) -> Any:
+        """Add partitions to the transaction, which for the coordinator begins it."""
+        try:
+            return await self._add_partitions(partitions)
+        except InvalidProducerIdMapping as error:
+            raise ForgottenIdError from error
+
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
         try:
             node = await self._sender._find_coordinator(CoordinationType.GROUP, group)  # noqa: SLF001
@@ -206,9 +236,13 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         self._retrieve_error()
 
     def _retrieve_error(self) -> None:
-        waiting = self._txn_manager._transaction_waiter  # noqa: SLF001 - nobody need wait for a transaction's end
-        if waiting is not None and waiting.done() and not waiting.cancelled():
-            waiting.exception()
+        # Nobody need wait for a transaction's end, and nobody waits for a batch to be sent.
+        waiting = [self._txn_manager._transaction_waiter]  # noqa: SLF001
+        for unsent in self._message_accumulator._batches.values():  # noqa: SLF001
+            waiting += [batch._drain_waiter for batch in unsent]  # noqa: SLF001
+        for one in waiting:
+            if one is not None and one.done():
+                retrieve_exception(one)
 
 
 def _append(builder: BatchBuilder, record: OutputRecord) -> bool:

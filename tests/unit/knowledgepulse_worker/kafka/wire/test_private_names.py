@@ -17,6 +17,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
 from aiokafka.producer.sender import Sender
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.api import Request
@@ -34,12 +35,14 @@ WORKER = Path(__file__).parents[5] / "worker"
         (GroupCoordinator, "_send_req", ["self", "request"]),
         # kafka/wire/group_offsets.py: the client's own request fetches what a transaction may still replace.
         (GroupCoordinator, "_do_fetch_commit_offsets", ["self", "partitions"]),
+        # kafka/wire/producer.py: the client logs a traceback if the coordinator has forgotten the id.
+        (Sender, "_do_add_partitions_to_txn", ["self", "tps"]),
         # kafka/wire/producer.py: the client's own request names no member.
         (Sender, "_do_txn_offset_commit", ["self", "offsets", "group_id"]),
         (Sender, "_find_coordinator", ["self", "coordinator_type", "coordinator_key"]),
         # kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
         (Sender, "close", ["self"]),
-        # kafka/wire/metadata.py: the client's own requests for metadata let brokers create topics.
+        # kafka/wire/sending.py: all requests pass through it; the client has no hook for them.
         (AIOKafkaClient, "_get_conn", ["self", "node_id", "group", "no_hint"]),
         # kafka/wire/own_request.py: the client lacks some requests.
         (Request, "prepare", ["self", "versions"]),
@@ -78,6 +81,10 @@ def test_a_producer_has_a_sender_and_the_state_of_its_transaction():
     state = inspect.getsource(TransactionManager)
     assert "self._pending_txn_offsets = deque()" in state
     assert "self._transaction_waiter = " in state
+    assert "self._batches = collections.defaultdict(collections.deque)" in inspect.getsource(
+        MessageAccumulator
+    )
+    assert "self._drain_waiter.set_exception(exception)" in inspect.getsource(MessageBatch.failure)
 
 
 def test_the_fetcher_uses_the_replaced_parser():

@@ -1,0 +1,78 @@
+"""The brokers forget the transactional id of a worker without records."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka.protocol.api import RequestStruct, Response
+from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+
+from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
+from support.brokers import configured_broker
+from support.streams import READY_LIMIT, Message, Stream, admin_of, own_settings, source_of
+
+pytestmark = pytest.mark.integration
+
+_TEXT = CompactString("utf-8")
+_TAGS = ("tags", TaggedFields)
+
+
+class _TransactionsResponse(Response):
+    API_KEY = 66
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("unknown_states", CompactArray(_TEXT)),
+        ("transactions", CompactArray(("id", _TEXT), ("producer_id", Int64), ("state", _TEXT), _TAGS)),
+        _TAGS,
+    )
+
+
+class _TransactionsRequest(OwnRequest, RequestStruct):
+    """Requests the transactional ids that a coordinator knows."""
+
+    NEEDS = "Kafka 3.0 or later"
+    API_KEY = 66
+    API_VERSION = 0
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _TransactionsResponse
+    SCHEMA = Schema(("states", CompactArray(_TEXT)), ("producer_ids", CompactArray(Int64)), _TAGS)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """The address of a broker that forgets idle producers within seconds."""
+    settings = {
+        "transactional.id.expiration.ms": "2000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    }
+    with configured_broker(tmp_path_factory.mktemp("forgetting"), settings) as servers:
+        yield servers
+
+
+async def forgotten(servers):
+    """Wait until the broker knows no transactional id."""
+    async with asyncio.timeout(READY_LIMIT), admin_of(servers) as admin:
+        while (await admin._send_request(_TransactionsRequest([], [], {}))).transactions:
+            await asyncio.sleep(0.2)
+
+
+async def test_a_worker_whose_producer_was_forgotten_starts_it_again(servers, tmp_path, real_traces):
+    stream = Stream(own_settings(servers, "idle", {"embedding": {"backend": "lexical"}}), tmp_path)
+    await stream.create_topics(2)
+    async with stream.worker() as worker:
+        await stream.publish([Message(value) for value in real_traces[:5]])
+        await worker.published(5)
+        for number in range(5, 15, 5):
+            await forgotten(servers)
+            raw = await stream.publish([Message(value) for value in real_traces[number : number + 5]])
+            await worker.published(len(raw))
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw]
+    assert worker.log().count("transactional.id.expiration.ms; it starts again") >= 2
+    for never in ("starting it again in", "Traceback", "ERROR"):
+        assert never not in worker.log()

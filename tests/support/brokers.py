@@ -1,0 +1,22 @@
+"""A single Apache Kafka broker with settings of a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, node_settings, start_broker
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+
+
+@contextmanager
+def configured_broker(folder: Path, settings: dict[str, str]) -> Iterator[str]:
+    """Start a broker, and stop it afterwards; yield its address."""
+    clients, broker, controller = (f"{LOOPBACK}:{port}" for port in free_ports(3))
+    node = node_settings(clients=clients, advertised=clients, broker=broker, controller=controller)
+    with ExitStack() as stack:
+        every = node | {"log.dirs": str(folder / "data")} | settings
+        command = JavaKafka.find(print).formatted(folder, every, ["-Xmx512m"])
+        start_broker(stack, command, folder / "broker.log", clients)
+        yield clients

@@ -1,0 +1,43 @@
+"""Change how a client of any kind sends its requests, for which aiokafka has no hook."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
+
+_Client = TypeVar("_Client")
+Send = Callable[..., Awaitable[Any]]
+
+
+def changing(client: _Client, change: Callable[[Send], Send]) -> _Client:
+    """Return the client, whose connections from now on send in another way.
+
+    Other clients of the process are not affected.
+
+    Args:
+        client: the client.
+        change: returns the function that sends in place of a new connection's own.
+    """
+    plain: Any = client
+    if isinstance(client, AIOKafkaProducer):
+        plain = client.client
+    elif not isinstance(client, AIOKafkaClient):
+        plain = client._client  # type: ignore[attr-defined]  # noqa: SLF001 - consumers and admin clients hide it
+    # All requests pass through it.
+    plain._get_conn = partial(_connected, plain._get_conn, change, WeakSet())  # noqa: SLF001
+    return client
+
+
+async def _connected(
+    connect: Any, change: Callable[[Send], Send], changed: WeakSet[Any], *arguments: Any, **options: Any
+) -> Any:
+    connection = await connect(*arguments, **options)
+    if connection is not None and connection not in changed:
+        changed.add(connection)
+        connection.send = change(connection.send)
+    return connection

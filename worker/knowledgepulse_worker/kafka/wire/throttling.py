@@ -1,0 +1,59 @@
+"""Wait while a broker throttles a client, since it exceeds a quota (KIP-219).
+
+The broker answers the request that exceeds the quota at once, tells a throttle time, and reads nothing more
+from the connection until that time is over. aiokafka ignores the time, so its next request would time out,
+and it would connect again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.produce import ProduceRequest
+
+from knowledgepulse_worker.kafka.wire.sending import Send, changing
+from knowledgepulse_worker.records.throttle import Throttle
+
+_Client = TypeVar("_Client")
+
+
+class HeldBackError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
+    """A broker would not read records before the transaction's deadline."""
+
+    retriable = False
+
+
+def waiting_out(client: _Client, throttle: Throttle) -> _Client:
+    """Return a client that sends nothing over a connection while its broker does not read from it.
+
+    Args:
+        client: the client.
+        throttle: notes the throttle times. Records that could only be sent after its deadline are not sent.
+    """
+    return changing(client, lambda send: _Sending(send, throttle).send)
+
+
+class _Sending:
+    """The way in which a connection sends.
+
+    Args:
+        send: the connection's own.
+        throttle: notes the throttle times.
+    """
+
+    def __init__(self, send: Send, throttle: Throttle) -> None:
+        self._send = send
+        self._throttle = throttle
+        self._until = float("-inf")
+
+    async def send(self, request: Any, expect_response: bool = True) -> Any:
+        if isinstance(request, ProduceRequest) and self._until > self._throttle.deadline:
+            raise HeldBackError
+        if (seconds := self._throttle.seconds_until(self._until)) > 0:
+            await asyncio.sleep(seconds)
+        response = await self._send(request, expect_response=expect_response)
+        if (milliseconds := getattr(response, "throttle_time_ms", 0)) > 0:
+            self._until = self._throttle.note(milliseconds / 1000)
+        return response
