@@ -13,19 +13,22 @@ help: ## list the targets
 demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the results
 	@$(BIN)/kp-worker demo
 
-# Two files at a time, in order: the tests of whole workers take half of the time, and start first. A test process that dies
-# ends the run, which names its test: pytest-xdist would wait forever for the rest of its file.
+# Two files at a time, in order: the tests of whole workers and of pages take half of the time, and start first. Each file's
+# fixtures, such as a browser, a broker or the built site, start once. A test process that dies ends the run, which names its
+# test: pytest-xdist would wait forever for the rest of its file.
+PYTEST = $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	$(PYTEST)
 
 .PHONY: test-fast
 test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor model
-	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
+	$(PYTEST) -m 'not integration and not model'
 
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
-	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model' --ignore tests/unit/deploy tests/unit
+	$(PYTEST) -m 'not integration and not model' --ignore tests/unit/deploy tests/unit
 
 .PHONY: tools
 tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
