@@ -67,7 +67,7 @@ def forward(precision: Precision, lengths: str) -> tuple[str, Rate]:
     model = find_model(None, None, None)
     bert, window = read_bert(model.path), Window(MAX_TOKENS)
     tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), MAX_TOKENS)
-    ids = [window.cut(row) for row in tokenizer.ids(list(itertools.islice(endless_texts(lengths), 300)))]
+    ids = [window.truncate(row) for row in tokenizer.ids(list(itertools.islice(endless_texts(lengths), 300)))]
     call = Forward(bert, precision, MAX_TOKENS, len(cores()))
     call.warm()
     return f"{NAME}, {len(cores())} threads, {call.precision}", _in_threads(call, ids)

@@ -17,7 +17,7 @@ from aiokafka.structs import ConsumerRecord
 
 from chaos.content import claimed, produced, with_own_time
 from knowledgepulse_worker.kafka.wire.record_batches import decoding
-from knowledgepulse_worker.records.outputs import CUT_BYTES
+from knowledgepulse_worker.records.outputs import TRUNCATED_BYTES
 from knowledgepulse_worker.settings import TopicSettings
 from support.streams import source_of
 
@@ -203,7 +203,7 @@ class Witness:
 
 
 def _identity(key: bytes | None, partition: int, offset: int) -> Identity:
-    return Identity(key and key[:CUT_BYTES], partition, offset)
+    return Identity(key and key[:TRUNCATED_BYTES], partition, offset)
 
 
 def _digest(record: ConsumerRecord) -> bytes:

@@ -141,7 +141,7 @@ async def test_lists_dead_letters(make_stream, dead_letters):
 
     result = await dead_letters(stream, "list")
     head, *rows = lines(result)
-    assert head.split()[:3] == ["POSITION", "TIME", "REASON"]
+    assert head.split()[:3] == ["LOCATION", "TIME", "REASON"]
     assert [row.split()[0] for row in rows] == ["0/0", "0/1", "1/0", "1/1"]
     assert "4 dead letters: 4 not_json\n" in result.stderr
     assert f"skipped 1 record of {topic}, which no worker wrote\n" in result.stderr
@@ -162,16 +162,16 @@ async def test_shows_a_whole_dead_letter_with_control_characters_escaped(make_st
         await producer.send_and_wait(topic, hostile)
 
     shown = lines(await dead_letters(stream, "show", "0/0"))
-    assert shown[0] == f"position: {topic}/0/0"
+    assert shown[0] == f"location: {topic}/0/0"
     assert "  kp-reason: not_json" in shown
     assert shown[-2:] == ["value: 8 bytes", "no trace"]
     assert lines(await dead_letters(stream, "show", "0/1"))[-2:] == [r"\x1b[2J\r", r"\xff"]
     assert (await dead_letters(stream, "show", "0/1", "--raw")).stdout_bytes == hostile
-    for position, message in {
+    for location, message in {
         "0/2": f"{topic} has no record 0/2; offsets in this partition: 0 to 1",
         "1/0": f"{topic} has no partition 1, only 0 to 0",
     }.items():
-        error = (await dead_letters(stream, "show", position)).exception
+        error = (await dead_letters(stream, "show", location)).exception
         assert isinstance(error, TopicError)
         assert str(error) == message
 

@@ -50,7 +50,7 @@ def consumed(record, partition=3, offset=5):
 def buried(record, reason="not_json", message="invalid character", *, cut=False):
     """Return the record's dead letter, as published by the worker."""
     outputs = Outputs(TOPICS, {name: 4 for _, name in TOPICS})
-    build = outputs.build_cut if cut else outputs.build
+    build = outputs.build_truncated if cut else outputs.build
     return consumed(build(record, failed_entry(record, Failure(reason, "InvalidRecordError", message))))
 
 

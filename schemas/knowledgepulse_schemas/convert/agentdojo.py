@@ -1,4 +1,4 @@
-"""AgentDojo's run logs. Utility, its check of the environment after the run, is the success label.
+"""AgentDojo's run logs. Utility, its check of the environment after the run, is the outcome.
 
 Its messages are those of Inspect under other names, and are converted as such.
 

@@ -1,4 +1,4 @@
-"""Inspect's evaluation logs: each sample is a run, and its scores are the labels.
+"""Inspect's evaluation logs: each sample is a run, and its scores are the outcome.
 
 An ``.eval`` archive has the same content, a file for each sample; the command line reads it.
 

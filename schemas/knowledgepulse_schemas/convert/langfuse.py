@@ -120,7 +120,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         if score.observation_id is not None:  # it judges a part of the run
             losses.add("scores[] of observations", [score.name, score.value])
         elif not hub.is_outcome(score.name, score.value):
-            losses.add("scores[] that are no labels", [score.name, score.value])
+            losses.add("scores[] that state no outcome", [score.name, score.value])
     root = Node(
         trace_id=trace.id,
         id=trace.id,

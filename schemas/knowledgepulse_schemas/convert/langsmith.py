@@ -95,7 +95,7 @@ def _tool_run(run: _Run, error: hub.Error | None, losses: Losses) -> ToolRun:
 
 
 def _count_feedback(feedback: dict[str, Any], losses: Losses) -> None:
-    """Count the feedback that is not a label, and the statistics of labels other than the mean."""
+    """Count the feedback that states no outcome, and of all other feedback the statistics except the mean."""
     for name, stats in feedback.items():
         if isinstance(stats, dict) and hub.is_outcome(name, stats.get("avg")):
             count_others(stats, {"avg"}, f"feedback_stats.{name}", losses)

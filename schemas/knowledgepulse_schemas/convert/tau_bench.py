@@ -1,4 +1,4 @@
-"""tau-bench and tau2-bench results. The reward is the success label.
+"""tau-bench and tau2-bench results. The reward is the outcome.
 
 Source: https://github.com/sierra-research/tau-bench, https://github.com/sierra-research/tau2-bench.
 """

@@ -218,7 +218,7 @@ class _Tree:
         for node in nodes:
             losses.merge(node.losses)
             if node is not root and node.outcome != hub.RunOutcome():
-                losses.add("labels below the root", [node.outcome.success, node.outcome.confidence])
+                losses.add("outcomes below the root", [node.outcome.success, node.outcome.confidence])
         return hub.Run(
             self._framework,
             messages,

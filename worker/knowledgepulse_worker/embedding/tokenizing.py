@@ -47,7 +47,7 @@ class Window:
     max_tokens: int = 256
     truncation: Truncation = "standard"
 
-    def cut(self, ids: list[int]) -> list[int]:
+    def truncate(self, ids: list[int]) -> list[int]:
         """Truncate a text's ids to the window."""
         if len(ids) <= self.max_tokens:
             return ids

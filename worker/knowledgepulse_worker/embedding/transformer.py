@@ -66,7 +66,7 @@ class TransformerEmbedder:
         """Embed the texts one by one; read unpaired surrogates as U+FFFD."""
         try:
             ids = self._tokenizer.ids(readable(texts, self._text))
-            vectors, repeated = self._vectors([tuple(self._window.cut(row)) for row in ids])
+            vectors, repeated = self._vectors([tuple(self._window.truncate(row)) for row in ids])
         except Exception as error:
             raise EmbeddingError(f"{self.description} failed on a batch of {len(texts)}: {error}") from error
         truncated = sum(len(row) > self._window.max_tokens for row in ids)

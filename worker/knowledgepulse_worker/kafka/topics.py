@@ -15,7 +15,7 @@ LEDGER = "ledger"
 """The part of the changelog's name that Faust takes from the table."""
 
 LAST_RESORT_BYTES = 16_384
-"""More than the size of a dead letter after key, value and headers were cut."""
+"""More than the size of a dead letter after key, value and headers were truncated."""
 
 LEDGER_ENTRY_BYTES = 131_072
 """More than the size of a ledger entry: a vector takes 4 bytes per dimension, and other parts are bounded."""

@@ -1,7 +1,7 @@
 """Build outputs, and replace those that their topics do not accept.
 
-An output that its topic does not accept becomes a dead letter, and a dead letter that is too large is cut
-down to fit. An output whose timestamp is not accepted gets the current time, and its record's timestamp in a
+An output that its topic does not accept becomes a dead letter, and a dead letter that is too large is
+truncated. An output whose timestamp is not accepted gets the current time, and its record's timestamp in a
 header.
 """
 
@@ -75,7 +75,7 @@ class Replacements:
             scored.copying = scored.copy = None  # it is not contributed
             replacement = self.outputs.build(scored.record, scored.entry)
         else:
-            replacement = self.outputs.build_cut(scored.record, scored.entry)
+            replacement = self.outputs.build_truncated(scored.record, scored.entry)
         if replacement == refused:
             raise problem
         scored.output = replacement

@@ -18,7 +18,7 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRe
 from knowledgepulse_worker.records.score_header import decode_score, encode_score, without_content
 from knowledgepulse_worker.settings import TopicSettings
 
-CUT_BYTES = 1024
+TRUNCATED_BYTES = 1024
 """Maximum bytes of the key, and of the value, of a dead letter that its topic rejected as too large."""
 
 ORIGINAL_TIMESTAMP = "kp-timestamp"
@@ -62,7 +62,7 @@ class Outputs:
             return self._record(record, self._topics.dead_letter, record.value, headers)
         raise LedgerError(f"the entry of {record.source} has neither a decision nor a failure")
 
-    def build_cut(self, record: RawRecord, entry: Entry) -> OutputRecord:
+    def build_truncated(self, record: RawRecord, entry: Entry) -> OutputRecord:
         """Return a dead letter small enough for any topic.
 
         The value and a long key are shortened, and large headers are left out. The letter's own headers give
@@ -74,24 +74,24 @@ class Outputs:
         if entry.failure is None:
             raise LedgerError(f"the entry of {record.source} is not a failure")
         value, key = record.value or b"", record.key or b""
-        cut: dict[str, Any] = {"value_length": len(value), "value_sha256": sha256(value).hexdigest()}
-        if len(key) > CUT_BYTES:
-            cut |= {"key_length": len(key), "key_sha256": sha256(key).hexdigest()}
-            key = key[:CUT_BYTES]
+        removed: dict[str, Any] = {"value_length": len(value), "value_sha256": sha256(value).hexdigest()}
+        if len(key) > TRUNCATED_BYTES:
+            removed |= {"key_length": len(key), "key_sha256": sha256(key).hexdigest()}
+            key = key[:TRUNCATED_BYTES]
         packed = _packed(record.headers)
         kept: Headers = ()
-        if len(packed) <= CUT_BYTES:
+        if len(packed) <= TRUNCATED_BYTES:
             kept, as_text = _publishable(record.headers)
-            cut |= as_text
+            removed |= as_text
         else:
-            cut |= {
+            removed |= {
                 "headers_count": len(record.headers),
                 "headers_length": len(packed) - 8 * len(record.headers),
                 "headers_sha256": sha256(packed).hexdigest(),
             }
         small = replace(record, key=None if record.key is None else key)
-        headers = kept + _dead_letter_headers(record, entry.failure, **cut)
-        return self._record(small, self._topics.dead_letter, value[:CUT_BYTES], headers)
+        headers = kept + _dead_letter_headers(record, entry.failure, **removed)
+        return self._record(small, self._topics.dead_letter, value[:TRUNCATED_BYTES], headers)
 
     def build_redacted(
         self, record: RawRecord, entry: Entry, topic: str, trace_id: str, value: bytes
@@ -175,7 +175,7 @@ def _base64(content: bytes | None) -> str | None:
     return None if content is None else b64encode(content).decode()
 
 
-def _dead_letter_headers(record: RawRecord, failure: Failure, **cut: Any) -> Headers:
+def _dead_letter_headers(record: RawRecord, failure: Failure, **removed: Any) -> Headers:
     headers = DeadLetterHeaders(
         exception=failure.exception,
         message=failure.message,
@@ -183,6 +183,6 @@ def _dead_letter_headers(record: RawRecord, failure: Failure, **cut: Any) -> Hea
         partition=record.partition,
         offset=record.offset,
         reason=failure.reason,
-        **cut,
+        **removed,
     )
     return tuple(headers.to_kafka())

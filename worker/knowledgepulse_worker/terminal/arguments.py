@@ -1,4 +1,4 @@
-"""Command-line parameter types: times, record positions, numbers, files."""
+"""Command-line parameter types: times, record locations, numbers, files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 _TOPIC_PART = re.compile(
     r"(?P<topic>[\w.-]+)(?:/(?P<partition>\d{1,10})(?:/(?P<offset>\d{1,19}))?)?", re.ASCII
 )
-_POSITION = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
+_LOCATION = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
 class Moment(click.ParamType):
@@ -77,7 +77,7 @@ class TopicPart(click.ParamType):
 
 
 class PartitionOffset(click.ParamType):
-    """A record's position in the dead-letter topic."""
+    """A record's location in the dead-letter topic."""
 
     name = "partition/offset"
 
@@ -85,7 +85,7 @@ class PartitionOffset(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
         """Parse the partition and the offset."""
-        match = _POSITION.fullmatch(value)
+        match = _LOCATION.fullmatch(value)
         if match is None:
             self.fail(f"{value!r} is not {self.name}, such as 0/17 in the output of `list`")
         return int(match[1]), int(match[2])

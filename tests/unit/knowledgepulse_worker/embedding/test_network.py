@@ -45,7 +45,7 @@ def test_it_computes_what_sentence_transformers_does(tmp_path, pooling, normaliz
         Forward(read_bert(folder), "float32", POSITIONS),
         read_tokenizer(folder, len(VOCABULARY)),
     )
-    got = [forward(Window(POSITIONS).cut(tokenizer.encode(text).ids)) for text in texts]
+    got = [forward(Window(POSITIONS).truncate(tokenizer.encode(text).ids)) for text in texts]
 
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
 

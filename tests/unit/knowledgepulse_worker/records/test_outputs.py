@@ -101,7 +101,7 @@ def test_a_timestamp_that_an_output_cannot_carry_is_restored_from_its_last_heade
     record, failed, timestamp_ms, is_cut
 ):
     record = replace(record, timestamp_ms=timestamp_ms)
-    build = outputs().build_cut if is_cut else outputs().build
+    build = outputs().build_truncated if is_cut else outputs().build
 
     output = build(record, failed)
 
@@ -161,7 +161,7 @@ def test_a_cut_dead_letter_keeps_unpublishable_headers_unless_they_are_large(rec
     small = replace(record, headers=INVALID_HEADERS)
     large = replace(record, headers=(*INVALID_HEADERS, ("c", bytes(2000))))
 
-    assert len(original_headers(outputs().build_cut(small, failed))) == 4
-    headers = dict(outputs().build_cut(large, failed).headers)
+    assert len(original_headers(outputs().build_truncated(small, failed))) == 4
+    headers = dict(outputs().build_truncated(large, failed).headers)
     assert headers["kp-headers-count"] == b"5"
     assert "kp-headers" not in headers

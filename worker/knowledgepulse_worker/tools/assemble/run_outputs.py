@@ -122,7 +122,7 @@ class RunOutputs:
         entry = Entry(record.offset, record.timestamp_ms, failure=failure)
         letter = self._letters.build(record, entry)
         if not self._fits(letter):
-            letter = self._letters.build_cut(record, entry)
+            letter = self._letters.build_truncated(record, entry)
         # A topic may refuse the timestamp of an old record.
         return Refused(reason, replace(letter, timestamp_ms=NO_TIMESTAMP))
 

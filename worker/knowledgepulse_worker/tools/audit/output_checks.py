@@ -46,12 +46,12 @@ def mismatches(
         wrong.append("timestamp")
     if output.says.failure is None and trace is None:
         return [*wrong, "value"]
-    build = builder.build_cut if output.cut else builder.build
+    build = builder.build_truncated if output.truncated else builder.build
     try:
         built = build(record, output.says)
     except DECODE_ERRORS:  # invalid kp-score, which is reported elsewhere
         return wrong
-    expected = Output.of(built, output.says, cut=output.cut)
+    expected = Output.of(built, output.says, truncated=output.truncated)
     names = ["key", "value", "headers"]
     if expected.partition is not None:
         names.append("partition")

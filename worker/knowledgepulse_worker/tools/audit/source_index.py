@@ -39,7 +39,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
         value: a hash of the value.
         headers: a hash of the headers.
         says: the ledger entry from which it was published, reconstructed from its headers.
-        cut: whether it is a dead letter with a truncated value.
+        truncated: whether it is a dead letter with a truncated value.
     """
 
     topic: str
@@ -49,10 +49,10 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     value: bytes
     headers: bytes
     says: Entry
-    cut: bool = False
+    truncated: bool = False
 
     @classmethod
-    def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
+    def of(cls, record: OutputRecord, says: Entry, *, truncated: bool) -> Self:
         """Reduce a record."""
         record = with_original_timestamp(record)
         return cls(
@@ -65,7 +65,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
                 msgspec.msgpack.encode([(_encoded(name), value) for name, value in record.headers])
             ),
             says=says,
-            cut=cut,
+            truncated=truncated,
         )
 
     def differences(self, other: Output, *, has_time: bool) -> list[str]:
@@ -238,7 +238,7 @@ class SourceIndex:
             score=ours.get("kp-score", "").encode(),
             policy=ours.get("kp-policy", ""),
         )
-        return int(source[2]), Output.of(record, says, cut=False)
+        return int(source[2]), Output.of(record, says, truncated=False)
 
     def _read_dead_letter(self, record: OutputRecord) -> tuple[int, Output] | None:
         try:
@@ -249,7 +249,7 @@ class SourceIndex:
             return None
         failure = Failure(ours.reason, ours.exception, ours.message)
         says = Entry(ours.offset, record.timestamp_ms, failure=failure)
-        return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
+        return ours.partition, Output.of(record, says, truncated=ours.value_length is not None)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
         """Track the first source in an output partition, and jumps back beyond former repeats."""

@@ -96,7 +96,7 @@ class ConversionReport:
     """Totals of a conversion."""
 
     traces: int = 0
-    labelled: int = 0
+    with_outcome: int = 0
     failed: int = 0
     losses: Losses = field(default_factory=Losses)
 
@@ -104,13 +104,14 @@ class ConversionReport:
         """Count a converted trace."""
         metadata = conversion.trace.metadata.model_extra or {}
         self.traces += 1
-        self.labelled += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
+        self.with_outcome += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
         self.losses.merge(conversion.losses)
 
     def show(self) -> None:
         """Print the totals on standard error, largest losses first."""
         errors.print(
-            f"{counted(self.traces, 'trace')}, {self.labelled} with a label; {self.failed} not converted"
+            f"{counted(self.traces, 'trace')}, {self.with_outcome} with a known outcome; "
+            f"{self.failed} not converted"
         )
         if self.losses:
             errors.print("not in the traces:")

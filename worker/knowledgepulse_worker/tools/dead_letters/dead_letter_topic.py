@@ -54,7 +54,7 @@ class DeadLetters:
         raise TopicError(f"{name} has no record {partition}/{offset}; offsets in this partition: {offsets}")
 
     async def replayed(self) -> dict[bytes, str]:
-        """Return the new positions in the raw topic of all replayed dead letters, by identity."""
+        """Return the new locations in the raw topic of all replayed dead letters, by identity."""
         if self.replays is None:
             return {}
         name = self.replays.name

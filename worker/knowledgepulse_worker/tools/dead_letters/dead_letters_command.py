@@ -62,15 +62,15 @@ def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> N
 
 
 @dead_letters.command("show")
-@click.argument("position", type=PartitionOffset())
+@click.argument("location", type=PartitionOffset())
 @config_option
 @click.option("--raw", is_flag=True, help="Print only the value, byte for byte.")
-def show_dead_letter(position: tuple[int, int], config: Path | None, raw: bool) -> None:
+def show_dead_letter(location: tuple[int, int], config: Path | None, raw: bool) -> None:
     """Show the headers, key and value of a dead letter.
 
-    POSITION is its partition and offset, as shown by `list`. Unprintable characters are escaped.
+    LOCATION is its partition and offset, as shown by `list`. Unprintable characters are escaped.
     """
-    asyncio.run(_show_dead_letter(load_settings(config), position, raw))
+    asyncio.run(_show_dead_letter(load_settings(config), location, raw))
 
 
 @dead_letters.command("replay")
@@ -109,9 +109,9 @@ async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_j
         errors.print(f"skipped {counted(letters.foreign, 'record')} of {name}, which no worker wrote")
 
 
-async def _show_dead_letter(settings: Settings, position: tuple[int, int], raw: bool) -> None:
+async def _show_dead_letter(settings: Settings, location: tuple[int, int], raw: bool) -> None:
     async with open_dead_letters(settings) as letters:
-        record = await letters.at(*position)
+        record = await letters.at(*location)
     click.echo(record.value or b"" if raw else text.details(record), nl=not raw)
 
 

@@ -48,7 +48,7 @@ class DeadLetter:
         return cls(record.partition, record.offset, headers, raw)
 
     @property
-    def position(self) -> str:
+    def location(self) -> str:
         """``partition/offset`` in the dead-letter topic."""
         return f"{self.partition}/{self.offset}"
 
@@ -64,7 +64,7 @@ class DeadLetter:
 
     @property
     def identity(self) -> bytes:
-        """Identity of the raw record: its position in the raw topic and its fingerprint.
+        """Identity of the raw record: its location in the raw topic and its fingerprint.
 
         Copies of a dead letter, which releases before 0.3.0 could publish after a crash, have the same one.
         """

@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.dead_letters.replay import Replay, SkipReason
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE = 60
-HEAD = _COLUMNS.format("POSITION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
+HEAD = _COLUMNS.format("LOCATION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
 
 SKIP_REASONS: dict[SkipReason, str] = {
     "replayed before": "already replayed",
@@ -33,7 +33,7 @@ SKIP_REASONS: dict[SkipReason, str] = {
 def row(letter: DeadLetter, replayed_to: str | None) -> str:
     """Format a dead letter as a table row below :data:`HEAD`, without the trace's content."""
     return _COLUMNS.format(
-        letter.position,
+        letter.location,
         time_text(letter.record.timestamp_ms),
         letter.headers.reason,
         _size(letter),
@@ -67,7 +67,7 @@ def details(record: Record) -> str:
     """Format a whole record; the value comes last and may have several lines."""
     value = "null" if record.value is None else counted(len(record.value), "byte")
     lines = [
-        f"position: {record.topic}/{record.partition}/{record.offset}",
+        f"location: {record.topic}/{record.partition}/{record.offset}",
         f"time: {time_text(record.timestamp)}",
         f"key: {_text(record.key)}",
         "headers:",
@@ -83,9 +83,9 @@ def replay_line(replay: Replay, *, dry_run: bool) -> str:
     """Format the result of a replay as a line."""
     letter = replay.letter
     if replay.skipped:
-        return f"{letter.position} skipped: {SKIP_REASONS[replay.skipped]}"
+        return f"{letter.location} skipped: {SKIP_REASONS[replay.skipped]}"
     verb = "would be replayed" if dry_run else "replayed"
-    return f"{letter.position} {verb} to {replay.to}, attempt {letter.attempts + 1}"
+    return f"{letter.location} {verb} to {replay.to}, attempt {letter.attempts + 1}"
 
 
 def _text(content: bytes | None) -> str:

@@ -1,7 +1,7 @@
 """Replay dead letters to the raw topic, each exactly once.
 
 A replayed dead letter stays in its topic, so replays are recorded in another topic,
-``<kafka.group>-replays``: one record per replay, keyed by the letter's identity, with its new position in the
+``<kafka.group>-replays``: one record per replay, keyed by the letter's identity, with its new location in the
 raw topic as value. The replayed record and its replay record are written in one transaction, under a
 transactional id of the group. For consumers with ``read_committed``, such as the worker, a killed replay has
 therefore published exactly what it recorded; and of two concurrent replays, the first is fenced off.
@@ -42,7 +42,7 @@ class Replay:
 
     Attributes:
         letter: the dead letter.
-        to: its new position in the raw topic; empty if it has none.
+        to: its new location in the raw topic; empty if it has none.
         skipped: the reason for skipping it; None if it was replayed.
     """
 
@@ -52,7 +52,7 @@ class Replay:
 
 
 Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
-"""Publishes all letters or none; returns their positions in the raw topic, in order."""
+"""Publishes all letters or none; returns their locations in the raw topic, in order."""
 
 
 class RawTopic(TransactionalPublisher):
@@ -70,7 +70,7 @@ class RawTopic(TransactionalPublisher):
         self._replays = replays
 
     async def publish(self, letters: Sequence[DeadLetter]) -> list[str]:
-        """Publish all letters in one transaction and return their positions, in order.
+        """Publish all letters in one transaction and return their locations, in order.
 
         Raises:
             DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
@@ -88,13 +88,13 @@ class RawTopic(TransactionalPublisher):
                 )
                 for letter in letters
             ]
-            positions = [f"{self._raw.name}/{to.partition}/{to.offset}" for to in await write(replayed)]
+            locations = [f"{self._raw.name}/{to.partition}/{to.offset}" for to in await write(replayed)]
             replays = [
-                OutputRecord(self._replays, 0, NO_TIMESTAMP, letter.identity, position.encode(), ())
-                for letter, position in zip(letters, positions, strict=True)
+                OutputRecord(self._replays, 0, NO_TIMESTAMP, letter.identity, location.encode(), ())
+                for letter, location in zip(letters, locations, strict=True)
             ]
             await write(replays)
-        return positions
+        return locations
 
 
 async def replay(
@@ -138,8 +138,8 @@ async def replay(
                 else:
                     ready.append(letter)
                     replayed[letter.identity] = raw.name  # so that duplicates are replayed once
-            for letter, position in zip(ready, await publish(ready) if ready else [], strict=True):
-                yield Replay(letter, position)
+            for letter, location in zip(ready, await publish(ready) if ready else [], strict=True):
+                yield Replay(letter, location)
 
 
 def replay_rights(settings: Settings) -> Iterator[Right]:

@@ -96,7 +96,7 @@ class Stream:
         if old.vector is not None:
             self.changelog.append(msgspec.msgpack.encode(self.entries[offset]))
         builder = Outputs(self.settings.topics, self.counts)
-        build = builder.build_cut if cut else builder.build
+        build = builder.build_truncated if cut else builder.build
         self.outputs[offset] = build(self.raw[offset], self.entries[offset])
 
     def fail(self, offset):

@@ -96,7 +96,7 @@ def test_a_file_is_one_document_or_one_per_line(convert, content):
 
     assert result.exit_code == 0, result.stderr
     assert [trace["task"]["objective"] for trace in traces(result)] == ["Fix it", "Fix it"]
-    assert "2 traces, 0 with a label; 0 not converted" in result.stderr
+    assert "2 traces, 0 with a known outcome; 0 not converted" in result.stderr
 
 
 def test_reads_standard_input(convert):
@@ -188,7 +188,7 @@ def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
     assert f"{file}:2: not converted: not JSON: " in result.stderr
     assert f"{file}:3: not converted: unknown format; accepted are otlp, " in result.stderr
     assert f"{file}:4: not converted: no step" in result.stderr
-    assert "2 traces, 0 with a label; 3 not converted" in result.stderr
+    assert "2 traces, 0 with a known outcome; 3 not converted" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_what_is_no_document_is_told_in_one_line(convert, content, problem):
 
     told, totals = result.stderr.splitlines()
     assert f": not converted: {problem}" in told
-    assert totals == "0 traces, 0 with a label; 1 not converted"
+    assert totals == "0 traces, 0 with a known outcome; 1 not converted"
     assert result.exit_code == 1
 
 
@@ -413,7 +413,7 @@ def test_applies_the_domain_map_and_the_outcomes(convert, tmp_path, encoding):
     assert first["metadata"]["task_domain"] == second["metadata"]["task_domain"] == "code"
     assert (first["metadata"]["success"], first["outcome"]["confidence"]) == (False, 0.9)
     assert (second["metadata"]["success"], second["outcome"]["confidence"]) == (True, 0.5)
-    assert "2 traces, 1 with a label" in result.stderr
+    assert "2 traces, 1 with a known outcome" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_a_dead_letter_round_trips_the_raw_record(record):
 
 @given(records)
 def test_each_replay_only_increments_the_attempt(record):
-    """Also after several failures, at other positions."""
+    """Also after several failures, at other locations."""
     own = [header for header in record.headers if header[0] != "kp-attempt"]
     first = DeadLetter.read(buried(record)).attempts
     for attempt in range(first + 1, first + 4):
@@ -38,7 +38,7 @@ def test_a_record_not_written_by_a_worker_is_not_a_dead_letter(headers):
     "other", [{"value": b"other"}, {"key": b"other"}, {"offset": 18}, {"partition": 2}, {"topic": "other"}]
 )
 def test_identity_is_that_of_the_raw_record(other):
-    """A crash can publish a letter twice; a recreated topic can have another record at its position."""
+    """A crash can publish a letter twice; a recreated topic can have another record at its location."""
     first = DeadLetter.read(buried(raw_record()))
     again = DeadLetter.read(dataclasses.replace(buried(raw_record()), offset=6))
     assert first.identity == again.identity
