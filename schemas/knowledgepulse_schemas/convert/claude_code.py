@@ -17,7 +17,7 @@ from knowledgepulse_schemas.convert import anthropic, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.sessions import Transcript, lines_of, project_of
 
 NAME = "claude_code"
 
@@ -97,9 +97,8 @@ class _Line(InputModel):
     cwd: str | None = None
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+def _recognises(line: dict[str, Any]) -> bool:
+    if not isinstance(line.get("type"), str):
         return False
     if "parentUuid" in line or "isSidechain" in line:
         message = line.get("message")

@@ -16,7 +16,7 @@ from knowledgepulse_schemas.convert.claude_code import Session
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.reading import InputModel, count_unread, read
-from knowledgepulse_schemas.convert.sessions import first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.sessions import lines_of, project_of
 
 NAME = "claude_stream"
 
@@ -34,9 +34,8 @@ class _Result(InputModel):
     stop_reason: str | None = None
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict) or not isinstance(line.get("session_id"), str):
+def _recognises(line: dict[str, Any]) -> bool:
+    if not isinstance(line.get("session_id"), str):
         return False
     match line.get("type"):
         case "system":

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, parse_json, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript, project_of
 
 NAME = "codex"
 
@@ -117,10 +116,7 @@ _EXIT_CODE = re.compile(
 """The lines that Codex puts before a command's output."""
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict):
-        return False
+def _recognises(line: dict[str, Any]) -> bool:
     if line.get("type") in _WRAPPERS:
         return isinstance(line.get("payload"), dict)
     session = line.get("session", line)
@@ -128,10 +124,6 @@ def _recognises(document: Any) -> bool:
         return line.get("record_type") == "state"
     is_meta = {"id", "timestamp", "instructions"} <= set(session) and "type" not in session
     return is_meta and ("items" in line or session is line)
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Session())
 
 
 class _Session:
@@ -379,4 +371,4 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-FORMAT = of_session(NAME, "timestamp type payload", _recognises, _runs)
+FORMAT = of_lines(NAME, "timestamp type payload", _recognises, _Session)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of
 
 NAME = "codex_exec"
 
@@ -66,15 +66,10 @@ class _Event(InputModel):
     message: str | None = None
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict) or not str(line.get("type")).startswith(_EVENTS):
+def _recognises(line: dict[str, Any]) -> bool:
+    if not str(line.get("type")).startswith(_EVENTS):
         return False
     return line == {"type": "turn.started"} or bool({"thread_id", "item", "usage", "error"} & set(line))
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Stream())
 
 
 class _Stream:
@@ -188,4 +183,4 @@ def _result_text(result: _Result, losses: Losses) -> str:
     return "\n".join(filter(None, texts))
 
 
-FORMAT = of_session(NAME, "type thread_id item", _recognises, _runs)
+FORMAT = of_lines(NAME, "type thread_id item", _recognises, _Stream)

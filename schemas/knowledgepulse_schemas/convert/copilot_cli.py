@@ -6,16 +6,15 @@ no published schema. The rules follow logs of version 1.0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of, project_of
 
 NAME = "copilot_cli"
 
@@ -65,15 +64,10 @@ class _Event(InputModel):
     data: _Data
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict) or not isinstance(line.get("data"), dict):
+def _recognises(line: dict[str, Any]) -> bool:
+    if not isinstance(line.get("data"), dict):
         return False
     return str(line.get("type")).startswith(_KINDS) and {"id", "parentId", "timestamp"} <= set(line)
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Reader())
 
 
 class _Reader:
@@ -146,4 +140,4 @@ class _Reader:
             self.transcript.losses.add("arguments of another form at a call's start", data.arguments)
 
 
-FORMAT = of_session(NAME, "parentId", _recognises, _runs)
+FORMAT = of_lines(NAME, "parentId", _recognises, _Reader)

@@ -7,16 +7,15 @@ Source: https://cursor.com/docs/cli/reference/output-format.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of, project_of
 
 NAME = "cursor_stream"
 
@@ -55,17 +54,12 @@ class _Event(InputModel):
     is_error: bool | None = None
 
 
-def _recognises(document: Any) -> bool:
+def _recognises(line: dict[str, Any]) -> bool:
     """Check for an event; those of Claude Code, which are similar, have a ``uuid``."""
-    line = first_line(document)
-    if not isinstance(line, dict) or not isinstance(line.get("session_id"), str) or "uuid" in line:
+    if not isinstance(line.get("session_id"), str) or "uuid" in line:
         return False
     members = _MEMBERS.get(str(line.get("type")))
     return members is not None and members <= set(line) and not _OTHERS & set(line)
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Stream())
 
 
 class _Stream:
@@ -237,4 +231,4 @@ def _text_of(value: Any, losses: Losses) -> str:
     return as_text(value)
 
 
-FORMAT = of_session(NAME, "type subtype session_id tool_call", _recognises, _runs)
+FORMAT = of_lines(NAME, "type subtype session_id tool_call", _recognises, _Stream)

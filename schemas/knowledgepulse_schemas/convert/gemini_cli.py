@@ -16,10 +16,10 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import gemini, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript
 
 NAME = "gemini_cli"
 
@@ -57,13 +57,8 @@ class _Message(InputModel):
     model: str | None = None
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    return isinstance(line, dict) and isinstance(line.get("sessionId"), str) and "projectHash" in line
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Session())
+def _recognises(line: dict[str, Any]) -> bool:
+    return isinstance(line.get("sessionId"), str) and "projectHash" in line
 
 
 class _Session:
@@ -188,4 +183,4 @@ def _response_text(value: Any, losses: Losses) -> str:
     return ""
 
 
-FORMAT = of_session(NAME, "sessionId projectHash messages", _recognises, _runs)
+FORMAT = of_lines(NAME, "sessionId projectHash messages", _recognises, _Session)

@@ -7,14 +7,13 @@ Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/output/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of
 
 NAME = "gemini_stream"
 
@@ -50,16 +49,9 @@ class _Event(InputModel):
     message: str | None = None
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict):
-        return False
+def _recognises(line: dict[str, Any]) -> bool:
     members = _MEMBERS.get(str(line.get("type")))
     return members is not None and members <= set(line)
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Stream())
 
 
 class _Stream:
@@ -125,4 +117,4 @@ class _Stream:
         )
 
 
-FORMAT = of_session(NAME, "type timestamp tool_id", _recognises, _runs)
+FORMAT = of_lines(NAME, "type timestamp tool_id", _recognises, _Stream)

@@ -10,6 +10,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, each, unwrap
+from knowledgepulse_schemas.convert.sessions import Reader, first_line, run_of_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,32 @@ def of_records(
 
 
 def of_session(
-    name: str, members: str, recognises: Callable[[Any], bool], runs: Callable[[Any], Iterator[hub.Run]]
+    name: str,
+    members: str,
+    recognises: Callable[[dict[str, Any]], bool],
+    runs: Callable[[Any], Iterator[hub.Run]],
 ) -> InputFormat:
-    """Return a format of session logs, whose lines are read one by one."""
-    return InputFormat(name, members, recognises, runs, lambda line: True, streams=True)
+    """Return a format of session logs, whose lines are read one by one.
+
+    Args:
+        name: The format's name on the command line.
+        members: Names of members that are typical of the format, separated by spaces.
+        recognises: Returns whether a line is of the format.
+        runs: Yields the runs of the lines.
+    """
+
+    def has_first_line(document: Any) -> bool:
+        line = first_line(document)
+        return isinstance(line, dict) and recognises(line)
+
+    return InputFormat(name, members, has_first_line, runs, lambda line: True, streams=True)
+
+
+def of_lines(
+    name: str, members: str, recognises: Callable[[dict[str, Any]], bool], reader: Callable[[], Reader]
+) -> InputFormat:
+    """Return a format of session logs with a single run, which a new reader makes of their lines."""
+    return of_session(name, members, recognises, lambda document: run_of_lines(document, reader()))
 
 
 def of_messages(

@@ -19,7 +19,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.sessions import Transcript, lines_of, project_of
 
 NAME = "opencode"
 
@@ -88,11 +88,8 @@ class _Session:
     parts: dict[str, list[Any]] = field(default_factory=dict)
 
 
-def _recognises(document: Any) -> bool:
+def _recognises(line: dict[str, Any]) -> bool:
     """Check for an export, or for an object of the storage."""
-    line = first_line(document)
-    if not isinstance(line, dict):
-        return False
     return _is_export(line) or _kind(line) is not None
 
 

@@ -5,16 +5,15 @@ Source: https://github.com/anomalyco/opencode, ``packages/opencode/src/cli/cmd/r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, opencode
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.reading import InputModel, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript
 
 NAME = "opencode_run"
 
@@ -29,15 +28,9 @@ class _Event(InputModel):
     error: dict[str, Any] | None = None
 
 
-def _recognises(document: Any) -> bool:
-    line = first_line(document)
-    if not isinstance(line, dict) or not isinstance(line.get("sessionID"), str):
-        return False
-    return line.get("type") in _PARTS and isinstance(line.get("part"), dict)
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Stream())
+def _recognises(line: dict[str, Any]) -> bool:
+    is_event = isinstance(line.get("sessionID"), str) and isinstance(line.get("part"), dict)
+    return is_event and line.get("type") in _PARTS
 
 
 class _Stream:
@@ -70,4 +63,4 @@ class _Stream:
         return self.transcript.finish()
 
 
-FORMAT = of_session(NAME, "type timestamp sessionID part", _recognises, _runs)
+FORMAT = of_lines(NAME, "type timestamp sessionID part", _recognises, _Stream)

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.input_format import of_session
+from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, first_line, project_of, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Transcript, event_of, project_of
 
 NAME = "pi"
 
@@ -78,17 +78,13 @@ class _Event(InputModel):
     retries: bool | None = Field(default=None, alias="willRetry")
 
 
-def _recognises(document: Any) -> bool:
-    match first_line(document):
+def _recognises(line: dict[str, Any]) -> bool:
+    match line:
         case {"type": "session", "id": str(), "timestamp": _, "cwd": _}:
             return True
         case {"type": str(kind), "message": {"role": str(role), "content": list(), "timestamp": int()}}:
             return kind in _MESSAGES and role in _ROLES  # those of Droid have no time of their own
     return False
-
-
-def _runs(document: Any) -> Iterator[hub.Run]:
-    yield from run_of_lines(document, _Reader())
 
 
 class _Reader:
@@ -180,4 +176,4 @@ def _parts(content: str | list[_Block] | None, path: str, losses: Losses) -> Ite
             losses.add_unknown(f"{path}.{block.type}", block.text or "-", block.model_dump())
 
 
-FORMAT = of_session(NAME, "type id timestamp cwd", _recognises, _runs)
+FORMAT = of_lines(NAME, "type id timestamp cwd", _recognises, _Reader)

@@ -84,8 +84,9 @@ class Scanner:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would copy other threads' locks
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_scan, args=(theirs,), daemon=True)
-        self._process.start()
+        process = context.Process(target=_scan, args=(theirs,), daemon=True)
+        process.start()  # fails where no more processes are allowed
+        self._process = process
         theirs.close()
         if self._pipe.poll(_START_LIMIT):
             self._pipe.recv()
