@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -99,27 +100,36 @@ async def labels_of_topic(settings: Settings, name: str) -> Labels:
     """Read a topic's labels up to its current end.
 
     Raises:
-        InputError: a record is not a label, or there is none; see also :func:`require_topics`.
+        InputError: there is no label; see also :func:`require_topics`.
     """
     rights = topic_rights(name, "Read", "DescribeConfigs")
     (topic,) = await require_topics(settings, [name], rights, "create it first")
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        with topic_progress() as progress:
-            labels = await labels_of_records(read_topic(reader, topic, None, partial(progress, name)))
+        with topic_progress() as progress, skipping_foreign_records(name) as foreign:
+            labels = await labels_of_records(
+                read_topic(reader, topic, None, partial(progress, name)), foreign
+            )
     if not labels:
         raise InputError(f"{name} contains no labels")
     return labels
 
 
-async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
-    """Read labels from record values; a trace's last label wins, and a tombstone removes that of its key."""
+async def labels_of_records(records: AsyncIterable[Record], foreign: ForeignRecords) -> Labels:
+    """Read labels from record values; a trace's last label wins, and a tombstone removes that of its key.
+
+    Records that are no labels are counted as foreign.
+    """
     labels: Labels = {}
     async for record in records:
         if record.value is None:
             labels.pop((record.key or b"").decode(errors="replace"), None)
         else:
-            label = read_label(f"{record.topic}/{record.partition}/{record.offset}", record.value)
-            labels[label.id] = label
+            try:
+                label = read_label(f"partition {record.partition}", record.value)
+            except InputError as error:
+                foreign.skip(record, error)
+            else:
+                labels[label.id] = label
     return labels
 
 

@@ -42,12 +42,16 @@ def test_a_file_is_continued_after_its_last_whole_label(tmp_path, before, remove
     assert path.read_text() == after
 
 
-def test_errors_name_the_file_and_change_nothing(tmp_path):
+@pytest.mark.parametrize("text", [f"{LINE % 0}no label\n{LINE % 1}", f"{LINE % 0}the end of my notes"])
+def test_a_file_of_another_program_is_refused_and_unchanged(tmp_path, text):
     path = tmp_path / "labels.jsonl"
-    path.write_text(text := f"{LINE % 0}no label\n{LINE % 1}")
+    path.write_text(text)
     with pytest.raises(InputError, match=r"labels.jsonl:2: not a label"):
         open_labels(path).__enter__()
     assert path.read_text() == text
+
+
+def test_errors_name_the_file(tmp_path):
     with pytest.raises(InputError, match="cannot be written: Is a directory"):
         open_labels(tmp_path).__enter__()
     other = tmp_path / "other"

@@ -7,6 +7,7 @@ import pytest
 
 from knowledgepulse_schemas.convert import from_openai
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.foreign_records import ForeignRecords
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.labels import (
@@ -83,7 +84,19 @@ async def test_a_tombstone_removes_a_label():
         ]:
             yield replace(dead_letter(0), key=key, value=value)
 
-    assert await labels_of_records(records()) == {"kp:trace:1": Label("kp:trace:1", False)}
+    assert await labels_of_records(records(), ForeignRecords()) == {"kp:trace:1": Label("kp:trace:1", False)}
+
+
+async def test_a_record_of_a_stranger_is_no_label_and_ends_no_command():
+    async def records():
+        for offset, value in enumerate([label(keep=True), b"x", b"\xff", b"[" * 100_000, b'{"id": "a"}']):
+            yield replace(dead_letter(0), offset=offset, value=value)
+
+    foreign = ForeignRecords()
+
+    assert await labels_of_records(records(), foreign) == {"kp:trace:1": Label("kp:trace:1", True)}
+    assert foreign.count == 4
+    assert foreign.example.startswith("offset 1 (partition 0: not a label: JSON is malformed")
 
 
 def test_a_converted_runs_label_may_name_its_own_id():

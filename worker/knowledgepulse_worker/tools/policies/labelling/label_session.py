@@ -20,6 +20,9 @@ from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
 
+_BEGINNING = b'{"id":'
+"""With this, each label in a file begins."""
+
 Answer = Literal["keep", "drop", "skip"]
 
 
@@ -146,6 +149,8 @@ class LabelFile:
         if last and _is_label(last):  # somebody's editor ended the file without a line feed
             self._write(b"\n")
             lines.append(last)
+        elif not _BEGINNING.startswith(last[: len(_BEGINNING)]):
+            lines.append(last)  # another program's, which is refused below
         elif last:
             self.removed = printable(last.decode(errors="replace"))
             self._file.truncate(len(text) - len(last))
