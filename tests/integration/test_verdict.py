@@ -1,4 +1,4 @@
-"""The worker's verdict on itself, where its reasons are real: a broker that hangs, and comes back."""
+"""The worker's verdict on itself while its reasons are real, and once they are gone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import signal
 import pytest
 
 from chaos.brokers import running_brokers
+from chaos.embedder import Order, Orders
+from chaos.process import HELD, HOLD, MUTE, ORDERS, RELEASE, UNMUTE
+from support.processes import send, tree
 from support.streams import Message, Stream, own_settings
 
 pytestmark = pytest.mark.integration
 
 LIMIT = 120
+LEXICAL = {"embedding": {"backend": "lexical"}}
 
 
 @pytest.fixture
@@ -25,11 +29,26 @@ def brokers():
 
 
 @pytest.fixture
-async def stream(brokers, tmp_path):
-    usual = {"embedding": {"backend": "lexical"}}
-    stream = Stream(own_settings(brokers.direct, "verdict", usual), tmp_path)
+async def own_stream(brokers, tmp_path):
+    """A stream on that broker."""
+    stream = Stream(own_settings(brokers.direct, "verdict", LEXICAL), tmp_path)
     await stream.create_topics(2)
     return stream
+
+
+@pytest.fixture
+def orders(tmp_path):
+    """What the embedder of :func:`faulty` is told."""
+    return Orders(tmp_path / "orders.json", Order())
+
+
+def faulty(stream, orders):
+    """Start a worker in which signals inject faults."""
+    return stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)})
+
+
+def signal_child(worker, number):
+    send(tree(worker.process.pid)[1:], number)
 
 
 async def verdict(worker):
@@ -37,32 +56,108 @@ async def verdict(worker):
     return json.loads((await worker.get("/readyz"))[1])["verdict"]
 
 
-async def becomes(worker, state):
+async def becomes(worker, state, reason=""):
+    """Wait until the verdict has this state, for this reason; then page, metric and log have it, too."""
     async with asyncio.timeout(LIMIT):
-        while (found := await verdict(worker))["state"] != state:
+        while (found := await verdict(worker))["state"] != state or reason not in found["text"]:
             await asyncio.sleep(0.1)
+    page = json.loads((await worker.get("/api/status"))[1])["verdict"]
+    assert (page["state"], page["since"]) == (state, found["since"])
+    assert f'kp_state{{state="{state}"}} 1.0' in await worker.metrics()
+    assert reason in worker.log()
     return found
 
 
-async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brokers, stream, real_traces):
+async def publish(stream, traces):
+    await stream.publish([Message(one, b"key", partition=0) for one in traces])
+
+
+async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brokers, own_stream, real_traces):
     """Its page said "live", and its probe "ready", with a lag of 0."""
-    await stream.publish([Message(one, b"key", partition=0) for one in real_traces[:5]])
-    async with stream.worker() as worker:
+    await publish(own_stream, real_traces[:5])
+    async with own_stream.worker() as worker:
         await worker.published(5)
         assert (await becomes(worker, "healthy"))["text"] == "Healthy"
 
         broker = brokers.nodes[0].process.pid
         os.kill(broker, signal.SIGSTOP)
-        waiting = await becomes(worker, "waiting_for_kafka")
         try:
-            assert waiting["text"].startswith("Waiting for Kafka: no answer from ")
+            waiting = await becomes(worker, "waiting_for_kafka", "Waiting for Kafka: no answer from ")
             assert waiting["runbook"] == "KpNoCommit"
-            page = json.loads((await worker.get("/api/status"))[1])
-            assert page["verdict"]["state"] == "waiting_for_kafka"
-            assert 'kp_state{state="waiting_for_kafka"} 1.0' in await worker.metrics()
         finally:
             os.kill(broker, signal.SIGCONT)
         await becomes(worker, "healthy")
     log = worker.log()
     assert log.count("Waiting for Kafka: no answer from ") == 1
     assert log.count("Healthy (was waiting_for_kafka for ") == 1
+
+
+async def test_a_worker_whose_brokers_disk_is_full_waits_for_kafka_until_it_has_room(
+    brokers, own_stream, real_traces
+):
+    """Kafka exits on a full disk, so nothing answers until an operator has made room and started it."""
+    await publish(own_stream, real_traces[:5])
+    async with own_stream.worker() as worker:
+        await worker.published(5)
+        await becomes(worker, "healthy")
+
+        await brokers.nodes[0].fill_disk()
+        await becomes(worker, "waiting_for_kafka", "Waiting for Kafka: no answer from ")
+        await brokers.nodes[0].start_again()
+        await becomes(worker, "healthy")
+        await publish(own_stream, real_traces[5:10])
+        await worker.published(10)
+
+
+async def test_a_worker_that_is_cut_off_from_its_coordinator_says_so(make_stream, orders, real_traces):
+    """Partition leaders answer it, so the lag is 0 until the group expels it, and beyond."""
+    stream = await make_stream(2)
+    async with faulty(stream, orders) as worker:
+        await worker.owns(2)
+        await becomes(worker, "healthy")
+
+        signal_child(worker, MUTE)
+        reason = "Waiting for Kafka: no answer from the group's coordinator for "
+        assert (await becomes(worker, "waiting_for_kafka", reason))["runbook"] == "KpNoCommit"
+        while await stream.members():  # for longer than the session timeout
+            await asyncio.sleep(0.2)
+        await becomes(worker, "waiting_for_kafka", reason)
+        signal_child(worker, UNMUTE)
+        await becomes(worker, "healthy")
+        await publish(stream, real_traces[:5])
+        await worker.published(5)
+    assert worker.log().count(reason) == 1
+
+
+async def test_a_worker_whose_transaction_does_not_end_waits_for_kafka(make_stream, orders, real_traces):
+    """Coordinator and leaders answer while too few replicas are in sync to write."""
+    stream = await make_stream(2)
+    async with faulty(stream, orders) as worker:
+        await worker.owns(2)
+        await becomes(worker, "healthy")
+
+        signal_child(worker, HOLD["commit"])
+        await publish(stream, real_traces[:5])
+        await worker.logged(HELD)
+        await becomes(worker, "waiting_for_kafka", "Waiting for Kafka: a transaction has not been committed")
+        signal_child(worker, RELEASE)
+        await becomes(worker, "healthy")
+
+
+async def test_a_worker_whose_model_is_slow_is_behind_until_it_is_fast_again(
+    make_stream, orders, real_traces
+):
+    """A handful of records is less than a minute's work at the rate of the last minute."""
+    stream = await make_stream(2)
+    await publish(stream, real_traces[:100])
+    async with faulty(stream, orders) as worker:
+        await worker.published(100)
+        await becomes(worker, "healthy")
+
+        orders.block(seconds=LIMIT)
+        await publish(stream, real_traces[100:105])
+        behind = await becomes(worker, "behind", "Behind: 5 records, none finished for ")
+        assert behind["runbook"] == "KpLagGrowing"
+        orders.as_usual()
+        await becomes(worker, "healthy")
+        await worker.published(105)

@@ -12,7 +12,10 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 SILENCE = 5.0
-"""Seconds without an answer after which Kafka counts as silent; it answers every fetch within a second."""
+"""Seconds without an answer after which Kafka counts as silent; it answers every fetch within a second.
+
+Likewise, seconds after which records that wait count as stalled if none was finished.
+"""
 
 CATCHING_UP = 60.0
 """Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
@@ -86,9 +89,12 @@ class Observation:
         reading_throttled: likewise, of a quota on consumers.
         coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
+        transaction_age: seconds for which a transaction has been in progress.
         isolated: the owned partitions with a suspect record that is processed alone.
         lag: the total lag in offsets.
         rate: outputs per second in the last minute.
+        has_unfinished: whether records wait to be finished.
+        last_output: the time of the last output.
     """
 
     pending: tuple[str, ...] = ()
@@ -98,9 +104,12 @@ class Observation:
     reading_throttled: float = 0.0
     coordinator_silence: float = 0.0
     leader_silence: float = 0.0
+    transaction_age: float = 0.0
     isolated: tuple[int, ...] = ()
     lag: int = 0
     rate: float = 0.0
+    has_unfinished: bool = False
+    last_output: float | None = None
 
 
 @dataclass
@@ -119,16 +128,19 @@ class Diagnosis:
     wall_clock: Callable[[], float] = time.time
     verdict: Verdict = field(init=False)
     _began: float = field(init=False)
+    _advanced: float = field(init=False)
+    _last_output: float | None = None
     _lag_seen: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._began = self.clock()
+        self._began = self._advanced = self.clock()
         self.verdict = Verdict(State.STARTING, "the process has just started", self.wall_clock())
 
     def observe(self, seen: Observation) -> Verdict:
         """Return the verdict on an observation."""
         now = self.clock()
         self._note_lag(now, seen)
+        self._note_progress(now, seen)
         state, reason = next(self._findings(now, seen))
         former = self.verdict
         if former.state is state:
@@ -153,16 +165,27 @@ class Diagnosis:
             yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"
         if seen.publishing_throttled:
             yield State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled)
+        if seen.transaction_age > SILENCE:
+            yield (
+                State.WAITING_FOR_KAFKA,
+                f"a transaction has not been committed for {seen.transaction_age:.0f} s",
+            )
         if seen.recovering:
             yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
         if seen.isolated:
             numbers = ", ".join(map(str, seen.isolated))
             yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
+        if (stalled := now - self._advanced) > SILENCE:
+            yield State.BEHIND, f"{_records(seen.lag)}, none finished for {stalled:.0f} s"
         if self._is_behind(now, seen):
-            yield State.BEHIND, f"{seen.lag:,} records, {self._trend(seen)}"
+            yield State.BEHIND, f"{_records(seen.lag)}, {self._trend(seen)}"
         yield State.HEALTHY, ""
 
     # --- the backlog
+
+    def _note_progress(self, now: float, seen: Observation) -> None:
+        if not seen.has_unfinished or seen.last_output != self._last_output:
+            self._advanced, self._last_output = now, seen.last_output
 
     def _note_lag(self, now: float, seen: Observation) -> None:
         if not _is_backlog(seen):
@@ -184,6 +207,10 @@ class Diagnosis:
 
 def _throttled(requests: str, client: str, seconds: float) -> str:
     return f"the brokers delay {requests} by {seconds:,.0f} s, since they exceed a quota ({client}_byte_rate)"
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"
 
 
 def _is_backlog(seen: Observation) -> bool:

@@ -1,4 +1,4 @@
-"""The worker process's heartbeat: every second, its event loop writes a line to a pipe to the parent.
+"""The worker process's heartbeat: twice a second, its event loop writes a line to a pipe to the parent.
 
 The line holds the reasons why the process is not ready and its verdict. The parent answers the probes with
 both.
@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from knowledgepulse_worker.errors import WorkerError
 
-INTERVAL = 1.0
+INTERVAL = 0.5
 """Seconds between two heartbeats."""
 
 _PIPE_BYTES = 65_536

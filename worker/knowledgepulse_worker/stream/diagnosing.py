@@ -35,7 +35,10 @@ def observe(app: WorkerApp, source: Source) -> Observation:
         reading_throttled=app.throttles.consumer.recent,
         coordinator_silence=max(0.0, age - interval) if is_answerable else 0.0,
         leader_silence=progress.silence(),
+        transaction_age=progress.transaction_age,
         isolated=app.isolated,
         lag=sum(progress.lag().values()),
         rate=sum(second.total() for second in app.metrics.recent.per_second()) / SECONDS,
+        has_unfinished=not source.is_rebalancing and progress.has_unfinished,
+        last_output=app.metrics.recent.last_output,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from aiokafka.errors import IllegalStateError
 
@@ -35,6 +35,7 @@ class Progress:
         self._client = client
         self._lanes = lanes
         self._owned = owned
+        self._transaction_began: float | None = None
 
     async def refresh_positions(self) -> None:
         """Refresh the client's position in every partition that is being consumed."""
@@ -100,6 +101,26 @@ class Progress:
             and not partition.has_unfinished(marks.get(number))
         ]
         return max((time.time() - answered / 1000 for answered in asked if answered), default=0.0)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Measure the time that a transaction takes."""
+        self._transaction_began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._transaction_began = None
+
+    @property
+    def transaction_age(self) -> float:
+        """Seconds for which a transaction has been in progress; 0 without one."""
+        return 0.0 if self._transaction_began is None else time.monotonic() - self._transaction_began
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether a lane holds records that are not finished."""
+        marks = self._lanes.positions()
+        return any(one.has_unfinished(marks.get(number)) for number, one in self._owned().items())
 
     def lag(self) -> dict[int, int]:
         """Return each partition's lag in offsets, including offsets held back by open transactions."""

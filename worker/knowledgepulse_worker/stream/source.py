@@ -389,7 +389,8 @@ class Source:
             return False
         publish = partial(self._transact, self._client.group)
         try:
-            positions = await self._lanes.commit(publish)
+            with self.progress.transaction():
+                positions = await self._lanes.commit(publish)
         except LostPartitionsError:
             logger.warning(
                 "the transaction was aborted, because the group has rebalanced without this worker"

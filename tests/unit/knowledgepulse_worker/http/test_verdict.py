@@ -15,11 +15,12 @@ ILL = {
     "recovering": 3,
     "coordinator_silence": 6.0,
     "leader_silence": 60.0,
+    "transaction_age": 6.0,
     "isolated": (2,),
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
 }
-"""What can be wrong at once, but for the backlog, which has to last."""
+"""What can be wrong at once, but for the backlog and records that wait, which have to last."""
 
 
 class Clock:
@@ -45,6 +46,7 @@ def diagnosis(clock):
         ({}, "Healthy"),
         ({"leader_silence": 60.0}, "Waiting for Kafka: no answer from partition leaders for 60 s"),
         ({"coordinator_silence": 6.0}, "Waiting for Kafka: no answer from the group's coordinator for 6 s"),
+        ({"transaction_age": 6.0}, "Waiting for Kafka: a transaction has not been committed for 6 s"),
         ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
         (
             {"publishing_throttled": 42.4},
@@ -105,6 +107,33 @@ def test_a_worker_without_outputs_is_behind_with_its_first_record(diagnosis, clo
     assert watch(diagnosis, clock, [1] * 20, rate=0.0).state is State.BEHIND
 
 
+def wait(diagnosis, clock, seconds, **seen):
+    """Observe records that wait, each second."""
+    for _ in range(seconds):
+        clock.now += 1
+        verdict = diagnosis.observe(replace(WELL, lag=3, has_unfinished=True, **seen))
+    return verdict
+
+
+def test_a_worker_whose_model_hangs_is_behind_long_before_a_minutes_work_waits(diagnosis, clock):
+    """The rate of the last minute would hide it for most of a minute."""
+    assert wait(diagnosis, clock, 5).state is State.HEALTHY
+    assert str(wait(diagnosis, clock, 1)) == "Behind: 3 records, none finished for 6 s"
+    assert wait(diagnosis, clock, 1, last_output=1_006.5).state is State.HEALTHY
+
+
+def test_a_worker_that_had_nothing_to_do_has_not_stalled(diagnosis, clock):
+    for _ in range(100):
+        clock.now += 1
+        diagnosis.observe(WELL)
+
+    assert wait(diagnosis, clock, 5).state is State.HEALTHY
+
+
+def test_one_record_is_no_records(diagnosis, clock):
+    assert str(watch(diagnosis, clock, [1] * 20, rate=0.0)) == "Behind: 1 record, not shrinking"
+
+
 def test_a_state_has_begun_when_it_did_whatever_its_reason_becomes(diagnosis, clock, caplog):
     caplog.set_level("INFO")
     diagnosis.observe(WELL)
@@ -146,7 +175,10 @@ def test_nothing_that_is_wrong_is_healthy(wrong):
 
 
 def test_each_cause_is_known_to_these_tests():
-    assert {one.name for one in fields(Observation)} == {*ILL, "partitions", "lag", "rate"}
+    assert {one.name for one in fields(Observation)} == {
+        *ILL,
+        *("partitions", "lag", "rate", "has_unfinished", "last_output"),
+    }
 
 
 def test_the_runbook_has_each_section():
