@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import IO, Any
 import click
 from rich.progress import Progress
 
-from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.printable import printable, printable_line
@@ -45,6 +46,18 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
         for number, text in enumerate(lines, start=1):
             if text.strip():
                 yield Document(f"{name}:{number}", text)
+
+
+def refuse_pretty_printed(files: Iterable[str]) -> None:
+    """Raise an InputError if a file's JSON spans lines, none of which is a trace."""
+    for path in filter(Path.is_file, map(Path, files)):
+        with file_errors(printable(str(path)), "read"), path.open("rb") as file:
+            first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
+        if wanted := {b"{": ".", b"[": "'.[]'"}.get(first):
+            raise InputError(
+                f"{printable(str(path))}: has a trace on several lines, but one trace per line is expected; "
+                f"convert it with `jq -c {wanted} {printable(shlex.quote(str(path)))}`"
+            )
 
 
 def print_rejected(document: Document, error: InvalidRecordError) -> None:

@@ -428,16 +428,19 @@ def test_publish_refuses_options_that_would_change_nothing(kp_worker, traces, op
     assert f"{option} needs --from" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["publish", "score"])
 @pytest.mark.parametrize(
     ("several", "written"),
     [(lambda lines: json.loads(lines[0]), "."), (lambda lines: list(map(json.loads, lines[:2])), "'.[]'")],
 )
-def test_publish_refuses_traces_on_several_lines(kp_worker, tmp_path, traces, real_traces, several, written):
-    """Before it publishes any file: each line would become a dead letter."""
+def test_traces_on_several_lines_are_refused(
+    kp_worker, tmp_path, traces, real_traces, several, written, command
+):
+    """Before any file is published: each line would become a dead letter, and an error in the output."""
     pretty = tmp_path / "pretty.jsonl"
     pretty.write_text(json.dumps(several(real_traces), indent=2))
 
-    result = kp_worker("publish", "--dry-run", traces, pretty)
+    result = kp_worker(command, "--dry-run", traces, pretty)
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 import stat
 import sys
 import time
@@ -23,8 +22,13 @@ from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
-from knowledgepulse_worker.terminal.lines import file_errors, without_mark
+from knowledgepulse_worker.terminal.files import (
+    Document,
+    files_argument,
+    lines_of,
+    print_rejected,
+    refuse_pretty_printed,
+)
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.convert.convert_command import (
@@ -107,7 +111,7 @@ def publish(
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     settings = load_settings(config)
     if format_name is None:
-        _refuse_pretty_printed(files)
+        refuse_pretty_printed(files)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         if format_name is None:
@@ -134,18 +138,6 @@ def _refuse(options: Iterable[str]) -> None:
     if given:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
-
-
-def _refuse_pretty_printed(files: Iterable[str]) -> None:
-    """Refuse files whose JSON spans lines, each of which would become a dead letter."""
-    for path in filter(Path.is_file, map(Path, files)):
-        with file_errors(printable(str(path)), "read"), path.open("rb") as file:
-            first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
-        if wanted := {b"{": ".", b"[": "'.[]'"}.get(first):
-            raise InputError(
-                f"{printable(str(path))}: has a trace on several lines, but one trace per line is expected; "
-                f"convert it with `jq -c {wanted} {printable(shlex.quote(str(path)))}`"
-            )
 
 
 def _session_of(file: str) -> str:

@@ -17,7 +17,13 @@ from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
+from knowledgepulse_worker.terminal.files import (
+    echo,
+    files_argument,
+    lines_of,
+    print_rejected,
+    refuse_pretty_printed,
+)
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
@@ -62,6 +68,7 @@ def score(
     scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid lines are
     reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
+    refuse_pretty_printed(files)
     over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
     settings = override(
