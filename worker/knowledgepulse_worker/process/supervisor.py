@@ -13,7 +13,8 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Coroutine, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -25,7 +26,8 @@ from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import INTERVAL, read_beat
 from knowledgepulse_worker.process.poison import after_death
 from knowledgepulse_worker.process.signals import set_when_stopped
-from knowledgepulse_worker.records.journal import Journal, Treatment, shared_memory
+from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
+from knowledgepulse_worker.records.record import Location
 from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -189,26 +191,43 @@ class Supervisor:
             journal.suspects(), in_progress, limits.poison_attempts, skip=limits.skip_poison
         )
         journal.prepare(suspects)
-        for location in sorted(in_progress):
-            suspect, where = suspects[location], f"partition {location.partition}, offset {location.offset}"
-            if suspect.treatment is Treatment.WATCHED:
-                logger.warning("%s: the worker died while this record was in progress", where)
-            elif suspect.treatment is Treatment.ISOLATED:
-                logger.warning("%s: %d workers died while this record was in progress", where, suspect.deaths)
-            elif suspect.treatment is Treatment.SKIPPED:
-                logger.critical("%s: killed the worker even as a dead letter; it will be skipped", where)
-            elif suspect.deaths:
-                logger.critical(
-                    "%s: killed the worker even as a dead letter; limits.skip_poison would skip it "
-                    "after %d such deaths",
-                    where,
-                    limits.poison_attempts,
-                )
-            else:
-                logger.error(
-                    "%s: killed %d workers; it will become a dead letter", where, limits.poison_attempts
-                )
+        self._log_suspects(in_progress, suspects)
         return bool(in_progress)
+
+    def _log_suspects(self, in_progress: Iterable[Location], suspects: Mapping[Location, Suspect]) -> None:
+        """Log how the records in progress are treated from now on; hundreds may share a line."""
+        alike: defaultdict[tuple[int, Suspect], list[int]] = defaultdict(list)
+        for location in sorted(in_progress):
+            alike[location.partition, suspects[location]].append(location.offset)
+        for (partition, suspect), offsets in alike.items():
+            if suspect.treatment <= Treatment.ISOLATED:
+                where, what = f"offset {offsets[0]}", "this record was"
+                if len(offsets) > 1:
+                    where = f"offsets {offsets[0]} to {offsets[-1]}"
+                    what = f"these {len(offsets):,} records were"
+                who = "the worker" if suspect.treatment is Treatment.WATCHED else f"{suspect.deaths} workers"
+                logger.warning("partition %d, %s: %s died while %s in progress", partition, where, who, what)
+                continue
+            for offset in offsets:
+                self._log_deadly(f"partition {partition}, offset {offset}", suspect)
+
+    def _log_deadly(self, where: str, suspect: Suspect) -> None:
+        """Log how a record is treated that killed processes while it was processed alone."""
+        if suspect.treatment is Treatment.SKIPPED:
+            logger.critical("%s: killed the worker even as a dead letter; it will be skipped", where)
+        elif suspect.deaths:
+            logger.critical(
+                "%s: killed the worker even as a dead letter; limits.skip_poison would skip it "
+                "after %d such deaths",
+                where,
+                self._settings.limits.poison_attempts,
+            )
+        else:
+            logger.error(
+                "%s: killed %d workers; it will become a dead letter",
+                where,
+                self._settings.limits.poison_attempts,
+            )
 
     def _ending(self, status: int) -> str:
         """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""

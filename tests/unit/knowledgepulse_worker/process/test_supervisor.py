@@ -177,6 +177,24 @@ async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(tmp_path,
     assert "the worker was killed, perhaps for memory; starting it again" in caplog.text
 
 
+async def test_records_in_progress_at_a_death_share_a_line_by_partition(tmp_path, caplog):
+    """A worker has hundreds in progress, and their lines would hide the one that says why it died."""
+    does = """
+import struct
+if start == 1:
+    for row, place in enumerate([(1, 5), (0, 27), (0, 28), (0, 31)]):
+        os.pwrite(int(sys.argv[-5]), struct.pack("<iiqq", 1, 0, *place), 24 * row)
+    os.kill(os.getpid(), signal.SIGKILL)
+beat(60)
+"""
+    async with running(tmp_path, does) as here:
+        await here.started(2)
+    assert [record.getMessage() for record in caplog.records if "in progress" in record.message] == [
+        "partition 0, offsets 27 to 31: the worker died while these 3 records were in progress",
+        "partition 1, offset 5: the worker died while this record was in progress",
+    ]
+
+
 async def test_a_worker_that_started_once_is_always_restarted(tmp_path):
     """A topic that is deleted and recreated is briefly missing."""
     async with running(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})") as here:
