@@ -166,19 +166,15 @@ class Diagnosis:
         if seen.publishing_throttled:
             yield State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled)
         if seen.transaction_age > SILENCE:
-            yield (
-                State.WAITING_FOR_KAFKA,
-                f"a transaction has not been committed for {seen.transaction_age:.0f} s",
-            )
+            age = seen.transaction_age
+            yield State.WAITING_FOR_KAFKA, f"a transaction has not been committed for {age:.0f} s"
         if seen.recovering:
             yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
         if seen.isolated:
             numbers = ", ".join(map(str, seen.isolated))
             yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
-        if (stalled := now - self._advanced) > SILENCE:
-            yield State.BEHIND, f"{_records(seen.lag)}, none finished for {stalled:.0f} s"
-        if self._is_behind(now, seen):
-            yield State.BEHIND, f"{_records(seen.lag)}, {self._trend(seen)}"
+        if delay := self._delay(now, seen):
+            yield State.BEHIND, f"{_records(seen.lag)}, {delay}"
         yield State.HEALTHY, ""
 
     # --- the backlog
@@ -193,8 +189,13 @@ class Diagnosis:
         self._lag_seen = [one for one in self._lag_seen if now - one[0] <= CATCHING_UP]
         self._lag_seen.append((now, seen.lag))
 
-    def _is_behind(self, now: float, seen: Observation) -> bool:
-        return _is_backlog(seen) and now - self._lag_seen[0][0] >= PATIENCE
+    def _delay(self, now: float, seen: Observation) -> str:
+        """Describe how the waiting records advance; empty if they do not wait too long."""
+        if (stalled := now - self._advanced) > SILENCE:
+            return f"none finished for {stalled:.0f} s"
+        if _is_backlog(seen) and now - self._lag_seen[0][0] >= PATIENCE:
+            return self._trend(seen)
+        return ""
 
     def _trend(self, seen: Observation) -> str:
         (began, before), (now, _) = self._lag_seen[0], self._lag_seen[-1]
