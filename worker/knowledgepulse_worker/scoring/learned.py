@@ -61,12 +61,13 @@ def contributions(learned: Learned, dimensions: Dimensions, counts: Counts | Non
 
 
 def _value(name: str, dimensions: Dimensions, counts: Counts | None) -> float:
-    if name in DIMENSIONS:
+    fact = FACTS.get(name)
+    if fact is None:
         value: float = getattr(dimensions, name)
         return value
     if counts is None:
         raise NoFactsError
-    return FACTS[name].of(counts)
+    return fact.of(counts)
 
 
 def _words(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) -> str:
@@ -82,7 +83,13 @@ def _words(name: str, term: Term, dimensions: Dimensions, counts: Counts | None)
 
 
 def _points(term: Term, value: float) -> float:
-    return term.weight * min(term.clip, max(-term.clip, (value - term.mean) / term.deviation))
+    clip, deviations = term.clip, (value - term.mean) / term.deviation
+    # Comparisons take a third of the time of min() and max(), and this runs for every term of every trace.
+    if deviations > clip:
+        deviations = clip
+    elif deviations < -clip:
+        deviations = -clip
+    return term.weight * deviations
 
 
 def _logistic(points: float) -> float:
