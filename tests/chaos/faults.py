@@ -27,6 +27,15 @@ from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, Trial
 from chaos.witness import Identity
 from knowledgepulse_worker.http.probes import LIVE, READY
+from knowledgepulse_worker.policy import (
+    FACTS_VERSION,
+    REFERENCE_WEIGHTS,
+    TERMS,
+    DomainPolicy,
+    Learned,
+    Policy,
+    Term,
+)
 from support import batches
 from support.streams import Worker, admin_of
 
@@ -81,15 +90,29 @@ async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
-    """Change the policy of two running workers, and kill one of them at every tenth change."""
+    """Change the policy of two running workers, and kill one of them at every tenth change.
+
+    Two policies with learned values are followed by one with the formula alone.
+    """
     for number in doses:
-        threshold = round(random.uniform(0.2, 0.6), 6)
-        policy = trial.stream.configured(policy={"threshold": threshold}).policy
+        learned = number % 3 < 2
+        domains = {name: DomainPolicy(learned=_learned()) for name in REFERENCE_WEIGHTS if learned}
+        policy = Policy(threshold=round(random.uniform(0.2, 0.6), 6), domains=domains)
         trial.fleet.change_policy(policy)
         if number % 10 == 0:
             await _kill_one(trial)
         await trial.until(partial(trial.fleet.follow, policy), "the workers do not take the new policy")
         await trial.a_while(longest=0.5)
+
+
+def _learned() -> Learned:
+    """Return a learned value with random weights of all terms."""
+    terms = {
+        name: Term(mean=0.5, deviation=0.5, weight=round(random.gauss(0, 0.5), 4), clip=3) for name in TERMS
+    }
+    return Learned(
+        share=round(random.uniform(0.1, 1), 4), facts_version=FACTS_VERSION, intercept=0, terms=terms
+    )
 
 
 async def broker(trial: Trial, doses: Sequence[float]) -> None:

@@ -134,7 +134,7 @@ ROWS: dict[str, Row] = {
         is_tested=False,
     ),
     "policies": Row(
-        "the policy changed under load, and kill -9 of a worker at every tenth change",
+        "policies, most with learned values, change under load; kill -9 of a worker at every tenth change",
         change_policy,
         range(100),
         range(3),
