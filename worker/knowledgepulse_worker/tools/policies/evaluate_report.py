@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
-from knowledgepulse_worker.tools.policies.thresholds import Coverage, OperatingPoint
+from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
@@ -39,8 +38,7 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
     yield ""
-    for one in domains:
-        yield from verdict(one, evaluation.precision)
+    yield from (verdict(one, evaluation.precision) for one in domains)
 
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:
@@ -93,12 +91,9 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
     return table
 
 
-def verdict(one: DomainEvaluation, precision: float) -> Iterator[str]:
-    """Yield a domain's verdict on the score and the thresholds, and the coverage of groups."""
-    yield f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
-    current = one.current
-    if current and current.coverage:
-        yield f"coverage: {one.domain}: {_coverage(current.threshold, current.coverage)}"
+def verdict(one: DomainEvaluation, precision: float) -> str:
+    """Return a domain's verdict on the score and the thresholds."""
+    return f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
 
 
 def _score(one: DomainEvaluation) -> str:
@@ -130,13 +125,3 @@ def _proposals(one: DomainEvaluation, precision: float) -> str:
 def _worth(point: OperatingPoint, traces: int) -> str:
     good = with_interval(point.precision)
     return f"{point.threshold!r} passes {point.passing:,} of {traces:,}, of which {good} are worth keeping"
-
-
-def _coverage(threshold: float, covered: Coverage) -> str:
-    if covered.gain is None:
-        return f"no trace reaches {threshold!r}, so none of {counted(covered.groups, 'group')} is covered"
-    return (
-        f"the passing traces ({covered.passing:,} at {threshold!r}) cover {covered.covered:,} of "
-        f"{counted(covered.groups, 'group')}, {with_interval(covered.gain)} times as many as at random "
-        f"({covered.random:.1f})"
-    )

@@ -75,8 +75,6 @@ class Labelled:
         self.traces = traces
         self.kept = np.array([one.kept for one in traces])
         self.groups = np.unique([one.group for one in traces], return_inverse=True)[1]  # indices, from 0
-        # Whether that is a group of the labels, not the trace alone.
-        self.grouped = np.array([one.label.group is not None for one in traces])
         self.agreement = float(np.mean([one.kept == one.record.success for one in traces]))
 
     @property

@@ -117,13 +117,11 @@ def evaluate(
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, then a verdict: whether the
-    score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
-    label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
-    prints how many the passing traces cover, and how many as many random ones would. With several policies,
-    it prints the differences of the others from the first, each with its interval. Where several sources
-    label the same traces, it prints how far they agree; the last label counts, but no model's where
-    there are people's.
+    precision and recall by threshold, then a verdict: whether the score tells these labels apart, and which
+    thresholds are worth it. Warns if the score contains the label. Labels of one `group`, such as the trials
+    of one task, are resampled together. With several policies, it prints the differences of the others from
+    the first, each with its interval. Where several sources label the same traces, it prints how far they
+    agree; the last label counts, but no model's where there are people's.
     """
     from knowledgepulse_worker.tools.policies import compare, evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
 

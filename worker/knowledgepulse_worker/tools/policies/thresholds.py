@@ -1,4 +1,4 @@
-"""Proposed thresholds, and their precision, recall and covered groups according to labels."""
+"""Proposed thresholds, and their precision and recall according to labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies.estimates import (
     Array,
     Estimate,
@@ -19,28 +18,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import SUPPORT, Labelled
 
-with extra("policy"):
-    from scipy import stats
-
 _DECIMALS = range(4, 20)
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """The groups, such as tasks, that the passing traces cover, compared with as many random traces.
-
-    Attributes:
-        passing: number of traces that pass, of those with a group.
-        covered: number of groups with a trace that passes.
-        random: expected number of groups that as many random traces cover.
-        gain: `covered` divided by `random`; None if no trace passes.
-    """
-
-    passing: int
-    groups: int
-    covered: int
-    random: float
-    gain: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +28,6 @@ class OperatingPoint:
     Attributes:
         threshold: the lowest score that passes.
         precision: share of the passing traces that are worth keeping; None if none passes.
-        coverage: the groups that the passing traces cover; None unless labels share groups.
     """
 
     threshold: float
@@ -58,7 +35,6 @@ class OperatingPoint:
     precision: Estimate | None
     recall: float
     f1: float
-    coverage: Coverage | None
 
 
 def rounded_threshold(scores: Array, lowest: float) -> float:
@@ -121,10 +97,10 @@ def operating_points(
     kept, passes = labelled.kept, scores[:, None] >= thresholds
     passing, hits = passes.sum(axis=0), passes[kept].sum(axis=0)
     recalls, f1s = hits / max(1, kept.sum()), 2 * hits / np.maximum(1, passing + kept.sum())
-    rows = zip(thresholds, passing, _precisions(labelled, passes), recalls, f1s, passes.T, strict=True)
+    rows = zip(thresholds, passing, _precisions(labelled, passes), recalls, f1s, strict=True)
     return {
-        at: OperatingPoint(at, int(count), precision, float(recall), float(f1), _coverage(labelled, reached))
-        for at, count, precision, recall, f1, reached in rows
+        at: OperatingPoint(at, int(count), precision, float(recall), float(f1))
+        for at, count, precision, recall, f1 in rows
     }
 
 
@@ -150,49 +126,3 @@ def _precision(hits: int, passing: int, resampled: Array) -> Estimate | None:
     value, low, high = share(hits, passing)
     _, lowest, highest = percentiles(value, resampled)
     return Estimate(value, min(low, lowest), max(high, highest))
-
-
-def _coverage(labelled: Labelled, passes: Array) -> Coverage | None:
-    """Return the coverage of the traces whose labels have a group; None if no two traces share a group."""
-    at = labelled.grouped
-    groups = np.unique(labelled.groups[at], return_inverse=True)[1]
-    if not len(groups) or groups.max() + 1 == len(groups):
-        return None
-    return coverage(passes[at], groups)
-
-
-def coverage(passes: Array, groups: Array) -> Coverage:
-    """Return the coverage of the traces that pass.
-
-    Args:
-        passes: whether a trace passes, shape (n,).
-        groups: group index of each trace, from 0, shape (n,).
-    """
-    sizes, passing = np.bincount(groups), np.bincount(groups, weights=passes).astype(int)
-    count, covered, every = int(passing.sum()), int((passing > 0).sum()), np.arange(len(sizes))
-    if not count:
-        return Coverage(0, len(sizes), 0, 0.0, None)
-    # A group drawn twice is two groups, as two tasks of that kind would be.
-    drawn = np.concatenate([_gains(counts, sizes, passing) for counts in resampled_counts(every)])
-    gain = percentiles(float(_gains(np.ones((1, len(sizes)), int), sizes, passing)[0]), drawn)
-    return Coverage(count, len(sizes), covered, covered / gain.value, gain)
-
-
-def _gains(drawn: Array, sizes: Array, passing: Array) -> Array:
-    """Return the ratio of covered to random groups in each resample, or NaN if no trace passes.
-
-    The number of random groups follows from the hypergeometric distribution.
-
-    Args:
-        drawn: draws of each group, shape (resamples, groups).
-        sizes: traces of each group, shape (groups,).
-        passing: passing traces of each group, shape (groups,).
-    """
-    # Few sizes are different, and the distribution is slow.
-    different, size = np.unique(sizes, return_inverse=True)
-    of_size = drawn @ (size[:, None] == np.arange(len(different)))
-    traces, count = drawn @ sizes, drawn @ passing
-    missed = stats.hypergeom.pmf(0, traces[:, None], different, count[:, None])
-    random, covered = (of_size * (1 - missed)).sum(axis=1), drawn @ (passing > 0)
-    gains: Array = np.divide(covered, random, out=np.full(len(drawn), np.nan), where=count > 0)
-    return gains

@@ -83,9 +83,7 @@ def test_detects_the_leak_in_the_real_traces_score(evaluation, domain, counts, a
 
 def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
     told = " ".join(str(line) for line in evaluation_tables(evaluation))
-    verdicts = [
-        line for name in ("customer_service", "code") for line in verdict(evaluation.domains[name], 0.9)
-    ]
+    verdicts = [verdict(evaluation.domains[name], 0.9) for name in ("customer_service", "code")]
 
     for part in (
         "warning: customer_service: 100% of the labels equal metadata.success",
@@ -99,10 +97,7 @@ def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
         in verdicts[0]
     )
     assert verdicts[0].endswith("; no threshold is proposed")
-    assert verdicts[1] == (
-        "coverage: customer_service: no trace reaches 0.75, so none of 35 groups is covered"
-    )
-    assert verdicts[2].startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
+    assert verdicts[1].startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
     report = json.loads(json.dumps(evaluation.as_dict()))
     assert report["policy"] == Policy().digest
     assert report["domains"]["customer_service"]["leaks"] == ["outcome_confidence"]
@@ -162,8 +157,7 @@ def test_the_proposed_thresholds_are_the_best_with_ten_traces_on_each_side(noisy
 
 def test_a_printed_threshold_passes_the_number_beside_it(noisy):
     one, scores, _ = noisy
-    (line, *_) = verdict(one, 0.8)
-    promised = re.findall(r"(0[.][0-9]+) passes ([0-9]+) of 200", line)
+    promised = re.findall(r"(0[.][0-9]+) passes ([0-9]+) of 200", verdict(one, 0.8))
 
     assert len(promised) == 2
     assert all(sum(scores >= float(threshold)) == int(passing) for threshold, passing in promised)
@@ -270,7 +264,7 @@ def test_no_threshold_reaches_the_requested_precision(line_up):
 
     assert one.best_f1 is not None
     assert one.precise is None
-    assert "; no threshold with 10 traces on each side has precision 1; " in next(verdict(one, 1.0))
+    assert "; no threshold with 10 traces on each side has precision 1; " in verdict(one, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -291,18 +285,8 @@ def test_the_verdict_says_what_the_score_is_worth(scattered, noise, sign, expect
     labels = judged(scattered, lambda _, score: sign * (score.quality_score - 0.5) + rng.normal(0, noise) > 0)
 
     one = only(scattered, labels)
-    (line,) = verdict(one, 0.9)
+    line = verdict(one, 0.9)
 
     assert one.verdict == expected
     assert line.startswith(f"verdict: default: {sentence}")
     assert ("no threshold is proposed" in line) is (one.best_f1 is None) is (expected != "tells apart")
-
-
-def test_coverage_is_told_for_the_policys_threshold(reference_records, labels):
-    """Four trials of each of 35 tasks."""
-    one = evaluate(reference_records, labels, Policy(threshold=0.4)).domains["customer_service"]
-    covered, (_, line) = one.current.coverage, verdict(one, 0.9)
-
-    passing = f"the passing traces ({one.current.passing} at 0.4) cover {covered.covered} of 35 groups, "
-    assert line.startswith(f"coverage: customer_service: {passing}{covered.gain.value:.2f} (")
-    assert line.endswith(f" times as many as at random ({covered.random:.1f})")
