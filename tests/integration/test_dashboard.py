@@ -36,6 +36,12 @@ NO_DATA_IS_RIGHT = {
 }
 PROFILES = tuple(Policy().profiles)
 SHADOW = {"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}}
+LEARNED = {
+    "share": 0.2,
+    "facts_version": 1,
+    "intercept": 0.1,
+    "terms": {"steps": {"mean": 3, "deviation": 1, "weight": 0.4, "clip": 3}},
+}
 AGENT, FRAMEWORK = "kp:agent:swe-agent", "tau-bench"
 
 # Seconds: between scrapes; between a panel's points; more than the test takes; to wait for something.
@@ -151,7 +157,7 @@ async def has_data(prometheus, expr, instant, at):
 async def test_every_dashboard_query_matches_the_output_topics(make_stream, real_traces, tmp_path):
     stream = await make_stream(
         4,
-        policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5}}},
+        policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5, "learned": LEARNED}}},
         shadow=SHADOW,
         fleet={"agent_ids": [AGENT], "frameworks": [FRAMEWORK]},
         limits={"budget": 60.0},  # no alert is to fire, however slow the machine
@@ -236,6 +242,9 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
             for dimension in DIMENSIONS
         },
         nan_ok=True,
+    )
+    assert shown["Learned value by domain"] == pytest.approx(
+        {"code": fmean(score["learned"] for score in scores if score["domain"] == "code")}
     )
     rescored = rescore_all(map(read_record, (*contributed, *rejected)), Policy.model_validate(SHADOW))
     flips = Counter(flip.after.decision for flip in rescored.flips)
