@@ -41,20 +41,10 @@ _TARGET = "Share of each domain's traces that should pass at most."
 target_option = click.option("--target", type=SHARE, default=0.1, show_default=True, help=_TARGET)
 _REWARD = "Lowest reward of a trace worth keeping."
 reward_option = click.option("--min-reward", type=Number(), default=0.5, show_default=True, help=_REWARD)
-output_option = click.option(
-    "--output", type=NewFile(), help="Write the proposed [policy] to this file instead of printing it."
-)
-plot_option = click.option(
-    "--plot", type=NewFile(".png", ".svg"), help="Write a plot to this .png or .svg file."
-)
-
-
-def count_option(default: int, most: int) -> Callable[[Command], Command]:
-    """Return the option for the number of traces to label."""
-    accepted = click.IntRange(1, most)
-    return click.option(
-        "--count", type=accepted, default=default, show_default=True, help="Maximum number of traces."
-    )
+_OUTPUT = "Write the proposed [policy] to this file instead of printing it."
+output_option = click.option("--output", type=NewFile(), help=_OUTPUT)
+_PLOT = "Write a plot to this .png or .svg file."
+plot_option = click.option("--plot", type=NewFile(".png", ".svg"), help=_PLOT)
 
 
 def source_options(command: Command) -> Command:
@@ -155,7 +145,7 @@ class Inputs:
 
     def comparable(self, *, content: bool = False) -> list[ScoredRecord]:
         """Return the scored traces, and warn if the settings' embedder would score them otherwise."""
-        from knowledgepulse_worker.tools.policies.embedders import embedder_warning  # noqa: PLC0415 - keeps `--help` fast
+        from knowledgepulse_worker.tools.policies.tune import embedder_warning  # noqa: PLC0415 - keeps `--help` fast
 
         records = self.records(content=content)
         if warning := embedder_warning(records, self.settings.embedding):
@@ -174,10 +164,6 @@ class Inputs:
 
             labels += asyncio.run(labels_of_topic(self.settings, self.labels_topic)).values()
         return labels
-
-    def labels(self, *, required: bool = True) -> Labels:
-        """Return the labels to use."""
-        return labels_to_use(self.all_labels(required=required))
 
     def require_other(self, output: Path | None, *more: Path) -> None:
         """Raise an InputError if writing a file would overwrite what the command reads."""

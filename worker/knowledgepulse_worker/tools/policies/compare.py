@@ -12,16 +12,20 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.policies.estimates import (
-    Array,
     Estimate,
     areas,
     percentiles,
-    resampled_counts,
+    ratios,
     signed,
     with_interval,
 )
-from knowledgepulse_worker.tools.policies.fit import held_scores
-from knowledgepulse_worker.tools.policies.labelled_traces import Labelled, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import (
+    OUTCOME,
+    SUPPORT,
+    Labelled,
+    held_scores,
+    matched,
+)
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.policy_output import new_table
 
@@ -54,7 +58,7 @@ def compare(
 ) -> list[Compared]:
     """Compare two or more policies in each domain of the first policy that has enough labels."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
-    return [_compare(name, each, policies) for name, each in labelled.items() if each.enough]
+    return [_compare(name, each, policies) for name, each in labelled.items() if each.has(SUPPORT, SUPPORT)]
 
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
@@ -76,21 +80,20 @@ def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
 
 def _sentence(digest: str, difference: Figures) -> str:
     known = [(name, one) for name in FIGURES[:3] if (one := difference[name])]
-    better = [name for name, one in known if one.low > 0]
-    worse = [name for name, one in known if one.high < 0]
-    parts = [f"{how} {', '.join(names)}" for how, names in (("higher", better), ("lower", worse)) if names]
+    better = ", ".join(name for name, one in known if one.low > 0)
+    worse = ", ".join(name for name, one in known if one.high < 0)
+    parts = [f"{how} {names}" for how, names in (("higher", better), ("lower", worse)) if names]
     return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"
 
 
 def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
-    orders = [held_scores(labelled, policy, hold=held) for policy in policies]
+    orders = [held_scores(labelled, policy, OUTCOME if held else None) for policy in policies]
     passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
-    aucs, drawn = areas(kept, orders, groups)
-    values = np.vstack([[aucs], _shares(passes, kept, np.ones((1, len(kept)), int))[:, :, 0]])
-    shares = [_shares(passes, kept, counts) for counts in resampled_counts(groups)]
-    resampled = np.concatenate([drawn[None], np.concatenate(shares, axis=2)])
+    hits, every = passes & kept, np.ones_like(passes)
+    shares = ratios(hits, passes, groups), ratios(hits, every & kept, groups), ratios(passes, every, groups)
+    values, resampled = map(np.array, zip(areas(kept, orders, groups), *shares, strict=True))
 
     def figures(at: int, minus: int | None = None) -> Figures:
         found, each = values[:, at], resampled[:, at]
@@ -109,16 +112,3 @@ def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compa
         policies={digest: figures(at) for at, digest in digests.items()},
         differences={digest: figures(at, 0) for at, digest in digests.items() if at},
     )
-
-
-def _shares(passes: Array, kept: Array, counts: Array) -> Array:
-    """Return precision, recall and the share that passes, shape (3, policies, resamples).
-
-    Args:
-        passes: shape (policies, n).
-        kept: shape (n,).
-        counts: draws of each trace, shape (resamples, n).
-    """
-    hits, passing = (passes & kept) @ counts.T, passes @ counts.T
-    with np.errstate(invalid="ignore"):
-        return np.array([hits / passing, hits / (counts @ kept), passing / counts.sum(axis=1)])

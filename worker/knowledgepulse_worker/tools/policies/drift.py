@@ -73,13 +73,11 @@ class Drift:
     """The drift of one dimension.
 
     Attributes:
-        domain: the domain.
         dimension: a dimension, `quality_score` or `decision`.
         traces: the number of traces.
         reference: the number of traces in the reference.
         distance: the Kolmogorov-Smirnov distance, 0 to 1; None without traces on either side.
         limit: the distance above which the drift is relevant, and larger than chance explains.
-        drifted: whether the distance exceeds the limit.
     """
 
     domain: str
@@ -161,10 +159,10 @@ def read_reference(path: Path) -> Distributions:
     try:
         rules = [rule for group in json.loads(content)["groups"] for rule in group["rules"]]
         found = {one: [rule for rule in rules if rule["record"] == one] for one in (_POLICY, _TRACES, _CDF)}
-        traces = {_key(rule): int(_value(rule)) for rule in found[_TRACES]}
+        traces = {key: int(value) for key, _, value in map(_parsed, found[_TRACES])}
         cdf: dict[Key, dict[float, float]] = {key: {} for key in traces}
-        for rule in found[_CDF]:
-            cdf[_key(rule)][float(rule["labels"]["le"])] = _value(rule)
+        for key, labels, value in map(_parsed, found[_CDF]):
+            cdf[key][float(labels["le"])] = value
         policy = found[_POLICY][0]["labels"]["policy"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
@@ -174,9 +172,7 @@ def read_reference(path: Path) -> Distributions:
     return Distributions(policy, traces, cdf)
 
 
-def _key(rule: dict[str, Any]) -> Key:
-    return rule["labels"]["domain"], rule["labels"]["dimension"]
-
-
-def _value(rule: dict[str, Any]) -> float:
-    return float(rule["expr"].removeprefix("vector(").removesuffix(")"))
+def _parsed(rule: dict[str, Any]) -> tuple[Key, dict[str, str], float]:
+    labels = rule["labels"]
+    value = float(rule["expr"].removeprefix("vector(").removesuffix(")"))
+    return (labels["domain"], labels["dimension"]), labels, value

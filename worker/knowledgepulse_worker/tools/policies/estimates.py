@@ -3,6 +3,9 @@
 Mostly bootstrap intervals: the variation of an estimate over resamples of the traces, drawn with replacement.
 Where the bootstrap distribution has a closed form, nothing is drawn. The area, AUC, says how often a trace
 worth keeping has the higher value; ties count half. scikit-learn computes it for one resample at a time.
+
+In all functions, ``kept`` says whether each trace is worth keeping, and ``groups`` is its group's index, from
+0; values rank the traces. All are of shape (n,).
 """
 
 from __future__ import annotations
@@ -61,9 +64,6 @@ def resampled_counts(groups: Array) -> Iterator[Array]:
 
     Members of a group, such as the trials of one task, are drawn together, as they are not independent.
 
-    Args:
-        groups: group index of each member, from 0, shape (n,).
-
     Yields:
         Blocks of shape (rows, n), :data:`RESAMPLES` rows in total, identical in every call.
     """
@@ -81,13 +81,22 @@ def percentiles(value: float, resampled: Array) -> Estimate:
     return Estimate(value, float(low), float(high))
 
 
+def ratios(parts: Array, wholes: Array, groups: Array) -> tuple[Array, Array]:
+    """Return ratios of sums over the traces, and the same on resamples of whole groups; NaN where 0 by 0.
+
+    ``parts``, ``wholes``: what each trace adds, shape (ratios, n); the result is of shape (ratios,) and
+    (ratios, resamples).
+    """
+    parts, wholes = parts.astype(float), wholes.astype(float)
+    with np.errstate(invalid="ignore"):
+        drawn = [(parts @ counts.T) / (wholes @ counts.T) for counts in resampled_counts(groups)]
+        return parts.sum(axis=1) / wholes.sum(axis=1), np.hstack(drawn)
+
+
 def auc(kept: Array, values: Array, counts: Array | None = None) -> Array:
     """Return the AUC of values, shape (resamples,); NaN for resamples of only one kind of trace.
 
-    Args:
-        kept: whether each trace is worth keeping, shape (n,).
-        values: the values that rank the traces, shape (n,).
-        counts: draws of each trace in each resample, shape (resamples, n); by default, one of every trace.
+    ``counts``: draws of each trace in each resample, shape (resamples, n); by default, one of every trace.
     """
     return _area(*_wins(kept, values, _once(kept) if counts is None else counts))
 
@@ -95,16 +104,9 @@ def auc(kept: Array, values: Array, counts: Array | None = None) -> Array:
 def areas(
     kept: Array, columns: Sequence[Array], groups: Array, strata: Array | None = None
 ) -> tuple[list[float], Array]:
-    """Return the AUC of each column, and of each on resamples of whole groups.
+    """Return the AUC of each column, and of each on resamples of whole groups: shape (columns, resamples).
 
-    Args:
-        kept: whether each trace is worth keeping, shape (n,).
-        columns: the values that rank the traces, each of shape (n,).
-        groups: group index of each trace, from 0, shape (n,).
-        strata: compare only traces of equal number, such as those of one task or of one fold, shape (n,).
-
-    Returns:
-        The AUCs, and shape (columns, resamples).
+    ``strata``: compare only traces of equal number, such as those of one task or of one fold, shape (n,).
     """
     parts = [np.arange(len(kept))]
     if strata is not None:

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate, estimates
-from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import (
+    OUTCOME,
+    SUPPORT,
+    LabelCounts,
+    Labelled,
+    held_scores,
+    leaks_label,
+    matched,
+)
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.thresholds import (
     OperatingPoint,
@@ -66,7 +74,6 @@ class Evaluation:
     """The evaluation of a policy's scores against labels.
 
     Attributes:
-        policy: the policy that all traces are scored under.
         domains: the evaluations by domain name, with ALL last if there are several.
         unmatched: number of labels that match no trace.
         sources: number of labels by source.
@@ -97,14 +104,13 @@ def evaluate(
     parts = labelled.by_domain(policy)
     if len(parts) > 1:
         parts[ALL] = labelled
-    found = {one.label.id for one in labelled.traces}
     return Evaluation(
         policy=policy,
         precision=precision,
         domains={name: _evaluate(name, each, policy, precision) for name, each in parts.items()},
-        unmatched=len(labels) - len(found),
+        unmatched=len(labels) - len(labelled.labels),
         unlabelled=len(records) - len(labelled.traces),
-        sources=dict(Counter(labels[one].source or "no source" for one in found).most_common()),
+        sources=dict(Counter(one.source or "no source" for one in labelled.labels.values()).most_common()),
     )
 
 
@@ -114,7 +120,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
     leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc)]
     # What leaks the label proves nothing.
-    derived = ["outcome_confidence"] if without and labelled.equals_success else []
+    derived = [OUTCOME] if without and labelled.equals_success else []
     fair = min((without[dimension] for dimension in (*leaks, *derived)), default=score)
     verdict = _verdict(fair, labelled)
     proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
@@ -139,7 +145,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
 
 
 def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
-    if fair is None or not labelled.enough:
+    if fair is None or not labelled.has(SUPPORT, SUPPORT):
         return "too few labels"
     if fair.low > CHANCE:
         return "tells apart"
@@ -150,15 +156,11 @@ def _aucs(
     by_trace: Sequence[Score], scores: Array, labelled: Labelled, policy: Policy
 ) -> tuple[Estimate | None, dict[str, Estimate], dict[str, Estimate]]:
     """Return the AUC of the score, of each dimension alone, and of the score with each dimension constant."""
-    if not labelled.fewer:
+    if not labelled.has(1, 1):
         return None, {}, {}
-    dimensions = np.array([astuple(one.dimensions) for one in by_trace])
-    held = np.empty_like(dimensions)
-    for at, (name, mean) in enumerate(zip(DIMENSIONS, dimensions.mean(axis=0), strict=True)):
-        for number, one in enumerate(by_trace):
-            constant = replace(one.dimensions, **{name: mean})
-            held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain), one.learned)
-    score, *parts = estimates(labelled.kept, [scores, *dimensions.T, *held.T], labelled.groups)
+    alone = [np.array([getattr(one, name) for one in by_trace]) for name in DIMENSIONS]
+    held = [held_scores(labelled, policy, name) for name in DIMENSIONS]
+    score, *parts = estimates(labelled.kept, [scores, *alone, *held], labelled.groups)
     count = len(DIMENSIONS)
-    alone, without = (dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:]))
-    return score, alone, without
+    by_name = [dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:])]
+    return score, by_name[0], by_name[1]

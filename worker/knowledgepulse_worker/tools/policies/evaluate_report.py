@@ -48,11 +48,11 @@ def _aucs(domains: list[DomainEvaluation]) -> Table:
     table.add_row("independent groups", *(f"{one.groups:,}" for one in domains))
     table.add_section()
     table.add_row("score", *(with_interval(one.score) for one in domains))
-    for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
-        table.add_row(f"{title} alone", *(with_interval(one.alone.get(name)) for one in domains))
-    table.add_section()
-    for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
-        table.add_row(f"score, {title} constant", *(with_interval(one.without.get(name)) for one in domains))
+    for label, figures in (("{} alone", "alone"), ("score, {} constant", "without")):
+        for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
+            aucs = (getattr(one, figures).get(name) for one in domains)
+            table.add_row(label.format(title), *map(with_interval, aucs))
+        table.add_section()
     return table
 
 
@@ -98,7 +98,7 @@ def verdict(one: DomainEvaluation, precision: float) -> str:
 
 def _score(one: DomainEvaluation) -> str:
     if one.fair is None or one.verdict == "too few labels":
-        return one.too_few
+        return one.too_few(SUPPORT, SUPPORT)
     subject = "the score" if one.fair == one.score else "the score contains the label; without it, the score"
     meaning = {
         "tells apart": "tells these labels apart",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from knowledgepulse_worker.policy import Fitted, Learned, Policy
-from knowledgepulse_worker.scoring import ScoredRecord, learned_value, quality_score
+from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import (
     CHANCE,
@@ -23,12 +23,20 @@ from knowledgepulse_worker.tools.policies.estimates import (
     areas,
     estimates,
     percentiles,
+    ratios,
 )
-from knowledgepulse_worker.tools.policies.label_in_text import outcomes_in_text
-from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts, Labelled, leaks_label, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import (
+    OUTCOME,
+    LabelCounts,
+    Labelled,
+    held_scores,
+    leaks_label,
+    matched,
+    outcomes_in_text,
+)
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint, lowest_within, operating_points
-from knowledgepulse_worker.tools.policies.tune import Tuning, tune, with_changes
+from knowledgepulse_worker.tools.policies.thresholds import lowest_within, precisions
+from knowledgepulse_worker.tools.policies.tune import Tuning, threshold_changes, tune, with_changes
 
 ENOUGH = 25
 """The gate needs this many traces of each kind; with 18 and 23, the study found noise."""
@@ -36,8 +44,8 @@ ENOUGH = 25
 GROUPS = 20
 """The gate needs this many groups; intervals over fewer are too narrow."""
 
-MARGIN = 0.02
-"""How far above chance the interval of the AUC has to be."""
+MARGIN = 0.03
+"""How far above chance the interval of the AUC has to be; with 0.02, more than 1% of permuted labels pass."""
 
 LENGTH = ("steps", "characters", "calls")
 """The facts that say how long a trace is."""
@@ -60,12 +68,12 @@ class Appraisal:
     Attributes:
         auc: the AUC over pairs of one fold.
         within: the AUC over pairs of one group, such as a task; None if no two labels share a group.
-        best: the traces among the best target share of their fold.
+        best: the share worth keeping among the best target share of each fold; None if there are none.
     """
 
     auc: Estimate
     within: Estimate | None
-    best: OperatingPoint
+    best: Estimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,34 +82,29 @@ class DomainFit(LabelCounts):
 
     Attributes:
         held: whether outcome confidence is left out, and held constant in the policy in force.
+        outcome: whether the labels support the change.
+        missing: what the labels would have to show for that.
         learned: the value that is fitted to all labels; None if there are too few labels.
         appraisals: by name, the policy in force, the fitted one, and the length and the agent alone.
         difference: the AUC of the fitted value minus that of the policy in force.
+        best_difference: likewise of the share worth keeping among the best traces; None if there are none.
         new_agents: the AUC, within an agent, of values fitted to the others; None without several agents.
         leaks: AUCs of the terms that predict the label on their own.
         stated: outcomes in the texts that predict the label, with the number of traces that state them.
         reliability: for tenths of the traces, the mean probability and the share that is worth keeping.
-        outcome: whether the labels support the change.
     """
 
     held: bool
-    learned: Learned | None
-    appraisals: dict[str, Appraisal]
-    difference: Estimate | None
-    new_agents: Estimate | None
-    leaks: dict[str, Estimate]
-    stated: dict[str, int]
-    reliability: list[tuple[float, float]]
-    outcome: Outcome
-
-    @property
-    def too_few(self) -> str:
-        """A sentence on what is missing for a verdict."""
-        others = self.traces - self.kept
-        return (
-            f"too few labels: {self.kept:,} traces are worth keeping and {others:,} are not, in "
-            f"{self.groups:,} groups; at least {ENOUGH} of each kind and {GROUPS} groups are needed"
-        )
+    outcome: Outcome = "too few labels"
+    missing: list[str] = field(default_factory=list)
+    learned: Learned | None = None
+    appraisals: dict[str, Appraisal] = field(default_factory=dict)
+    difference: Estimate | None = None
+    best_difference: Estimate | None = None
+    new_agents: Estimate | None = None
+    leaks: dict[str, Estimate] = field(default_factory=dict)
+    stated: dict[str, int] = field(default_factory=dict)
+    reliability: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -109,9 +112,7 @@ class Fit:
     """The fits of all domains that have labels.
 
     Attributes:
-        policy: the policy in force.
         target: the share of the traces that should pass at most.
-        domains: the fits by domain.
         proposed: the policy with learned values and thresholds of the domains whose labels support a change.
         tuning: the thresholds that were found for the proposed policy.
         unmatched: number of labels that match no trace.
@@ -123,11 +124,6 @@ class Fit:
     proposed: Policy
     tuning: Tuning
     unmatched: int
-
-    @property
-    def supported(self) -> list[str]:
-        """The domains whose labels support a change."""
-        return [name for name, one in self.domains.items() if one.outcome == "supported"]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON."""
@@ -156,188 +152,144 @@ def fit(
 ) -> Fit:
     """Fit learned values to labels, domain by domain, and propose what they support.
 
-    Args:
-        records: the scored traces.
-        labels: the labels of some of them.
-        policy: the policy in force.
-        today: the date of the fit, for the policy's record.
-        target: the share of a domain's traces that should pass at most, more than 0 and up to 1.
-        share: the share of the learned value in the score.
-        min_reward: the lowest reward of a trace worth keeping.
-        outcome_confidence: whether to fit outcome confidence as well, which may be the label itself.
+    ``today``: the date of the fit, for the policy's record. ``target``: the share of a domain's traces that
+    should pass at most. ``share``: that of the learned value in the score. ``outcome_confidence``: whether to
+    fit outcome confidence as well, which may be the label itself.
 
     Raises:
         InputError: no label matches a trace, all matching labels are equal, or counts are unknown.
     """
     labelled = matched(records, labels, min_reward)
     domains = {
-        name: _Fitting(name, each, policy, target, share, hold=not outcome_confidence).fit(today)
+        name: _fit_domain(name, each, policy, today, target, share, hold=not outcome_confidence)
         for name, each in labelled.by_domain(policy).items()
     }
     learned = {name: {"learned": one.learned} for name, one in domains.items() if one.outcome == "supported"}
     tuning = tune(records, with_changes(policy, learned), target)
-    thresholds = {
-        name: {"threshold": proposal.passing.threshold}
-        for name in learned
-        if name in tuning.domains and (proposal := tuning.domains[name].proposal)
+    thresholds = threshold_changes({name: one for name, one in tuning.domains.items() if name in learned})
+    return Fit(
+        policy,
+        target,
+        domains,
+        with_changes(tuning.policy, thresholds),
+        tuning,
+        len(labels) - len(labelled.labels),
+    )
+
+
+def _fit_domain(
+    name: str, labelled: Labelled, policy: Policy, today: str, target: float, share: float, *, hold: bool
+) -> DomainFit:
+    result = DomainFit(domain=name, **labelled.counts, held=hold)
+    if not labelled.has(ENOUGH, GROUPS):
+        return result
+    kept = labelled.kept
+    values = logistic.values_of([one.record for one in labelled.traces])
+    constant = OUTCOME if hold else None
+    if constant:
+        del values[constant]
+    folds = logistic.folds_of(labelled.groups)
+    odds = logistic.out_of_fold(values, kept, folds)
+    slope, offset = logistic.calibration(odds, kept)
+    probabilities = logistic.probabilities(odds, slope, offset)
+    learned = logistic.calibrated(logistic.learn(values, kept, share), slope, offset)
+    changed = with_changes(policy, {name: {"learned": learned}})
+    orders = {
+        "in force": held_scores(labelled, policy, constant),
+        "fitted": held_scores(labelled, changed, constant, probabilities),
+        "length alone": logistic.out_of_fold({name: values[name] for name in LENGTH}, kept, folds),
     }
-    proposed = with_changes(tuning.policy, thresholds)
-    unmatched = len(labels) - len({one.label.id for one in labelled.traces})
-    return Fit(policy, target, domains, proposed, tuning, unmatched)
+    agents = [one.record.agent_id or "" for one in labelled.traces]
+    if len({*agents}) > 1:
+        orders["agent alone"] = logistic.rates_out_of_fold(agents, kept, folds)
+    appraisals, difference, best_difference = _appraise(labelled, orders, folds, target)
+    new_agents = _new_agents(labelled, values, agents)
+    alone = zip(values, estimates(kept, [*values.values()], labelled.groups), strict=True)
+    missing = _missing(slope, appraisals["fitted"], difference, best_difference)
+    origin = _origin(labelled, today, agents, appraisals["fitted"], new_agents)
+    return replace(
+        result,
+        outcome="not supported" if missing else "supported",
+        missing=missing,
+        learned=learned.model_copy(update={"fitted": origin}),
+        appraisals=appraisals,
+        difference=difference,
+        best_difference=best_difference,
+        new_agents=new_agents,
+        leaks={term: area for term, area in alone if leaks_label(area)},
+        stated=outcomes_in_text(labelled),
+        reliability=_reliability(probabilities, kept),
+    )
 
 
-def held_scores(
-    labelled: Labelled, policy: Policy, *, hold: bool, probabilities: Array | None = None
-) -> Array:
-    """Return the traces' scores under a policy.
-
-    Args:
-        labelled: the traces.
-        policy: the policy.
-        hold: whether all have the mean outcome confidence.
-        probabilities: what the policy's learned values would be; by default, these are computed.
-    """
-    scores = labelled.scores(policy)
-    mean = float(np.mean([one.outcome_confidence for one in scores]))
-    found = []
-    for number, (one, score) in enumerate(zip(labelled.traces, scores, strict=True)):
-        profile, dimensions = policy.profile(one.record.task_domain), score.dimensions
-        if hold:
-            dimensions = replace(dimensions, outcome_confidence=mean)
-        learned = None
-        if probabilities is not None:
-            learned = float(probabilities[number])
-        elif profile.learned:
-            learned = learned_value(profile.learned, dimensions, one.record.counts)
-        found.append(quality_score(dimensions, score.overrides, profile, learned))
-    return np.array(found)
+def _appraise(
+    labelled: Labelled, orders: dict[str, Array], folds: Array, target: float
+) -> tuple[dict[str, Appraisal], Estimate, Estimate | None]:
+    """Return the appraisals, and the gains of the second order over the first, in AUC and best traces."""
+    kept, groups, columns = labelled.kept, labelled.groups, [*orders.values()]
+    aucs, drawn = areas(kept, columns, groups, folds)
+    within: Sequence[Estimate | None] = [None] * len(orders)
+    if groups.max() + 1 < len(groups):
+        within = estimates(kept, columns, groups, groups)
+    passes = np.array([_best(order, folds, target) for order in columns])
+    parts = zip(map(percentiles, aucs, drawn), within, precisions(passes, labelled), strict=True)
+    appraisals = {name: Appraisal(*part) for name, part in zip(orders, parts, strict=True)}
+    (force, fitted), (force_drawn, fitted_drawn) = ratios(passes[:2] & kept, passes[:2], groups)
+    best = percentiles(float(fitted - force), fitted_drawn - force_drawn)
+    difference = percentiles(aucs[1] - aucs[0], drawn[1] - drawn[0])
+    return appraisals, difference, None if np.isnan(best.value) else best
 
 
-class _Fitting:
-    """The fit of one domain, step by step."""
-
-    def __init__(
-        self, name: str, labelled: Labelled, policy: Policy, target: float, share: float, *, hold: bool
-    ) -> None:
-        self.name, self.labelled, self.policy, self.target = name, labelled, policy, target
-        self.share, self.hold = share, hold
-        self.kept, self.groups = labelled.kept, labelled.groups
-
-    def fit(self, today: str) -> DomainFit:
-        """Return the fit."""
-        result = DomainFit(
-            domain=self.name,
-            **self.labelled.counts,
-            held=self.hold,
-            learned=None,
-            appraisals={},
-            difference=None,
-            new_agents=None,
-            leaks={},
-            stated={},
-            reliability=[],
-            outcome="too few labels",
-        )
-        if self.labelled.fewer < ENOUGH or self.groups.max() + 1 < GROUPS:
-            return result
-        values = logistic.values_of([one.record for one in self.labelled.traces])
-        if self.hold:
-            del values["outcome_confidence"]
-        folds = logistic.folds_of(self.groups)
-        odds = logistic.out_of_fold(values, self.kept, folds)
-        slope, offset = logistic.calibration(odds, self.kept)
-        probabilities = logistic.probabilities(odds, slope, offset)
-        orders = {
-            "in force": held_scores(self.labelled, self.policy, hold=self.hold),
-            "fitted": held_scores(
-                self.labelled, self._with_share(), hold=self.hold, probabilities=probabilities
-            ),
-            "length alone": logistic.out_of_fold({name: values[name] for name in LENGTH}, self.kept, folds),
-        }
-        agents = [one.record.agent_id or "" for one in self.labelled.traces]
-        if len({*agents}) > 1:
-            orders["agent alone"] = logistic.rates_out_of_fold(agents, self.kept, folds)
-        appraisals, difference = self._judged(orders, folds)
-        new_agents = self._new_agents(values, agents)
-        fitted = appraisals["fitted"]
-        better = slope > 0 and fitted.auc.low > CHANCE + MARGIN and difference.low > 0
-        learned = logistic.calibrated(logistic.learn(values, self.kept, self.share), slope, offset)
-        origin = self._origin(today, agents, fitted, new_agents)
-        return replace(
-            result,
-            learned=learned.model_copy(update={"fitted": origin}),
-            appraisals=appraisals,
-            difference=difference,
-            new_agents=new_agents,
-            leaks=self._leaks(values),
-            stated=outcomes_in_text(self.labelled),
-            reliability=_reliability(probabilities, self.kept),
-            outcome="supported" if better else "not supported",
-        )
-
-    def _with_share(self) -> Policy:
-        """Return the policy in force with a learned value that has the share of the fitted one."""
-        learned = Learned(share=self.share, facts_version=1, intercept=0, terms={})
-        return with_changes(self.policy, {self.name: {"learned": learned}})
-
-    def _judged(self, orders: dict[str, Array], folds: Array) -> tuple[dict[str, Appraisal], Estimate]:
-        """Return the appraisals, and the AUC of the fitted value minus that of the policy in force."""
-        found, resampled = areas(self.kept, [*orders.values()], self.groups, folds)
-        within: Sequence[Estimate | None] = [None] * len(orders)
-        if self.groups.max() + 1 < len(self.groups):
-            within = estimates(self.kept, [*orders.values()], self.groups, self.groups)
-        by_name = dict(zip(orders, zip(found, resampled, strict=True), strict=True))
-        appraisals = {
-            name: Appraisal(percentiles(*by_name[name]), inside, self._best(order, folds))
-            for (name, order), inside in zip(orders.items(), within, strict=True)
-        }
-        (fitted, fitted_drawn), (force, force_drawn) = by_name["fitted"], by_name["in force"]
-        return appraisals, percentiles(fitted - force, fitted_drawn - force_drawn)
-
-    def _best(self, order: Array, folds: Array) -> OperatingPoint:
-        """Return the operating point of the best target share of each fold."""
-        passes = np.zeros(len(order), bool)
-        for fold in np.unique(folds):
-            at = folds == fold
-            best = lowest_within(order[at], self.target)
-            passes[at] = order[at] >= (np.inf if best is None else best[0])
-        return operating_points(passes.astype(float), self.labelled, [1.0])[1.0]
-
-    def _new_agents(self, values: dict[str, Array], agents: Sequence[str]) -> Estimate | None:
-        """Return the AUC within each agent of a value that was fitted to the others."""
-        _, index = np.unique(agents, return_inverse=True)
-        if index.max() == 0:
-            return None
-        odds = logistic.out_of_fold(values, self.kept, index)
-        (found,) = estimates(self.kept, [odds], self.groups, index)
-        return None if np.isnan(found.value) else found
-
-    def _leaks(self, values: dict[str, Array]) -> dict[str, Estimate]:
-        alone = zip(values, estimates(self.kept, [*values.values()], self.groups), strict=True)
-        return {name: one for name, one in alone if leaks_label(one)}
-
-    def _origin(
-        self, today: str, agents: Sequence[str], fitted: Appraisal, new_agents: Estimate | None
-    ) -> Fitted:
-        counts = self.labelled.counts
-        sources = Counter(one.label.source or "no source" for one in self.labelled.traces)
-        frequent = [agent[:MAX_NAME] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)]
-        value, low, high = (round(figure, 3) for figure in fitted.auc)
-        return Fitted(
-            on=today,
-            labels={name[:MAX_NAME]: number for name, number in sources.most_common(MAX_AGENTS)},
-            traces=counts["traces"],
-            kept=counts["kept"],
-            groups=counts["groups"],
-            agents=tuple(frequent),
-            auc=(value, low, high),
-            within_groups=None if fitted.within is None else _finite(fitted.within.value),
-            new_agents=None if new_agents is None else _finite(new_agents.value),
-        )
+def _best(order: Array, folds: Array, target: float) -> Array:
+    """Return whether each trace is among the best target share of its fold."""
+    passes = np.zeros(len(order), bool)
+    for fold in np.unique(folds):
+        at = folds == fold
+        best = lowest_within(order[at], target)
+        passes[at] = order[at] >= (np.inf if best is None else best[0])
+    return passes
 
 
-def _finite(value: float) -> float | None:
-    return None if np.isnan(value) else round(value, 3)
+def _missing(slope: float, fitted: Appraisal, difference: Estimate, best: Estimate | None) -> list[str]:
+    """Return what the labels do not show, and would have to."""
+    shown = {
+        f"an interval of the AUC above {CHANCE + MARGIN:g}": fitted.auc.low > CHANCE + MARGIN,
+        "an interval of the gain above 0": difference.low > 0,
+        "best traces as good as those under the policy in force": best is None or best.value >= 0,
+        "probabilities that rise with the fitted value": slope > 0,
+    }
+    return [name for name, is_shown in shown.items() if not is_shown]
+
+
+def _new_agents(labelled: Labelled, values: dict[str, Array], agents: Sequence[str]) -> Estimate | None:
+    """Return the AUC within each agent of a value that was fitted to the others."""
+    _, index = np.unique(agents, return_inverse=True)
+    if index.max() == 0:
+        return None
+    odds = logistic.out_of_fold(values, labelled.kept, index)
+    (found,) = estimates(labelled.kept, [odds], labelled.groups, index)
+    return None if np.isnan(found.value) else found
+
+
+def _origin(
+    labelled: Labelled, today: str, agents: Sequence[str], fitted: Appraisal, new_agents: Estimate | None
+) -> Fitted:
+    sources = Counter(one.label.source or "no source" for one in labelled.traces)
+    frequent = [agent[:MAX_NAME] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)]
+    value, low, high = (round(figure, 3) for figure in fitted.auc)
+    return Fitted(
+        on=today,
+        labels={name[:MAX_NAME]: number for name, number in sources.most_common(MAX_AGENTS)},
+        **{name: labelled.counts[name] for name in ("traces", "kept", "groups")},
+        agents=tuple(frequent),
+        auc=(value, low, high),
+        within_groups=_finite(fitted.within),
+        new_agents=_finite(new_agents),
+    )
+
+
+def _finite(found: Estimate | None) -> float | None:
+    return None if found is None or np.isnan(found.value) else round(found.value, 3)
 
 
 def _reliability(probabilities: Array, kept: Array) -> list[tuple[float, float]]:

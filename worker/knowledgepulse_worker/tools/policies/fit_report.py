@@ -9,7 +9,7 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Learned
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
-from knowledgepulse_worker.tools.policies.fit import LENGTH, MARGIN, TELLTALE, DomainFit, Fit
+from knowledgepulse_worker.tools.policies.fit import ENOUGH, GROUPS, LENGTH, TELLTALE, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
 from knowledgepulse_worker.tools.policies.policy_output import learned_table, new_table
@@ -35,7 +35,7 @@ def fitted_toml(fit: Fit) -> str:
     comments = []
     for name, one in fit.domains.items():
         comments.append(f"{name}: {_sentence(one)}")
-        if name in fit.supported and name in fit.tuning.domains:
+        if one.outcome == "supported" and name in fit.tuning.domains:
             comments.append(effect(fit.tuning.domains[name]))
     return policy_toml(fit.proposed, comments)
 
@@ -50,7 +50,7 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
         return
     table = new_table("score", "AUC", "within a group", f"kept of the best {target:.0%}")
     for name, found in one.appraisals.items():
-        figures = (found.auc, found.within, found.best.precision)
+        figures = (found.auc, found.within, found.best)
         table.add_row(name, *(with_interval(figure) for figure in figures))
     yield table
     if one.new_agents is not None:
@@ -84,9 +84,6 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
     if one.new_agents is not None and one.new_agents.low <= CHANCE:
         worse = "is worse than" if one.new_agents.high < CHANCE else "may be no better than"
         yield f"on other agents, it {worse} chance: fit again when the agents change"
-    force, fitted = (one.appraisals[name].best.precision for name in ("in force", "fitted"))
-    if force and fitted and fitted.value < force.value:
-        yield "of its best traces, fewer are worth keeping than of the best under the policy in force"
     within = one.appraisals["fitted"].within
     if within is None or within.low <= CHANCE:
         yield "it is not shown to tell good from bad runs of the same task; it may only recognise easy tasks"
@@ -95,19 +92,14 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
 
 
 def _sentence(one: DomainFit) -> str:
-    if one.difference is None:
-        return f"no proposal: {one.too_few}"
+    if one.outcome == "too few labels":
+        return f"no proposal: {one.too_few(ENOUGH, GROUPS)}"
     fitted, force = one.appraisals["fitted"], one.appraisals["in force"]
-    figures = f"AUC {with_interval(fitted.auc)}, {signed(one.difference)} against the policy in force"
-    if one.held:
-        figures += " (outcome confidence held constant)"
-    if one.outcome == "supported":
-        best = " → ".join(with_interval(each.best.precision) for each in (force, fitted))
-        return f"the labels support the learned value: {figures}; kept of the best: {best}"
-    missing = []
-    if fitted.auc.low <= CHANCE + MARGIN:
-        missing.append(f"an interval of the AUC above {CHANCE + MARGIN:g}")
-    if one.difference.low <= 0:
-        missing.append("an interval of the gain above 0")
-    missing = missing or ["probabilities that rise with the fitted value"]
-    return f"no proposal, for want of {' and '.join(missing)}: {figures}"
+    best = " → ".join(with_interval(each.best) for each in (force, fitted))
+    figures = (
+        f"AUC {with_interval(fitted.auc)}, {signed(one.difference)} against the policy in force"
+        f"{' (outcome confidence held constant)' if one.held else ''}; kept of the best: {best}"
+    )
+    if one.missing:
+        return f"no proposal, for want of {' and '.join(one.missing)}: {figures}"
+    return f"the labels support the learned value: {figures}"

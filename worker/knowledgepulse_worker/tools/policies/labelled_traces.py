@@ -1,20 +1,21 @@
-"""Traces with their labels."""
+"""Traces with their labels, and what gives a label away."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
-from knowledgepulse_worker.tools.policies.estimates import Estimate
+from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, auc
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
 
 SUPPORT = 10
@@ -25,6 +26,15 @@ LEAK_AUC = 0.95
 
 LEAK_AGREEMENT = 0.99
 """Labels that equal ``metadata.success`` in this share of the traces are assumed to be derived from it."""
+
+OUTCOME = "outcome_confidence"
+"""The dimension that is computed from ``metadata.success``, as many labels are."""
+
+_STATED = re.compile(
+    r"\b(reward|score|grade|resolved|passed|solved|success|correct|is_correct)\b"
+    r"[\"']?\s*[:=]\s*[\"']?(true|false|\d{1,6}(?:\.\d{1,6})?)\b"
+)
+_WORDS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +54,12 @@ class LabelCounts:
     groups: int
     agreement: float
 
-    @property
-    def too_few(self) -> str:
-        """A sentence on what is missing for a verdict."""
-        found = (
-            f"{self.kept:,} of {counted(self.traces, 'trace')} are worth keeping, in "
-            f"{counted(self.groups, 'group')}"
+    def too_few(self, of_each: int, groups: int) -> str:
+        """Return a sentence on what is missing for a verdict."""
+        return (
+            f"too few labels: {self.kept:,} of {counted(self.traces, 'trace')} are worth keeping, in "
+            f"{counted(self.groups, 'group')}; at least {of_each} of each kind and {groups} groups are needed"
         )
-        return f"too few labels: {found}; at least {SUPPORT} of each kind and {SUPPORT} groups are needed"
 
 
 @dataclass(frozen=True)
@@ -77,15 +85,10 @@ class Labelled:
         self.groups = np.unique([one.group for one in traces], return_inverse=True)[1]  # indices, from 0
         self.agreement = float(np.mean([one.kept == one.record.success for one in traces]))
 
-    @property
-    def fewer(self) -> int:
-        """The number of traces of the rarer kind: worth keeping, or not."""
-        return int(min(self.kept.sum(), (~self.kept).sum()))
-
-    @property
-    def enough(self) -> bool:
-        """Whether a verdict is possible: resamples of one group are all alike, as if that were certain."""
-        return self.fewer >= SUPPORT and self.groups.max() + 1 >= SUPPORT
+    def has(self, of_each: int, groups: int) -> bool:
+        """Return whether there are enough traces of each kind, and enough groups to resample."""
+        rarer = min(self.kept.sum(), (~self.kept).sum())
+        return bool(rarer >= of_each and self.groups.max() + 1 >= groups)
 
     @property
     def equals_success(self) -> bool:
@@ -101,6 +104,11 @@ class Labelled:
     def scores(self, policy: Policy) -> list[Score]:
         """Return the traces' scores under a policy."""
         return [one.record.under(policy) for one in self.traces]
+
+    @property
+    def labels(self) -> Labels:
+        """The traces' labels; traces of one run may share one."""
+        return {one.label.id: one.label for one in self.traces}
 
     def by_domain(self, policy: Policy) -> dict[str, Labelled]:
         """Return the labelled traces by the policy's profiles, in these names' order."""
@@ -143,3 +151,49 @@ def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
 def leaks_label(alone: Estimate) -> bool:
     """Return whether a dimension of this AUC contains the label."""
     return not 1 - LEAK_AUC < alone.value < LEAK_AUC
+
+
+def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
+    """Return the outcomes in the texts that predict the label, with the number of traces that state them.
+
+    Only the shortened texts are searched, which include the ends of a trace. An outcome counts if enough
+    traces of both kinds state it.
+    """
+    stated: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    for number, one in enumerate(labelled.traces):
+        if (content := one.record.content) is None:
+            continue
+        text = "\n".join((content.objective, *content.steps, content.result)).lower()
+        for name, value in _STATED.findall(text):
+            stated[name][number] = _WORDS[value] if value in _WORDS else float(value)
+    found = {}
+    for name, values in stated.items():
+        kept = labelled.kept[[*values]]
+        if min(kept.sum(), (~kept).sum()) < SUPPORT:
+            continue
+        area = float(auc(kept, np.array([*values.values()]))[0])
+        if not 1 - LEAK_AUC < area < LEAK_AUC:
+            found[name] = len(values)
+    return found
+
+
+def held_scores(
+    labelled: Labelled, policy: Policy, constant: str | None, probabilities: Array | None = None
+) -> Array:
+    """Return the traces' scores under a policy.
+
+    ``constant``: the dimension in which all have the mean. ``probabilities``: what the policy's learned
+    values would be; by default, these are computed.
+    """
+    scores = labelled.scores(policy)
+    held = {constant: float(np.mean([getattr(one, constant) for one in scores]))} if constant else {}
+    found = []
+    for number, (one, score) in enumerate(zip(labelled.traces, scores, strict=True)):
+        profile, dimensions = policy.profile(score.domain), replace(score.dimensions, **held)
+        learned = None
+        if probabilities is not None:
+            learned = float(probabilities[number])
+        elif profile.learned:
+            learned = learned_value(profile.learned, dimensions, one.record.counts)
+        found.append(quality_score(dimensions, score.overrides, profile, learned))
+    return np.array(found)

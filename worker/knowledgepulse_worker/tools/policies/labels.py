@@ -20,7 +20,7 @@ from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.terminal.printable import printable
 
 
-class Label(msgspec.Struct, frozen=True):
+class Label(msgspec.Struct, frozen=True, omit_defaults=True):
     """A judgement on whether a trace is worth keeping, with either ``keep`` or ``reward``.
 
     Attributes:
@@ -97,12 +97,10 @@ def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of two sources of labels.
+    """The agreement of two sources of labels on the traces that both labelled.
 
     Attributes:
-        sources: the names of both, in alphabetical order.
-        traces: number of traces that both labelled.
-        agreed: number of these with the same label.
+        agreed: number of traces with the same label.
         kappa: Cohen's kappa, the agreement beyond chance, at most 1; None if all their labels are equal.
     """
 
@@ -145,9 +143,7 @@ def agreements(labels: Iterable[Label], min_reward: float) -> Iterator[Agreement
         if label.source:
             by_trace[label.id][label.source] = label.is_kept(min_reward)
     given = Counter(source for kept in by_trace.values() for source in kept)
-    compared = {
-        source for source, _ in sorted(given.items(), key=lambda one: (-one[1], one[0]))[:MAX_SOURCES]
-    }
+    compared = set(sorted(given, key=lambda source: (-given[source], source))[:MAX_SOURCES])
     pairs: defaultdict[tuple[str, str], Counter[tuple[bool, bool]]] = defaultdict(Counter)
     for kept in by_trace.values():
         for first, second in combinations(sorted(kept.keys() & compared), 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,9 +27,6 @@ PENALTY = 1.0
 _DIGITS = 4
 _SMOOTHING = 1.0
 
-Predict = Callable[[Array, Array, Array], Array]
-"""Returns the log odds of other rows, given values of shape (n, terms) and whether each trace is kept."""
-
 
 def values_of(records: Sequence[ScoredRecord]) -> dict[str, Array]:
     """Return the dimensions and facts by name, each of shape (records,).
@@ -45,33 +42,25 @@ def values_of(records: Sequence[ScoredRecord]) -> dict[str, Array]:
 
 
 def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
-    """Return the regression on all traces, not yet calibrated.
+    """Return the regression of ``kept`` on dimensions and facts by name, not yet calibrated.
 
-    Args:
-        values: by the name of the dimension or fact, shape (n,).
-        kept: whether each trace is worth keeping, of both kinds, shape (n,).
-        share: the share of the learned value in the score.
+    All arrays are of shape (n,), and ``kept`` has both kinds.
     """
-    telling = {name: column for name, column in values.items() if np.ptp(column) > 0}
+    telling = [name for name, column in values.items() if np.ptp(column) > 0]
     if not telling:
-        return Learned(
-            share=share, facts_version=FACTS_VERSION, intercept=_round(logit(kept.mean())), terms={}
-        )
-    scales = {name: (column.mean(), column.std()) for name, column in telling.items()}
-    scaled = np.column_stack(
-        [
-            np.clip((telling[name] - mean) / deviation, -CLIP, CLIP)
-            for name, (mean, deviation) in scales.items()
-        ]
-    )
+        intercept = _round(logit(kept.mean()))
+        return Learned(share=share, facts_version=FACTS_VERSION, intercept=intercept, terms={})
+    columns = np.column_stack([values[name] for name in telling])
+    means, deviations = columns.mean(axis=0), columns.std(axis=0)
+    scaled = np.clip((columns - means) / deviations, -CLIP, CLIP)
     model = LogisticRegression(C=PENALTY, max_iter=1000).fit(scaled, kept)
+    rows = zip(telling, means, deviations, model.coef_[0], strict=True)
     terms = {
         name: Term(mean=_round(mean), deviation=_round(deviation), weight=_round(weight), clip=CLIP)
-        for (name, (mean, deviation)), weight in zip(scales.items(), model.coef_[0], strict=True)
+        for name, mean, deviation, weight in rows
     }
-    return Learned(
-        share=share, facts_version=FACTS_VERSION, intercept=_round(model.intercept_[0]), terms=terms
-    )
+    intercept = _round(model.intercept_[0])
+    return Learned(share=share, facts_version=FACTS_VERSION, intercept=intercept, terms=terms)
 
 
 def log_odds(learned: Learned, values: dict[str, Array]) -> Array:
@@ -111,10 +100,11 @@ def rates_out_of_fold(names: Sequence[str], kept: Array, folds: Array) -> Array:
     found = np.zeros(len(kept))
     for fold in np.unique(folds):
         at, others = folds == fold, folds != fold
-        base = kept[others].mean()
-        numbers = np.bincount(index[others], minlength=index.max() + 1)
-        hits = np.bincount(index[others], weights=kept[others], minlength=index.max() + 1)
-        rates = (hits + _SMOOTHING * base) / (numbers + _SMOOTHING)
+        numbers, hits = (
+            np.bincount(index[others], weights=one[others], minlength=index.max() + 1)
+            for one in (np.ones(len(kept)), kept)
+        )
+        rates = (hits + _SMOOTHING * kept[others].mean()) / (numbers + _SMOOTHING)
         found[at] = logit(np.clip(rates[index[at]], 1e-6, 1 - 1e-6))
     return found
 
@@ -127,10 +117,8 @@ def calibration(odds: Array, kept: Array) -> tuple[float, float]:
 
 def calibrated(learned: Learned, slope: float, offset: float) -> Learned:
     """Return a learned value with calibrated probabilities."""
-    terms = {
-        name: term.model_copy(update={"weight": _round(slope * term.weight)})
-        for name, term in learned.terms.items()
-    }
+    weights = {name: {"weight": _round(slope * term.weight)} for name, term in learned.terms.items()}
+    terms = {name: term.model_copy(update=weights[name]) for name, term in learned.terms.items()}
     intercept = _round(slope * learned.intercept + offset)
     return learned.model_copy(update={"intercept": intercept, "terms": terms})
 

@@ -12,12 +12,11 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.lines import file_errors
-from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts
-from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
+from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning, described, embedders_of
 
 with extra("policy"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -79,9 +78,8 @@ def plot_fit(fit: Fit, records: Sequence[ScoredRecord]) -> Figure:
 
 
 def _fit_title(domain: DomainFit) -> str:
-    if domain.outcome == "supported":
-        return f"{domain.domain}: the labels support the learned value"
-    return f"{domain.domain}: the labels do not support the learned value"
+    verdict = "support" if domain.outcome == "supported" else "do not support"
+    return f"{domain.domain}: the labels {verdict} the learned value"
 
 
 def _tuning_title(domain: DomainTuning, target: float) -> str:
@@ -98,8 +96,8 @@ def _evaluation_title(domain: DomainEvaluation) -> str:
         "points the wrong way": "traces worth keeping score lower",
         "too few labels": "too few labels for a verdict",
     }[domain.verdict]
-    contains_label = domain.fair is not None and domain.fair != domain.score
-    return f"{domain.domain}: {'without what contains the label, ' if contains_label else ''}{told}"
+    without = "without what contains the label, " if domain.fair not in (None, domain.score) else ""
+    return f"{domain.domain}: {without}{told}"
 
 
 def _about(policy: Policy, records: Sequence[ScoredRecord], left_out: str) -> str:
@@ -107,10 +105,8 @@ def _about(policy: Policy, records: Sequence[ScoredRecord], left_out: str) -> st
     stamps = [record.timestamp_ms for record in records if record.timestamp_ms is not None]
     days = [datetime.fromtimestamp(stamp / 1000, UTC).date().isoformat() for stamp in stamps]
     period = f"; {min(days)} to {max(days)}" if days else ""
-    lines = [f"policy {policy.digest}; {described(embedders_of(records))}{period}"]
-    if left_out:
-        lines.append(f"left out: {left_out}")
-    return "\n".join(lines)
+    about = f"policy {policy.digest}; {described(embedders_of(records))}{period}"
+    return f"{about}\nleft out: {left_out}" if left_out else about
 
 
 def _figure(titles: Sequence[str], about: str) -> tuple[Figure, list[Any]]:
@@ -120,14 +116,11 @@ def _figure(titles: Sequence[str], about: str) -> tuple[Figure, list[Any]]:
     FigureCanvasAgg(figure)
     *parts, foot = figure.subfigures(rows + 1, 1, squeeze=False, height_ratios=[*[_ROW] * rows, _FOOT]).flat
     foot.text(0.99, 0.2, about, ha="right", va="bottom", fontsize=8, color=_SOFT, parse_math=False)
-    axes = []
     for part, title in zip(parts, titles, strict=True):
         part.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold", parse_math=False)
-        pair = part.subplots(1, 2)
-        for one in pair:
-            one.spines[["top", "right"]].set_visible(False)
-        axes.append(pair)
-    return figure, axes
+        for axes in part.subplots(1, 2):
+            axes.spines[["top", "right"]].set_visible(False)
+    return figure, [part.axes for part in parts]
 
 
 def _legend(axes: Any) -> None:
@@ -185,20 +178,14 @@ def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -
 
 
 def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
-    points = [(one.threshold, one.precision) for one in domain.operating if one.precision]
-    thresholds = [threshold for threshold, _ in points]
-    low, high = ([getattr(one, end) for _, one in points] for end in ("low", "high"))
-    axes.plot(thresholds, [one.value for _, one in points], color=_BLUE, label="precision")
+    points = [(one.threshold, *one.precision) for one in domain.operating if one.precision]
+    thresholds, precisions, low, high = zip(*points, strict=True) if points else [()] * 4
+    axes.plot(thresholds, precisions, color=_BLUE, label="precision")
     axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="its 95% interval")
-    axes.plot(
-        [one.threshold for one in domain.operating],
-        [one.recall for one in domain.operating],
-        color=_ORANGE,
-        label="recall",
-    )
-    axes.axhline(
-        domain.kept / domain.traces, color=_GREY, linestyle=":", linewidth=1, label="precision by chance"
-    )
+    recalls = [one.recall for one in domain.operating]
+    axes.plot([one.threshold for one in domain.operating], recalls, color=_ORANGE, label="recall")
+    chance = domain.kept / domain.traces
+    axes.axhline(chance, color=_GREY, linestyle=":", linewidth=1, label="precision by chance")
     if domain.current:
         axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     axes.set(xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))

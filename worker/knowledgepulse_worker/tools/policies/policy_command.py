@@ -1,29 +1,33 @@
-"""The commands ``kp-worker policy``. The commands that read traces are in other modules."""
+"""The commands ``kp-worker policy``."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import load_policy, load_settings
-from knowledgepulse_worker.terminal.arguments import EXISTING
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile
 from knowledgepulse_worker.terminal.command_group import CommandGroup
-from knowledgepulse_worker.terminal.options import config_option
-from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.tools.policies import policy_output, policy_report_commands
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import config_option, json_option
+from knowledgepulse_worker.terminal.printable import printable, time_text
+from knowledgepulse_worker.tools.policies import command_inputs, policy_output
 from knowledgepulse_worker.tools.policies.labelling.label_command import label
+from knowledgepulse_worker.tools.policies.policy_output import print_report, write
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 
 
-@click.group(cls=CommandGroup, commands=[*policy_report_commands.COMMANDS, label])
+@click.group(cls=CommandGroup, commands=[label])
 def policy() -> None:
     """Check, compare, tune, fit, rescore and evaluate policies.
 
@@ -41,9 +45,7 @@ def check(file: Path) -> None:
     KnowledgePulse SDK's policy.
     """
     checked = load_policy(file)
-    policy_output.print_parts(f"policy {checked.digest}", policy_output.policy_table(checked))
-    policy_output.print_parts(*policy_output.learned_tables(checked), "")
-    policy_output.print_changes_from_sdk(checked)
+    policy_output.print_policy(checked, f"policy {checked.digest}")
     for suspicion in policy_output.suspicions(checked):
         policy_output.print_parts(f"note: {suspicion}")
 
@@ -85,10 +87,8 @@ def show(digest: str | None, config: Path | None) -> None:
 
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
-    policy_output.print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
-    policy_output.print_parts(policy_output.policy_table(kept.policy))
-    policy_output.print_parts(*policy_output.learned_tables(kept.policy), "")
-    policy_output.print_changes_from_sdk(kept.policy)
+    head = f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}"
+    policy_output.print_policy(kept.policy, head)
 
 
 @policy.command()
@@ -111,3 +111,209 @@ def _history(config: Path | None) -> list[KeptPolicy]:
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - keeps `--help` fast
 
     return asyncio.run(policy_history(load_settings(config)))
+
+
+@policy.command()
+@command_inputs.source_options
+@command_inputs.policy_option
+@command_inputs.target_option
+@command_inputs.plot_option
+@command_inputs.output_option
+@json_option
+def tune(
+    given: command_inputs.Inputs, target: float, plot: Path | None, output: Path | None, as_json: bool
+) -> None:
+    """Find the thresholds that let a target share of the traces pass.
+
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. For each domain, prints the distribution of the
+    scores and the share of traces that would pass at each threshold. Then prints a [policy] to review.
+    """
+    from knowledgepulse_worker.tools.policies import tune, tune_report  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output)
+    active = given.policy
+    records = given.comparable()
+    tuning = tune.tune(records, active, target)
+    if plot:
+        from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_tuning(tuning, records), plot)
+    words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
+    print_report(tuning.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
+
+
+@policy.command()
+@command_inputs.source_options
+@click.option("--policy", "policy_file", type=EXISTING, required=True, help="File with the new policy.")
+@click.option("--contribute", help="Topic to which the passing records are published with their new scores.")
+@click.option("--rejected", help="Topic to which all other records are published with their new scores.")
+@click.option(
+    "--live", is_flag=True, help="Allow --contribute and --rejected to name the workers' own output topics."
+)
+@json_option
+def rescore(
+    given: command_inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
+) -> None:
+    """Show the effect of another policy on traces that are already scored.
+
+    Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
+    `kp-worker score`, or raw traces, which are scored first. Publishes nothing unless --contribute and
+    --rejected name topics.
+    """
+    from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.tune_report import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
+
+    new = given.policy
+    if contribute is None and rejected is None:
+        rescored = rescore_all(given.comparable(), new)
+    elif contribute is None or rejected is None:
+        raise click.UsageError("give both --contribute and --rejected, since each record goes to one of them")
+    elif given.files:
+        raise click.UsageError("only records from topics can be published, not lines of files")
+    else:
+        from knowledgepulse_worker.tools.policies.republish import republish  # noqa: PLC0415
+
+        names = (contribute, rejected)
+        rescored = asyncio.run(republish(given.settings, given.period, new, names, live=live))
+    print_report(rescored.as_dict(), rescored_tables(rescored), as_json=as_json)
+
+
+@policy.command()
+@command_inputs.source_options
+@command_inputs.label_options
+@click.option(
+    "--policy",
+    "policy_files",
+    type=EXISTING,
+    multiple=True,
+    help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
+    "first.",
+)
+@click.option(
+    "--precision",
+    type=SHARE,
+    default=0.9,
+    show_default=True,
+    help="Precision for which a threshold is proposed.",
+)
+@command_inputs.reward_option
+@command_inputs.plot_option
+@json_option
+def evaluate(
+    given: command_inputs.Inputs,
+    policy_files: tuple[Path, ...],
+    precision: float,
+    min_reward: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Evaluate scores against labels.
+
+    Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
+    precision and recall by threshold, then a verdict: whether the score tells these labels apart, and which
+    thresholds are worth it. Warns if the score contains the label. Labels of one `group`, such as the trials
+    of one task, are resampled together. With several policies, it prints the differences of the others from
+    the first, each with its interval. Where several sources label the same traces, it prints how far they
+    agree; the last label counts, but no model's where there are people's.
+    """
+    from knowledgepulse_worker.tools.policies import compare, evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
+
+    policies = [load_policy(file) for file in policy_files] or [given.policy]
+    every = given.all_labels()
+    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
+    records = given.records()
+    found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
+    compared = compare.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
+    if plot:
+        from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_evaluation(found, records), plot)
+    others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
+    told = evaluate_report.evaluation_tables(found)
+    words = (*labels.agreement_lines(agreed), *told, *compare.comparison_tables(compared))
+    print_report(found.as_dict() | others, words, as_json=as_json)
+
+
+@policy.command()
+@command_inputs.source_options
+@command_inputs.label_options
+@command_inputs.policy_option
+@command_inputs.target_option
+@command_inputs.reward_option
+@click.option(
+    "--share", type=SHARE, default=1.0, show_default=True, help="Share of the learned value in the score."
+)
+@click.option(
+    "--outcome-confidence",
+    is_flag=True,
+    help="Fit outcome confidence too. Labels that depend on the outcome make it meaningless.",
+)
+@command_inputs.plot_option
+@command_inputs.output_option
+@json_option
+def fit(
+    given: command_inputs.Inputs,
+    min_reward: float,
+    plot: Path | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Fit learned values to labels, and propose them if the labels support a change.
+
+    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression on the
+    dimensions and facts of the traces, domain by domain. Prints a verdict for each domain, and figures of
+    traces that were not fitted to: of the policy in force, of the learned value, of the length alone and of
+    the agent's name alone. Then a [policy] to review, with thresholds for the target share.
+    """
+    from knowledgepulse_worker.tools.policies import fit, fit_report, labels  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output, *given.label_files)
+    active, every = given.policy, given.all_labels()
+    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
+    today = datetime.now(UTC).date().isoformat()
+    records = given.comparable(content=True)
+    fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
+    if plot and any(one.appraisals for one in fitted.domains.values()):
+        from knowledgepulse_worker.tools.policies.plots import plot_fit, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_fit(fitted, records), plot)
+    words = (*fit_report.fit_tables(fitted), *labels.agreement_lines(agreed))
+    proposal = fit_report.fitted_toml(fitted)
+    plain = fitted.as_dict() | {"agreements": [asdict(one) for one in agreed]}
+    print_report(plain, words, as_json=as_json, proposal=proposal, output=output)
+
+
+@policy.command()
+@command_inputs.source_options
+@command_inputs.policy_option
+@click.option("--reference", type=EXISTING, help="Compare the traces with this reference.")
+@click.option("--accept", type=NewFile(), help="Write the distributions of the traces to this reference.")
+@json_option
+def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
+    """Measure how far the scores have moved since a policy was accepted.
+
+    Reads scored traces as `tune` does. --accept writes their distributions to a reference, which is a file of
+    Prometheus rules for the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from such a
+    reference for each domain, by dimension, score and decision. A distance of 0.2 corresponds to a shift by
+    half a standard deviation.
+    """
+    from knowledgepulse_worker.tools.policies import drift  # noqa: PLC0415 - keeps `--help` fast
+
+    if (reference is None) == (accept is None):
+        raise click.UsageError("give either --accept FILE or --reference FILE")
+    given.require_other(accept)
+    accepted, policy = reference and drift.read_reference(reference), given.policy
+    current = drift.distributions(given.comparable(), policy)
+    if accept:
+        write(accept, drift.reference_rules(current))
+    elif accepted:
+        if accepted.policy != current.policy:
+            errors.print(
+                f"the reference has the scores of policy {printable(accepted.policy)}, not {current.policy}, "
+                "so scores and decisions are not compared",
+                markup=False,
+            )
+        found = list(drift.drifts(current, accepted))
+        print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)

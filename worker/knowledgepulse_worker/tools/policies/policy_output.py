@@ -74,14 +74,13 @@ def changes(old: Policy, new: Policy) -> list[str]:
 
 def suspicions(policy: Policy) -> list[str]:
     """Warn of domains that look like a misspelt reference domain, one line each."""
-    lines = []
-    for name in policy.domains:
-        close = difflib.get_close_matches(name.lower(), REFERENCE_WEIGHTS, n=1, cutoff=0.8)
-        if close and name not in REFERENCE_WEIGHTS:
-            lines.append(
-                f"{name} is not a reference domain; did you mean {close[0]}? Domains are matched exactly"
-            )
-    return lines
+    others = [name for name in policy.domains if name not in REFERENCE_WEIGHTS]
+    close = {name: difflib.get_close_matches(name.lower(), REFERENCE_WEIGHTS, 1, 0.8) for name in others}
+    return [
+        f"{name} is not a reference domain; did you mean {meant[0]}? Domains are matched exactly"
+        for name, meant in close.items()
+        if meant
+    ]
 
 
 def _profile_changes(old: Profile, new: Profile) -> str:
@@ -121,21 +120,17 @@ def print_changes(old: Policy, new: Policy, head: str, none: str) -> None:
     print_parts(*([head, *(f"  {line}" for line in lines)] if lines else [none]))
 
 
-def print_changes_from_sdk(policy: Policy) -> None:
-    """Print the effective changes of a policy from the KnowledgePulse SDK's."""
-    print_changes(Policy(), policy, "Changes from the SDK's policy:", AS_SDK)
-
-
-def policy_table(policy: Policy) -> Table:
-    """Return a table of thresholds and weights by domain."""
+def print_policy(policy: Policy, head: str) -> None:
+    """Print thresholds, weights and learned values by domain, and the changes from the SDK's policy."""
     table = new_table("domain", "threshold", *DIMENSION_TITLES)
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
         table.add_row(profile.domain, repr(profile.threshold), *weights)
-    return table
+    print_parts(head, table, *_learned_tables(policy), "")
+    print_changes(Policy(), policy, "Changes from the SDK's policy:", AS_SDK)
 
 
-def learned_tables(policy: Policy) -> Iterator[Table | str]:
+def _learned_tables(policy: Policy) -> Iterator[Table | str]:
     """Yield the terms of each learned value, and what it was fitted to."""
     for name, domain in policy.domains.items():
         if (learned := domain.learned) is None:

@@ -39,11 +39,10 @@ async def republish(
 
     Key, timestamp and all other data of a record are unchanged.
 
-    ``names``: target topics for `contribute` and `rejected` decisions; they must exist. ``live``: allow the
-    workers' output topics as targets.
+    ``names``: the topics for `contribute` and `rejected` decisions. ``live``: allow the workers' own.
 
     Raises:
-        InputError: a target is one of the workers' topics and ``live`` is false, or no scored traces exist.
+        InputError: there are no scored traces; see also :func:`check_targets`.
         DeliveryError: the broker rejected a record; see also :func:`require_topics`.
     """
     allowed = {settings.topics.contribute, settings.topics.rejected} if live else set()

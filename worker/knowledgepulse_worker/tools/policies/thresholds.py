@@ -9,13 +9,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from knowledgepulse_worker.tools.policies.estimates import (
-    Array,
-    Estimate,
-    percentiles,
-    resampled_counts,
-    share,
-)
+from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, percentiles, ratios, share
 from knowledgepulse_worker.tools.policies.labelled_traces import SUPPORT, Labelled
 
 _DECIMALS = range(4, 20)
@@ -53,11 +47,7 @@ def lowest_within(scores: Array, target: float) -> tuple[float, int] | None:
     """Return the lowest score among the best traces, at most a target share of all, and their number.
 
     Traces with equal scores pass or fail together. Return None if the traces with the highest score already
-    exceed the target.
-
-    Args:
-        scores: shape (n,), n at least 1.
-        target: more than 0 and up to 1.
+    exceed the target, which is more than 0 and up to 1.
     """
     values, numbers = np.unique(-scores, return_counts=True)
     passing = numbers.cumsum()
@@ -97,32 +87,27 @@ def operating_points(
     kept, passes = labelled.kept, scores[:, None] >= thresholds
     passing, hits = passes.sum(axis=0), passes[kept].sum(axis=0)
     recalls, f1s = hits / max(1, kept.sum()), 2 * hits / np.maximum(1, passing + kept.sum())
-    rows = zip(thresholds, passing, _precisions(labelled, passes), recalls, f1s, strict=True)
+    rows = zip(thresholds, passing, precisions(passes.T, labelled), recalls, f1s, strict=True)
     return {
         at: OperatingPoint(at, int(count), precision, float(recall), float(f1))
         for at, count, precision, recall, f1 in rows
     }
 
 
-def _precisions(labelled: Labelled, passes: Array) -> list[Estimate | None]:
-    """Return the precision at each threshold; None where no trace passes.
+def precisions(passes: Array, labelled: Labelled) -> list[Estimate | None]:
+    """Return the share worth keeping of each selection; None where no trace passes.
 
     At each end, the wider of two intervals counts. The bootstrap interval would be empty for nine hits of
     nine, and Wilson's interval would count the trials of a task as independent.
 
-    ``passes``: whether each trace passes each threshold, shape (traces, thresholds).
+    ``passes``: whether each trace passes, shape (selections, traces).
     """
-    hits = passes & labelled.kept[:, None]
-    drawn = [(counts @ hits, counts @ passes) for counts in resampled_counts(labelled.groups)]
-    drawn_hits, drawn_passing = (np.concatenate(parts).astype(float) for parts in zip(*drawn, strict=True))
-    drawn_passing[drawn_passing == 0] = np.nan
-    counted = zip(hits.sum(axis=0), passes.sum(axis=0), (drawn_hits / drawn_passing).T, strict=True)
-    return [_precision(int(hit), int(passing), resampled) for hit, passing, resampled in counted]
-
-
-def _precision(hits: int, passing: int, resampled: Array) -> Estimate | None:
-    if passing == 0:
-        return None
-    value, low, high = share(hits, passing)
-    _, lowest, highest = percentiles(value, resampled)
-    return Estimate(value, min(low, lowest), max(high, highest))
+    hits = passes & labelled.kept
+    _, drawn = ratios(hits, passes, labelled.groups)
+    found: list[Estimate | None] = []
+    for hit, passing, resampled in zip(hits.sum(axis=1), passes.sum(axis=1), drawn, strict=True):
+        if passing:
+            value, low, high = share(int(hit), int(passing))
+            _, lowest, highest = percentiles(value, resampled)
+        found.append(Estimate(value, min(low, lowest), max(high, highest)) if passing else None)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,16 +13,21 @@ import tomli_w
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.settings import EmbeddingSettings
 from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
+from knowledgepulse_worker.terminal.printable import printable
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
+from knowledgepulse_worker.tools.score.offline import embedder_name
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 GRID = tuple(round(number * 0.05, 2) for number in range(21))
 
 Changes = Mapping[str, Mapping[str, Any]]
 """By domain, its new ``threshold`` or ``weights``, or both."""
+
+_UNRECORDED = "not recorded"
+"""The embedder of a record of a topic: its ``kp-score`` header does not say."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,6 @@ class DomainTuning:
     """The tuning of one domain.
 
     Attributes:
-        domain: the profile's name.
-        traces: number of traces.
         quantiles: quantiles of the score, by QUANTILES.
         current: the policy's threshold.
         grid: thresholds from 0 to 1.
@@ -75,7 +78,6 @@ class Tuning:
 
     Attributes:
         policy: the policy that all traces are scored under.
-        domains: the tunings by domain name.
         embedders: number of traces by the embedder that computed their novelty.
         withheld: number of traces that are left out because the policy withholds them at any score.
         proposed: the policy with the proposed thresholds; domains without a proposal keep theirs.
@@ -90,14 +92,8 @@ class Tuning:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON."""
-        return {
-            "policy": self.policy.digest,
-            "target": self.target,
-            "domains": {name: asdict(one) for name, one in self.domains.items()},
-            "embedders": self.embedders,
-            "withheld": self.withheld,
-            "proposed": self.proposed.model_dump(exclude_none=True),
-        }
+        proposed = self.proposed.model_dump(exclude_none=True)
+        return {**asdict(self), "policy": self.policy.digest, "proposed": proposed}
 
 
 def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuning:
@@ -119,15 +115,14 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         because = f": the policy withholds all {withheld}" if withheld else ""
         raise InputError(f"no scored traces to tune with{because}")
     domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
-    proposed = with_changes(
-        policy,
-        {
-            name: {"threshold": one.proposal.passing.threshold}
-            for name, one in domains.items()
-            if one.proposal
-        },
-    )
+    proposed = with_changes(policy, threshold_changes(domains))
     return Tuning(policy, target, domains, embedders_of(records), withheld, proposed)
+
+
+def threshold_changes(domains: Mapping[str, DomainTuning]) -> Changes:
+    """Return the proposed thresholds by domain."""
+    proposals = {name: one.proposal for name, one in domains.items()}
+    return {name: {"threshold": one.passing.threshold} for name, one in proposals.items() if one}
 
 
 def proposed_toml(tuning: Tuning) -> str:
@@ -143,10 +138,10 @@ def effect(one: DomainTuning) -> str:
         of = f"the best {one.best:,} of {counted(one.traces, 'trace')}, {highest!r},"
         return f"{one.domain}: no threshold, as {of} are too many"
     share = one.proposal.passing.share
-    reached = f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})"
-    return (
-        f"{one.domain}: of {counted(one.traces, 'trace')}, {reached} reach {one.proposal.passing.threshold}"
+    reached = (
+        f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach {one.proposal.passing.threshold}"
     )
+    return f"{one.domain}: of {counted(one.traces, 'trace')}, {reached}"
 
 
 def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> DomainTuning:
@@ -199,3 +194,27 @@ def _with(policy: Policy, changes: Changes) -> Policy:
     for name, fields in changes.items():
         domains[name] = domains.get(name, DomainPolicy()).model_copy(update=dict(fields))
     return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)
+
+
+def embedders_of(records: Iterable[ScoredRecord]) -> dict[str, int]:
+    """Return the numbers of traces by embedder, the most frequent first."""
+    return dict(Counter(record.embedder or _UNRECORDED for record in records).most_common())
+
+
+def described(embedders: Mapping[str, int]) -> str:
+    """Return the embedders and their numbers of traces in words; text from files is escaped."""
+    return "; ".join(f"{printable(name)} ({counted(count, 'trace')})" for name, count in embedders.items())
+
+
+def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSettings) -> str | None:
+    """Return a warning if the traces' novelty is not of one embedder, or not of the configured one."""
+    embedders, configured = embedders_of(records), embedder_name(settings)
+    if len(embedders) > 1:
+        return f"these scores come from several embedders and cannot be compared: {described(embedders)}"
+    (name,) = embedders
+    if name in (configured, _UNRECORDED):
+        return None
+    return (
+        f"these scores were computed with {printable(name)}, but the settings' embedder is {configured}, "
+        "which gives other scores"
+    )

@@ -10,10 +10,9 @@ from rich.table import Table
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.printable import printable
-from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.policy_output import new_table
-from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
+from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, described, effect
 
 SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
 """The lowest scores that the SDK's retrieval and search ask for by default."""
@@ -64,11 +63,10 @@ def _percent(estimate: Estimate) -> str:
 
 
 def _scores(domains: list[DomainTuning]) -> Table:
-    table = new_table(
-        "domain", "traces", "lowest", "5%", "median", "90%", "95%", "highest", "threshold", "passing"
-    )
+    shown = {"lowest": 0, "5%": 0.05, "median": 0.5, "90%": 0.9, "95%": 0.95, "highest": 1}
+    table = new_table("domain", "traces", *shown, "threshold", "passing")
     for one in domains:
-        quantiles = (f"{one.quantiles[q]:.3f}" for q in (0, 0.05, 0.5, 0.9, 0.95, 1))
+        quantiles = (f"{one.quantiles[q]:.3f}" for q in shown.values())
         current = repr(one.current.threshold), _percent(one.current.share)
         table.add_row(one.domain, f"{one.traces:,}", *quantiles, *current)
     return table

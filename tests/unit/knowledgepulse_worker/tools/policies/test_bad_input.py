@@ -93,7 +93,7 @@ POOR = {
     ),
     "equal scores, fitted": (
         ("fit", "EQUAL", "--labels", "EVEN"),
-        "fit: customer_service: no proposal, for want of an interval of the AUC above 0.52 and an",
+        "fit: customer_service: no proposal, for want of an interval of the AUC above 0.53 and an",
     ),
     "one group, evaluated": (
         ("evaluate", "SCORED", "--labels", "ONE"),
@@ -101,7 +101,7 @@ POOR = {
     ),
     "one group, fitted": (
         ("fit", "SCORED", "--labels", "ONE"),
-        "fit: customer_service: no proposal: too few labels: 70 traces are worth keeping and 70 are not, ",
+        "fit: customer_service: no proposal: too few labels: 70 of 140 traces are worth keeping, ",
     ),
 }
 

@@ -13,9 +13,9 @@ from scipy.special import expit
 from knowledgepulse_worker.policy import Learned, Policy
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value
 from knowledgepulse_worker.tools.policies import logistic
-from knowledgepulse_worker.tools.policies.fit import ENOUGH, fit, held_scores
+from knowledgepulse_worker.tools.policies.fit import ENOUGH, fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
-from knowledgepulse_worker.tools.policies.labelled_traces import matched
+from knowledgepulse_worker.tools.policies.labelled_traces import OUTCOME, held_scores, matched
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.plots import plot_fit
 from knowledgepulse_worker.tools.policies.tune import tune
@@ -216,6 +216,28 @@ def test_a_value_that_is_worse_on_other_agents_is_warned_about(planted):
     assert "on other agents, it is worse than chance" in report(fitted(records, labels | turned))
 
 
+def test_a_better_order_with_worse_best_traces_is_not_proposed(make_record, make_counts):
+    """The traces that pass are the best ones: an AUC alone does not see that fewer of them are kept."""
+    rng = np.random.default_rng(5)
+    records, labels = [], {}
+    for number in range(400):
+        best = number % 16 == 0
+        novelty = 0.95 + 0.05 * rng.random() if best else 0.8 * rng.random()
+        name = f"kp:trace:{number}"
+        counts = make_counts(int(rng.integers(1, 9)))
+        records.append(make_record((0.5, novelty, 0.5, 0.5), id=name, counts=counts))
+        labels[name] = Label(name, keep=bool(best or rng.random() < (0.8 if novelty < 0.4 else 0.1)))
+
+    found = fitted(records, labels, target=0.05)
+
+    one = only(found)
+    assert min(one.difference.low, one.appraisals["fitted"].auc.low - 0.53) > 0
+    assert one.best_difference.value < 0
+    assert one.outcome == "not supported"
+    assert found.proposed == Policy()
+    assert "for want of best traces as good as those under the policy in force: AUC" in report(found)
+
+
 def test_an_agent_that_gives_the_label_is_named(make_record, make_counts):
     rng = np.random.default_rng(4)
     records, labels = [], {}
@@ -285,12 +307,10 @@ def test_scores_with_outcome_confidence_held_do_not_depend_on_it(planted):
     proposed = fitted(records, labels).proposed
     labelled = matched(records, labels, 0.5)
 
-    plain = held_scores(labelled, proposed, hold=False)
+    plain = held_scores(labelled, proposed, None)
 
     assert plain.tolist() == [one.under(proposed).quality_score for one in records]
-    assert (
-        held_scores(labelled, Policy(), hold=True).std() < held_scores(labelled, Policy(), hold=False).std()
-    )
+    assert held_scores(labelled, Policy(), OUTCOME).std() < held_scores(labelled, Policy(), None).std()
 
 
 def test_the_plot_shows_aucs_and_reliability(planted):

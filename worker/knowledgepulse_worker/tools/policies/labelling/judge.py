@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, cast
@@ -68,7 +69,6 @@ class Judge:
     Attributes:
         url: the endpoint's base, which ends with its version: `https://host/v1`.
         per_minute: maximum number of requests a minute.
-        key: the endpoint's key; None if it needs none.
     """
 
     url: str
@@ -104,9 +104,8 @@ async def judge_traces(session: Session, judge: Judge) -> str:
                 word = (answer.choices[0].message.content or "").strip(" \n.*`\"'").lower()
                 if word not in ("keep", "drop"):
                     unclear += 1
-                    word = shortened(word, [judge.key or ""])[:80]
-                    said = f"{trace.record.id}: neither keep nor drop: {word}"
-                    errors.print(printable(said), markup=False)
+                    said = shortened(word, [judge.key or ""])[:80]
+                    errors.print(printable(f"{trace.record.id}: neither keep nor drop: {said}"), markup=False)
                     session.decide("skip")
                     continue
                 known[text] = word == "keep"
@@ -126,17 +125,14 @@ def _text(trace: ToLabel) -> str:
 
 def _address(url: str) -> URL:
     """Return the address of the endpoint's chat completions; raise an InputError for another URL."""
-    try:
+    with suppress(ValueError):
         base = URL(url)
-        fits = base.scheme in ("http", "https") and base.host and not base.user and not base.password
-    except ValueError:
-        fits = False
-    if not fits:
-        raise InputError(
-            f"--judge: got {printable(without_secrets(url))}; should be the endpoint's base, such as "
-            "https://host/v1, without user and password; the key goes into OPENAI_API_KEY"
-        )
-    return base / "chat" / "completions"
+        if base.scheme in ("http", "https") and base.host and not base.user and not base.password:
+            return base / "chat" / "completions"
+    raise InputError(
+        f"--judge: got {printable(without_secrets(url))}; should be the endpoint's base, such as "
+        "https://host/v1, without user and password; the key goes into OPENAI_API_KEY"
+    )
 
 
 def _headers(key: str | None) -> dict[str, str]:

@@ -32,7 +32,9 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 @command_inputs.policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
-@command_inputs.count_option(50, 10_000)
+@click.option(
+    "--count", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of traces."
+)
 @click.option(
     "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
 )
@@ -73,19 +75,19 @@ def label(
     if (by is None) != asks_model or (asks_model and None in (url, model, rubric)):
         raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
     from knowledgepulse_worker.tools.policies.labelling.judge import Judge, judge_traces  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.labelling.label_server import About, serving_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.label_server import serving_labels  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.label_session import Session, open_labels  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
-    policy, labels = given.policy, given.labels(required=False)
+    policy, labels = given.policy, command_inputs.labels_to_use(given.all_labels(required=False))
     with open_labels(output) as file:
         if file.removed:
             errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
         queue = traces_to_label(given, labels, policy, count)
         if by is not None:
-            about = About(_text_of(rubric) if rubric else "", _evaluation(given, output))
-            asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, about, port)))
+            texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
+            asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, texts, port)))
         elif url is not None and model is not None and rubric is not None:
             asked = Judge(url, model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
             click.echo(asyncio.run(judge_traces(Session(queue, file, asked.source), asked)))

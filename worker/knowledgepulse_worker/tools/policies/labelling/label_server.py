@@ -7,9 +7,8 @@ host, so that a site whose name resolves to loopback gets nothing. A change must
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import resources
 from secrets import token_urlsafe
@@ -39,41 +38,35 @@ class _Change(msgspec.Struct):
 _read_change = msgspec.json.Decoder(_Change).decode
 
 
-@dataclass(frozen=True)
-class About:
-    """The texts on the page that do not depend on the traces.
-
-    Attributes:
-        rubric: the criteria by which to judge; empty if there are none.
-        next: the command to run when all traces are labelled.
-    """
-
-    rubric: str
-    next: str
-
-
 @asynccontextmanager
-async def serving_labels(session: Session, policy: Policy, about: About, port: int) -> AsyncIterator[str]:
-    """Serve the page, and yield its address; raise a StartError if the port is in use."""
+async def serving_labels(
+    session: Session, policy: Policy, texts: Mapping[str, str], port: int
+) -> AsyncIterator[str]:
+    """Serve the page, and yield its address; raise a StartError if the port is in use.
+
+    ``texts``: the criteria by which to judge (`rubric`), and the next command (`next`).
+    """
     headers = page_headers(_PAGE)
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(body=_PAGE, headers=headers)
 
     async def trace(_request: web.Request) -> web.Response:
-        return _json(_state(session, policy, about))
+        return _json(_state(session, policy, texts))
 
     async def label(request: web.Request) -> web.Response:
         try:
             change = _read_change(await request.read())
             fits = change.revision == session.revision  # else it is of another tab, or a key pressed twice
-            if fits:
-                _apply(change, session)
+            if fits and change.verdict == "undo" and session.can_undo:
+                session.undo()
+            elif fits and change.verdict != "undo" and session.current is not None:
+                session.decide(change.verdict)
         except DECODE_ERRORS as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
         except InputError as error:
             return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
-        return _json(_state(session, policy, about), HTTPStatus.OK if fits else HTTPStatus.CONFLICT)
+        return _json(_state(session, policy, texts), HTTPStatus.OK if fits else HTTPStatus.CONFLICT)
 
     secret = token_urlsafe(16)
     app = web.Application(middlewares=[_guard({f"{name}:{port}" for name in (_HOST, "localhost")})])
@@ -99,16 +92,8 @@ def _guard(hosts: set[str]) -> Any:
     return guard
 
 
-def _apply(change: _Change, session: Session) -> None:
-    if change.verdict == "undo":
-        if session.can_undo:
-            session.undo()
-    elif session.current is not None:
-        session.decide(change.verdict)
-
-
-def _state(session: Session, policy: Policy, about: About) -> dict[str, Any]:
-    state: dict[str, Any] = {
+def _state(session: Session, policy: Policy, texts: Mapping[str, str]) -> dict[str, Any]:
+    state = {
         "revision": session.revision,
         "by": session.by,
         "file": str(session.file.path),
@@ -116,21 +101,15 @@ def _state(session: Session, policy: Policy, about: About) -> dict[str, Any]:
         "kept": session.counts[True],
         "dropped": session.counts[False],
         "skipped": session.skipped,
-        "rubric": about.rubric,
-        "next": about.next,
+        **texts,
         "can_undo": session.can_undo,
-        "trace": None,
     }
-    if session.current is not None:
-        record = session.current.record
-        state["trace"] = {
-            "id": record.id,
-            "source": record.source,
-            "task_domain": record.task_domain,
-            **text_view(session.current.value, record.content),
-            **score_view(record, policy),
-        }
-    return state
+    if session.current is None:
+        return state | {"trace": None}
+    record = session.current.record
+    identity = {name: getattr(record, name) for name in ("id", "source", "task_domain")}
+    content = text_view(session.current.value, record.content)
+    return state | {"trace": identity | content | score_view(record, policy)}
 
 
 def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:

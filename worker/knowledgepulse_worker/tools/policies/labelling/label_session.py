@@ -72,8 +72,7 @@ class Session:
     @property
     def skipped(self) -> int:
         """The number of traces that were skipped and are not labelled yet."""
-        skipped = {trace.record.id for trace, answer in self._decided if answer == "skip"}
-        return len(skipped - self._kept.keys())
+        return len({trace.record.id for trace, _ in self._decided} - self._kept.keys())
 
     @property
     def can_undo(self) -> bool:
@@ -163,9 +162,8 @@ class LabelFile:
         Raises:
             InputError: the label cannot be written; the file is unchanged.
         """
-        members = {name: value for name, value in msgspec.structs.asdict(label).items() if value is not None}
         try:
-            self._write(msgspec.json.encode(members) + b"\n")
+            self._write(msgspec.json.encode(label) + b"\n")
         except OSError as error:
             self._file.truncate(self._sizes[-1])
             raise InputError(f"{self.path}: cannot be written: {error.strerror}") from error

@@ -100,14 +100,14 @@ async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Nam
 
 def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
     """Return the objective, the steps and the result of a trace, or of its shortened content without it."""
+    objective, steps, result = "", list[StepText](), ""
     if value is not None:
         objective, steps, result, _ = texts_of(value)
-        return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
-    if content is None:
-        return {"objective": "", "steps": [], "result": ""}
-    cut = (step.partition(":") for step in content.steps)
-    steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
-    return {"objective": content.objective, "steps": [_step(one) for one in steps], "result": content.result}
+    elif content is not None:
+        objective, result = content.objective, content.result
+        cut = (step.partition(":") for step in content.steps)
+        steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
+    return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
 
 
 def _step(step: StepText) -> dict[str, Any]:
