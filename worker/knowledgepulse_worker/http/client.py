@@ -61,10 +61,10 @@ class Answer:
 
 
 def shortened(text: str, secrets: Collection[str]) -> str:
-    """Return the beginning of a server's text for a message, with secrets removed."""
+    """Return the beginning of a server's text for a message, on one line and with secrets removed."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    return text[:_SHOWN]
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_SHOWN])
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -76,6 +76,12 @@ def test_what_is_no_json_is_a_value_error(body):
         Answer(200, {}, "application/json", body).json()
 
 
+def test_an_excerpt_is_one_line_that_controls_no_terminal():
+    answer = Answer(400, {}, "text/plain", b"line\nforged\x1b[2J")
+
+    assert answer.excerpt([]) == "line\\nforged\\x1b[2J"
+
+
 def test_an_excerpt_is_short_and_has_no_secret():
     answer = Answer(400, {}, "text/plain", b"refused: Bearer SECRET \xff" + b"x" * 1000)
     assert answer.excerpt(["SECRET", ""]) == "refused: Bearer *** \ufffd" + "x" * 179

@@ -158,7 +158,7 @@ async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: 
             break
         await asyncio.sleep(min(retry_after(answer.headers) or 2**attempt, LONGEST_WAIT))
     if answer.status != HTTPStatus.OK:
-        raise InputError(f"{where}: {answer.status}: {printable(answer.excerpt([judge.key or '']))}")
+        raise InputError(f"{where}: {answer.status}: {answer.excerpt([judge.key or ''])}")
     try:
         return msgspec.json.decode(answer.body, type=_Answer)
     except DECODE_ERRORS as error:
