@@ -200,12 +200,69 @@ async def _in_sync(trial: Trial) -> None:
 
         async def all_copies() -> bool:
             return all(
-                len(partition["isr"]) == len(trial.brokers.nodes)
+                len(partition["isr"]) == len(partition["replicas"])
                 for topic in await admin.describe_topics(names)
                 for partition in topic["partitions"]
             )
 
         await trial.until(all_copies, "a copy is not in sync")
+
+
+async def elect_uncleanly(trial: Trial, doses: Sequence[str]) -> None:
+    """Let a replica lead the raw topic that lacks scored records, with or without a running worker."""
+    for dose in doses:
+        leader, follower = await _leader_and_follower(trial)
+        async with trial.fault():
+            await follower.kill()
+            await trial.shared()  # by outputs of records that only the leader has
+            await trial.paused()
+            await trial.until(lambda: not trial.witness.missing, "a record has no output")
+            lost = trial.witness.ends()
+            if dose == "stopped":
+                await trial.fleet.stop(trial.fleet.workers[0])
+            await leader.kill()
+            await follower.start_again()
+            await _led_by(trial, follower)
+            await trial.witness.reread_raw()
+            trial.load.go_on()
+            if dose == "stopped":
+                await trial.until(
+                    lambda ends=lost: all(trial.witness.ends()[p] > ends[p] for p in ends),
+                    "the lost offsets are not all used again",
+                )
+                await trial.fleet.start()
+        await leader.start_again()
+        await _in_sync(trial)
+
+
+async def _raw_leaders(trial: Trial) -> set[int]:
+    async with admin_of(trial.brokers.direct) as admin:
+        (topic,) = await admin.describe_topics([trial.stream.settings.topics.raw])
+    return {one["leader"] for one in topic["partitions"]}
+
+
+async def _leader_and_follower(trial: Trial) -> tuple[Node, Node]:
+    """Wait until one of the raw topic's nodes leads all partitions; return it and the other one."""
+    pair = trial.brokers.nodes[:2]
+    found: list[Node] = []
+
+    async def is_led_by_one() -> bool:
+        leaders = await _raw_leaders(trial)
+        found[:] = sorted(pair, key=lambda node: node.number not in leaders)
+        return len(leaders) == 1
+
+    await trial.until(is_led_by_one, "no node leads the whole raw topic")
+    leader, follower = found
+    return leader, follower
+
+
+async def _led_by(trial: Trial, node: Node) -> None:
+    """Wait until a node leads all partitions of the raw topic."""
+
+    async def leads() -> bool:
+        return await _raw_leaders(trial) == {node.number}
+
+    await trial.until(leads, f"node {node.number} does not lead the raw topic")
 
 
 async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:

@@ -27,6 +27,8 @@ class Load:
         partitions: the topic's partition count.
         rate: returns the mean number of records per second from now on.
         make: creates the records.
+        is_idempotent: whether the client's retries cannot repeat records. After an unclean election, such a
+            client could send nothing more.
 
     Attributes:
         sent: number of confirmed records.
@@ -34,7 +36,13 @@ class Load:
     """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, partitions: int, rate: Callable[[], float], make: Make
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: int,
+        rate: Callable[[], float],
+        make: Make,
+        is_idempotent: bool = True,
     ) -> None:
         self.sent = 0
         self._bootstrap_servers = bootstrap_servers
@@ -42,6 +50,7 @@ class Load:
         self._partitions = partitions
         self._rate = rate
         self._make = make
+        self._is_idempotent = is_idempotent
         self._number = 0
         self._pending = 0
         self._flows = asyncio.Event()
@@ -70,7 +79,7 @@ class Load:
     async def _producing(self, **arguments: object) -> AsyncIterator[AIOKafkaProducer]:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap_servers,
-            enable_idempotence=True,
+            enable_idempotence=self._is_idempotent,
             request_timeout_ms=_PATIENCE_MS,
             max_batch_size=262_144,
             **arguments,

@@ -15,6 +15,7 @@ from chaos.faults import (
     child,
     coordinators,
     disk,
+    elect_uncleanly,
     embedder,
     kill,
     move,
@@ -51,6 +52,7 @@ class Row:
         proxied: whether to connect the workers to the broker through a proxy.
         without: the mechanism to switch off; the row must then fail.
         release: git revision of the workers; by default, they run this release.
+        replicas: numbers of the nodes that have the raw topic; by default, all have all topics.
         topics: topic settings that differ from those of `kp-worker topics`, by role.
         restarts: maximum number of process restarts in each round; None means any number.
         is_tested: whether `make test` runs the short form.
@@ -68,6 +70,7 @@ class Row:
     proxied: bool = False
     without: str = ""
     release: str | None = None
+    replicas: Sequence[int] = ()
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     restarts: int | None = None
     is_tested: bool = True
@@ -154,6 +157,16 @@ ROWS: dict[str, Row] = {
         _COORDINATIONS * 3,
         [(GROUP_COORDINATOR, "positions"), (TRANSACTION_COORDINATOR, "commit")],
         nodes=3,
+    ),
+    "unclean": Row(
+        "a leader elected that lacks scored records of the raw topic, the worker running and stopped",
+        elect_uncleanly,
+        ["stopped", "running"] * 3,
+        ["stopped"],
+        workers=1,
+        nodes=3,
+        replicas=(1, 2),
+        topics={"raw": {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}},
     ),
     "network": Row(
         "connections cut, reset, slowed, black-holed",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.admin import NewTopic
+
 from chaos.brokers import SESSION_TIMEOUT, Brokers
 from chaos.embedder import Order, Orders
 from chaos.fleet import Fleet
@@ -21,7 +23,7 @@ from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings
-from support.streams import Stream, Worker, own_settings
+from support.streams import Stream, Worker, admin_of, own_settings
 from support.traces import real_traces
 
 if TYPE_CHECKING:
@@ -169,6 +171,10 @@ class Trial:
 async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> AsyncIterator[Trial]:
     """Yield a row's trial with its own topics, under load but without workers."""
     settings = _settings(brokers.direct, row.sections)
+    if row.replicas:
+        placed = {number: list(row.replicas) for number in range(PARTITIONS)}
+        async with admin_of(brokers.direct) as client:
+            await client.create_topics([NewTopic(settings.topics.raw, -1, -1, placed)])
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await admin.create_missing(PARTITIONS, replication_factor=-1)
     async with AsyncExitStack() as stack:
@@ -191,7 +197,7 @@ async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> A
             return RATE if len(witness.raw) - len(witness.outputs) < BACKLOG else RATE / 10
 
         load = (TransactionalLoad if row.transactional else Load)(
-            brokers.direct, settings.topics.raw, PARTITIONS, rate, make
+            brokers.direct, settings.topics.raw, PARTITIONS, rate, make, is_idempotent=not row.replicas
         )
         trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxy, say)
         async with _tasks([load.run(), witness.run()]) as trial.tasks:

@@ -153,6 +153,13 @@ class Witness:
         """Return the highest offset with an output of each raw partition; -1 if there is none."""
         return dict(self._published)
 
+    def ends(self) -> dict[int, int]:
+        """Return the offset after the last raw record of each partition of the current topic."""
+        found = dict.fromkeys((place.partition for place in self._raw), 0)
+        for one in self.current:
+            found[one.partition] = max(found[one.partition], one.offset + 1)
+        return found
+
     def behind_outputs(self, records: set[Identity]) -> dict[int, int]:
         """Return the next offset after the last of these records with an output, by partition."""
         behind: dict[int, int] = {}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
@@ -85,3 +88,37 @@ async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_e
     assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)
     assert "continuing from offset 10, as the ledger says" in worker.log()
     assert "rewind" not in worker.log()
+
+
+async def set_position(stream, partition, offset):
+    """Set the group's position in a partition, as `kafka-consumer-groups.sh --reset-offsets` does."""
+    kafka = stream.settings.kafka
+    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=kafka.group) as consumer:
+        at = TopicPartition(stream.settings.topics.raw, partition)
+        consumer.assign([at])
+        await consumer.commit({at: offset})
+
+
+async def test_an_operator_s_position_precedes_the_ledger_s_and_the_other_partitions_continue(
+    make_stream, real_traces
+):
+    """Positions may expire for a part of the partitions only."""
+    stream = await make_stream(2)
+    async with stream.worker() as worker:
+        await stream.publish(on((0, 1), real_traces[:20]))
+        await worker.published(20)
+        assert await worker.stop() == 0
+    await forget_positions(stream)
+    await set_position(stream, 1, 5)
+
+    raw = await stream.publish(on((0, 1), real_traces[20:30]))
+    async with stream.worker() as worker:
+        await worker.published(15)
+        assert await worker.stop() == 0
+
+    found = Counter(map(source_of, await outputs_of(stream)))
+    assert set(found) == {(one.partition, one.offset) for one in raw}
+    assert {place for place, count in found.items() if count > 1} == {(1, offset) for offset in range(5, 10)}
+    report = await audit(stream.settings)
+    assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)
+    assert worker.log().count("as the ledger says") == 1

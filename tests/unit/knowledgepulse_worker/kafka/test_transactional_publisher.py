@@ -22,8 +22,9 @@ from aiokafka.structs import RecordMetadata
 from knowledgepulse_worker.errors import DeliveryError, SecurityError, StartError, TooLargeError
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, MemberOffsetsRequest
-from knowledgepulse_worker.kafka.wire.producer import SentBatch
-from knowledgepulse_worker.records.publisher import Position, Refusal, RefusedError
+from knowledgepulse_worker.kafka.wire.producer import ForgottenIdError, SentBatch
+from knowledgepulse_worker.kafka.wire.throttling import HeldBackError
+from knowledgepulse_worker.records.publisher import Position, Refusal, RefusedError, ThrottledError
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -174,6 +175,27 @@ async def test_a_record_that_the_client_cannot_send_is_refused_whatever_happens_
 
     assert [one.records for one in refused.value.refusals] == [[record(1, 0)]]
     assert FakeProducer.starts == 1
+
+
+async def test_a_transaction_that_a_quota_would_hold_open_is_not_committed(transact):
+    with pytest.raises(ThrottledError, match="producer_byte_rate"):
+        await transact([[0], [HeldBackError()]])
+
+    assert FakeProducer.starts == 1, "the sequence of its batches has a gap"
+
+
+async def test_a_producer_that_the_brokers_have_forgotten_starts_again_and_publishes(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(FakeProducer, "starts", 0)
+    attempts = iter([[ForgottenIdError()], [[5]]])
+    publisher = TransactionalPublisher(
+        KafkaSettings(), "id", new_producer=lambda **_: FakeProducer(next(attempts))
+    )
+
+    written = await publisher.transact("raw", GroupMetadata("group"), [record(0, 0)], {0: Position(1)})
+
+    assert (written, FakeProducer.starts) == ([5], 1)
+    assert "idle for longer than their transactional.id.expiration.ms; it starts again" in caplog.text
 
 
 async def test_an_error_of_the_client_that_can_send_nothing_more_is_told(transact):

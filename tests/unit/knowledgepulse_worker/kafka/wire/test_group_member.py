@@ -70,6 +70,11 @@ def refused(error_code):
     return StableOffsetsResponse_v7(0, [], error_code, {})
 
 
+async def test_added_partitions_are_noticed_early_enough_to_be_read_within_a_minute(member):
+    """The client notices them when it refreshes its metadata; by default, after five minutes."""
+    assert (await member())._client._metadata_max_age_ms <= 20_000
+
+
 OFFSET_FETCH = 9
 
 
