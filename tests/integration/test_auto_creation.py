@@ -78,3 +78,4 @@ async def test_a_worker_names_the_topics_that_were_deleted_and_continues_once_th
     assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw if one.offset >= 10]
     assert "poison" not in worker.log()
     assert "AssertionError" not in worker.log()
+    assert "Timeout (" not in worker.log()  # the process ended by itself, and said why

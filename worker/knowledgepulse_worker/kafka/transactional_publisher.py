@@ -28,7 +28,12 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, denied_right, missing_rights
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.kafka.wire.producer import ForgottenIdError, SentBatch, TransactionalProducer
+from knowledgepulse_worker.kafka.wire.producer import (
+    ForgottenIdError,
+    SentBatch,
+    TransactionalProducer,
+    abandon,
+)
 from knowledgepulse_worker.kafka.wire.throttling import HeldBackError
 from knowledgepulse_worker.records.publisher import (
     LostPartitionsError,
@@ -49,6 +54,9 @@ _TIMEOUT = TRANSACTION_TIMEOUT_MS // 1000
 
 _SENDING_LIMIT = 5.0
 """Seconds in which a transaction's records must be sent; the rest of its timeout is for other requests."""
+
+# Seconds for stopping the client, which would wait without end for records of a topic that was deleted.
+_STOP_LIMIT = 5.0
 
 # The client waits without end for a topic that was deleted, but it notices the deletion.
 _METADATA_MAX_AGE_MS = 10_000
@@ -136,7 +144,11 @@ class TransactionalPublisher:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._producer.stop()
+        try:
+            async with asyncio.timeout(_STOP_LIMIT):
+                await self._producer.stop()
+        except TimeoutError:
+            await abandon(self._producer)
 
     def missing_topics(self) -> list[str]:
         """Return the topics to which records were sent and which are gone, as far as the client knows."""

@@ -20,6 +20,7 @@ from aiokafka.producer.sender import Sender
 from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_worker.errors import DeliveryError, SecurityError, StartError, TooLargeError
+from knowledgepulse_worker.kafka import transactional_publisher
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, MemberOffsetsRequest
 from knowledgepulse_worker.kafka.wire.producer import ForgottenIdError, SentBatch
@@ -196,6 +197,25 @@ async def test_a_producer_that_the_brokers_have_forgotten_starts_again_and_publi
 
     assert (written, FakeProducer.starts) == ([5], 1)
     assert "idle for longer than their transactional.id.expiration.ms; it starts again" in caplog.text
+
+
+async def test_a_producer_that_does_not_stop_is_abandoned(monkeypatch):
+    """Its process was killed after 20 s, before it could say which topic had been deleted."""
+    abandoned = []
+
+    class Stuck(FakeProducer):
+        async def stop(self):
+            await asyncio.Event().wait()
+
+    async def abandon(producer):
+        abandoned.append(producer)
+
+    monkeypatch.setattr(transactional_publisher, "_STOP_LIMIT", 0)
+    monkeypatch.setattr(transactional_publisher, "abandon", abandon)
+    async with TransactionalPublisher(KafkaSettings(), "id", new_producer=lambda **_: Stuck([])):
+        pass
+
+    assert len(abandoned) == 1
 
 
 async def test_an_error_of_the_client_that_can_send_nothing_more_is_told(transact):

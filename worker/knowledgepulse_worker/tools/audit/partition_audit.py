@@ -60,6 +60,7 @@ class _Case:
 
     Attributes:
         cached: None unless the record was scored.
+        replaces: whether another record had this offset before, and outputs.
     """
 
     offset: int
@@ -68,6 +69,7 @@ class _Case:
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
+    replaces: bool = False
     wrong: list[str] = field(default_factory=list)
 
     def text(self, text: TraceText) -> str | None:
@@ -117,6 +119,7 @@ class PartitionAudit:
         self._next = next(self._known, _END)
         self._rewinds = index.rewinds(partition)
         self._rewinds_ahead = deque(self._rewinds)
+        self._replaces = False
         self._builder = builder
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = Vectors(settings, index.first_scored(partition), embedder, tolerance)
@@ -189,6 +192,7 @@ class PartitionAudit:
             wrong = mismatches(record, trace, output, self._builder)
             if self._is_of_another_record(wrong, record.offset):
                 self._report.unknown += 1
+                case.replaces = True
             else:
                 case.outputs.append(output)
                 case.wrong += [f"{part} does not match the record" for part in wrong]
@@ -223,6 +227,9 @@ class PartitionAudit:
         return any(offset in rewind for rewind in self._rewinds)
 
     def _check(self, case: _Case) -> None:
+        if case.replaces and not self._replaces and self._memory:
+            self._memory.doubt("rewind")  # the worker went back, and did not get back the vectors from before
+        self._replaces = case.replaces
         if case.cached is not None:
             self._memory.use(case.cached.model)
             if self._rewinds_ahead and case.offset >= self._rewinds_ahead[0].start:

@@ -97,6 +97,22 @@ def test_scores_after_a_rewind_may_differ(worked, noisy, monkeypatch):
     assert [d.offset for d in made.audit().differing] == [29]
 
 
+def test_scores_of_records_that_replaced_others_may_differ(worked):
+    """An unclean election replaced them; the ledger had lost the vectors that the lost records replaced."""
+    made = worked(24)
+    del made.raw[18:]
+    made.publish(10, seed="other")
+    made.restart(cut=True)
+    made.work(since=18)
+
+    report = made.audit()
+
+    assert report.unknown == 6
+    assert not report.differing
+    assert report.novelty_exact == 24
+    assert report.novelty_unaudited == {"rewind": 4}
+
+
 def test_another_model_starts_with_an_empty_cache(worked, noisy):
     made = worked(10)
     made.restart(noisy(0, identity="second"))
