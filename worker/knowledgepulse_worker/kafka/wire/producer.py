@@ -168,6 +168,7 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
                 partitions = await self.partitions_for(place.topic)
         except UnknownTopicOrPartitionError:
             raise missing_topics([place.topic]) from None
+        self._known_topics.add(place.topic)
         if place.partition not in partitions:
             raise TopicError(
                 f"{place.topic} was recreated without partition {place.partition}; "
@@ -175,14 +176,8 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             )
 
     def missing_topics(self) -> list[str]:
-        """Return the topics to which records were sent and which are gone, as far as the client knows.
-
-        The client does not know a topic yet when it asks for it first.
-        """
-        asked_for: set[str] = self.client._topics  # noqa: SLF001 - there is no public way to ask the client
-        known = asked_for & self.client.cluster.topics()
-        self._known_topics |= known
-        return sorted(self._known_topics - known)
+        """Return the topics to which records were sent and which are gone, as far as the client knows."""
+        return sorted(self._known_topics - self.client.cluster.topics())
 
     def _batched(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
