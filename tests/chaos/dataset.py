@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from datasets import load_dataset
 
 from chaos.results import Outcome
 from knowledgepulse_worker.settings import render
@@ -146,6 +145,8 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
             await asyncio.gather(*(one.export() for one in chains))
             say(f"{sent} sessions: {hits[-1]} not committed when killed; {killed} exports killed")
         await asyncio.gather(*(one.export("--check") for one in chains))
+    from datasets import load_dataset  # takes over a second
+
     ours, theirs = chain.files(), calm.files()
     wrong = sorted(one for one in {*ours, *theirs} if ours.get(one) != theirs.get(one))
     differing, tables = len(wrong), load_dataset(str(chain.folder), cache_dir=str(folder / "cache"))

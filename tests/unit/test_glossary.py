@@ -6,6 +6,8 @@ import ast
 import re
 from collections import Counter
 
+import pytest
+
 from support.documents import ROOT, table
 
 RETIRED = {
@@ -22,9 +24,19 @@ RETIRED = {
 """Names that had several meanings, or a second name for one thing, with their replacements."""
 
 
-def names(path):
+@pytest.fixture(scope="module")
+def nodes():
+    """Return the syntax nodes of all modules by path."""
+    return {
+        path.relative_to(ROOT): list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        for folder in ("worker", "schemas")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+
+def names(nodes):
     """Return every name that a module defines or uses."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes:
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.Attribute):
@@ -46,22 +58,13 @@ def test_each_term_is_explained_once_in_order():
     assert terms() == sorted(set(terms()))
 
 
-def test_no_term_names_two_classes():
+def test_no_term_names_two_classes(nodes):
     defined = Counter(
-        node.name.lower()
-        for folder in ("worker", "schemas")
-        for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
+        node.name.lower() for ours in nodes.values() for node in ours if isinstance(node, ast.ClassDef)
     )
     assert {term: defined[name] for term in terms() if defined[name := term.replace(" ", "")] > 1} == {}
 
 
-def test_retired_words_are_no_names():
-    used = {
-        (name, str(path.relative_to(ROOT)))
-        for folder in ("worker", "schemas")
-        for path in (ROOT / folder).rglob("*.py")
-        for name in names(path)
-    }
+def test_retired_words_are_no_names(nodes):
+    used = {(name, str(path)) for path, ours in nodes.items() for name in names(ours)}
     assert {(name, path) for name, path in used if name in RETIRED} == set()

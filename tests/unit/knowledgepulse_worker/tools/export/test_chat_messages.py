@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 from pydantic import TypeAdapter
-from transformers.utils.chat_template_utils import render_jinja_template
 
 from knowledgepulse_schemas.convert import convert
 from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
@@ -143,6 +142,8 @@ def test_results_go_to_their_calls_and_calls_without_one_are_answered_for_the_fo
 
 @pytest.mark.parametrize("template", ["qwen2_5", "qwen3", "llama3_1", "deepseekv3"])
 def test_templates_of_public_tokenizers_take_the_messages(template, real_traces):
+    from transformers.utils.chat_template_utils import render_jinja_template  # takes over a second
+
     for value in real_traces[:: len(real_traces) // 10]:
         line = chat_of("kp:trace:1", msgspec.json.decode(value, type=Conversation))
         (text,), _ = render_jinja_template(
