@@ -59,7 +59,7 @@ def node(span: Span) -> Node:
 
 
 def _prompt(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
-    """Return what a program asked for: a system text, and a prompt or messages."""
+    """Return the messages of a program's request: a system text, and a prompt or messages."""
     used.add(_PROMPT)
     prompt = parse_json(span.attributes.get(_PROMPT))
     if not isinstance(prompt, dict):
@@ -76,7 +76,7 @@ def _prompt(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
 
 
 def _messages(span: Span, used: set[str], losses: Losses) -> list[hub.Message]:
-    """Return the messages that the model got."""
+    """Return the messages that the model received."""
     used |= {_MESSAGES, _TOOLS}
     messages = [*definitions_of(span.attributes.get(_TOOLS) or [], _TOOLS, losses)]
     values = parse_json(span.attributes.get(_MESSAGES))

@@ -44,8 +44,8 @@ class Options:
         privacy_level: The privacy level of the traces.
         keep_prompt: Whether to keep system text and tool definitions, as ``task.system`` and ``task.tools``.
         per_request: Whether to make a trace of each request of the user.
-        objective: The objective of runs without a text of the user, since a stream may hold no prompt.
-        recorded_at: The time of runs without one: when their file was last modified.
+        objective: The objective of runs without a text of the user; a stream may hold no prompt.
+        recorded_at: The time of runs that record none, such as the time when their file was last modified.
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)

@@ -74,7 +74,7 @@ class Tracing:
             value: value of the raw record; only its size is recorded.
             taken: when the lane took the record.
             embedded: start and end of its batch; None if the record was not embedded.
-            sent: when it was scored, and waited for the next transaction.
+            sent: when it was scored; from then on, it waited for the next transaction.
             output: the output topic.
             verdict: the outcome, recorded as attributes ``kp.<name>`` unless None.
         """

@@ -23,7 +23,7 @@ METRIC = "knowledgepulse.quality_score"
 """The name of the evaluation metric."""
 
 MAX_TEXT = 1000
-"""Maximum characters of an attribute."""
+"""Maximum number of characters in an attribute."""
 
 _INFO = 9
 """OpenTelemetry's severity number."""

@@ -84,7 +84,7 @@ def suspicions(policy: Policy) -> list[str]:
 
 
 def _profile_changes(old: Profile, new: Profile) -> str:
-    before, after = old.weights.model_dump(), new.weights.model_dump()
+    before, after = dict(old.weights), dict(new.weights)
     parts = [f"threshold {old.threshold!r} → {new.threshold!r}"] if old.threshold != new.threshold else []
     for name, weight in after.items():
         if before[name] != weight:
