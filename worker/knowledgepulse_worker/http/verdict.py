@@ -180,7 +180,8 @@ class Diagnosis:
     # --- the backlog
 
     def _note_progress(self, now: float, seen: Observation) -> None:
-        if not seen.has_unfinished or seen.last_output != self._last_output:
+        # While a transaction lasts, records are finished, and its own age counts.
+        if not seen.has_unfinished or seen.transaction_age or seen.last_output != self._last_output:
             self._advanced, self._last_output = now, seen.last_output
 
     def _note_lag(self, now: float, seen: Observation) -> None:

@@ -130,6 +130,14 @@ def test_a_worker_that_had_nothing_to_do_has_not_stalled(diagnosis, clock):
     assert wait(diagnosis, clock, 5).state is State.HEALTHY
 
 
+def test_records_that_a_transaction_holds_are_not_told_twice(diagnosis, clock):
+    """They have waited for longer than their transaction, and "behind" would be logged before the cause."""
+    wait(diagnosis, clock, 1)
+    verdicts = [wait(diagnosis, clock, 1, transaction_age=float(age)) for age in range(1, 7)]
+
+    assert [one.state for one in verdicts] == [State.HEALTHY] * 5 + [State.WAITING_FOR_KAFKA]
+
+
 def test_one_record_is_no_records(diagnosis, clock):
     assert str(watch(diagnosis, clock, [1] * 20, rate=0.0)) == "Behind: 1 record, not shrinking"
 
