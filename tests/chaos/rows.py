@@ -203,7 +203,7 @@ ROWS: dict[str, Row] = {
         sections={
             "topics": {"redacted": "redacted-slowly"},
             "redaction": {"function": "chaos.redact:slowly"},
-            "limits": {"in_flight_records": 128, "drain": 0.5},
+            "limits": {"in_flight_records": 128},
             "policy": {"threshold": 0.4},
         },
         restarts=0,
