@@ -67,9 +67,12 @@ class Ledgers:
         unread = {number: self._unread(number, held) for number, held in sorted(appended.items())}
         self.remaining = {number: len(offsets) for number, offsets in unread.items()}
         waiting = deque(unread.items())
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(PARALLEL_READERS, len(waiting))):
-                group.create_task(self._recover_from(waiting, recovered))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(PARALLEL_READERS, len(waiting))):
+                    group.create_task(self._recover_from(waiting, recovered))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
 
     def _unread(self, partition: int, held: range) -> range:
         """Return the offsets of the records written since the last read, or of all records at the first."""

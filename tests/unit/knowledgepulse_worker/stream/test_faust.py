@@ -9,6 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.stream.faust import TP, FaustApp
 
 RAW = "raw-traces"
@@ -80,6 +81,21 @@ async def test_the_end_of_the_group_membership_is_reported_in_one_line(start):
 
     await world.until(lambda: world.failures)
     assert str(world.failures[0]) == "consumer group: KafkaError('the group is gone')"
+
+
+async def test_an_invalid_ledger_entry_is_reported_in_one_line(start):
+    """Several ledgers are read at once, and a group of errors would name neither topic nor offset."""
+    world = await start()
+    changelog = world.changelog
+    world.publisher.committed.append(OutputRecord(changelog, 0, 0, b"0", b"of another program", ()))
+
+    await world.member.rebalance([0])
+
+    await world.until(lambda: world.failures)
+    assert [str(one) for one in world.failures] == [
+        f"{changelog}: changelog partition 0, offset 0: value is not a ledger entry"
+    ]
+    assert not world.program.app.crashed
 
 
 async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(start, monkeypatch):
