@@ -151,7 +151,11 @@ def test_events_are_counted(metrics):
     assert values(metrics, "kp_embedding_truncated_total") == {(): 3}
     assert values(metrics, "kp_embedding_repeated_total") == {(): 2}
     assert values(metrics, "kp_embedding_errors_total") == {(): 1}
-    assert values(metrics, "kp_aborted_transactions_total") == {("rebalance",): 0, ("refused",): 1}
+    assert values(metrics, "kp_aborted_transactions_total") == {
+        ("rebalance",): 0,
+        ("refused",): 1,
+        ("throttled",): 0,
+    }
     assert values(metrics, "kp_redactions_total")["timeout",] == 1
     assert values(metrics, "kp_stage_seconds_sum")["redact",] == 0.5
     assert values(metrics, "kp_cache_resets_total")["model",] == 1
