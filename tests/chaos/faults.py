@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
+from aiokafka.errors import KafkaError
 
 from chaos import hostile
 from chaos.brokers import Node
@@ -236,8 +237,12 @@ async def elect_uncleanly(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def _raw_leaders(trial: Trial) -> set[int]:
+    """Return the nodes that lead the raw topic; none as long as the client asks a node that is down."""
     async with admin_of(trial.brokers.direct) as admin:
-        (topic,) = await admin.describe_topics([trial.stream.settings.topics.raw])
+        try:
+            (topic,) = await admin.describe_topics([trial.stream.settings.topics.raw])
+        except KafkaError:
+            return set()
     return {one["leader"] for one in topic["partitions"]}
 
 
