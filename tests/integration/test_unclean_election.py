@@ -63,8 +63,20 @@ async def leads(stream, node):
         await client.close()
 
 
-async def require_one_output_each(stream, metrics):
-    """Check that each of 45 records got an output, of which 10 are gone, and that this was told."""
+async def score_beyond(follower, worker, stream, traces):
+    """Let a worker score 20 records, of which the follower lacks the last 10."""
+    await produce(stream, traces[:10])
+    await worker.published(10)
+    await follower.kill()
+    await produce(stream, traces[10:20])
+    await worker.published(20)
+
+
+async def require_one_output_each(stream, metrics, shown):
+    """Check that each of 45 records got an output, of which 10 are gone, and that this was told.
+
+    ``shown``: the truncation on the status page.
+    """
     topics = stream.settings.topics
     outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
     held = await stream.read(topics.raw)
@@ -73,6 +85,7 @@ async def require_one_output_each(stream, metrics):
     sources = {headers_of(one)["kp-source"] for one in outputs}
     assert sources == {f"{topics.raw}/0/{one.offset}" for one in held}
     assert page.value(metrics, "kp_truncated_offsets_total") == 10
+    assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
 
 
 async def truncations(worker):
@@ -83,11 +96,7 @@ async def truncations(worker):
 async def test_records_that_replace_scored_ones_are_scored_as_well(brokers, stream, real_traces):
     first, second, _ = brokers.nodes
     async with stream.worker() as worker:
-        await produce(stream, real_traces[:10])
-        await worker.published(10)
-        await second.kill()
-        await produce(stream, real_traces[10:20])
-        await worker.published(20)
+        await score_beyond(second, worker, stream, real_traces)
         assert await worker.stop() == 0
     await first.kill()
     await second.start_again()
@@ -101,8 +110,7 @@ async def test_records_that_replace_scored_ones_are_scored_as_well(brokers, stre
         (shown,) = await truncations(worker)
         assert await worker.stop() == 0
 
-    await require_one_output_each(stream, metrics)
-    assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
+    await require_one_output_each(stream, metrics, shown)
     assert "has replaced the records of" in worker.log()
 
 
@@ -110,11 +118,7 @@ async def test_a_running_worker_goes_back_to_the_first_difference_as_well(broker
     """It reads on at an offset that the log no longer has, or at which it has another record."""
     first, second, _ = brokers.nodes
     async with stream.worker() as worker:
-        await produce(stream, real_traces[:10])
-        await worker.published(10)
-        await second.kill()
-        await produce(stream, real_traces[10:20])
-        await worker.published(20)
+        await score_beyond(second, worker, stream, real_traces)
         await first.kill()
         await second.start_again()
         await leads(stream, second)
@@ -125,6 +129,5 @@ async def test_a_running_worker_goes_back_to_the_first_difference_as_well(broker
         await first.start_again()
         assert await worker.stop() == 0
 
-    await require_one_output_each(stream, metrics)
-    assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
+    await require_one_output_each(stream, metrics, shown)
     assert "starting it again in" not in worker.log()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -181,7 +180,7 @@ class TransactionalPublisher:
             for place, position in (positions or {}).items()
         }
         await asyncio.sleep(self._throttle.remaining)
-        self._throttle.deadline = time.monotonic() + _SENDING_LIMIT
+        self._throttle.begin_sending(_SENDING_LIMIT)
         try:
             async with self._producer.transaction():
                 yield self._write

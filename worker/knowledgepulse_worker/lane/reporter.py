@@ -54,10 +54,7 @@ class Reporter:
                 # Do not log the error's text, which may quote the trace.
                 logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
         for scored in reported:
-            if self._retention_check is not None and scored.output is not None:
-                self._retention_check.check(scored.output)
-            if self._tracing is not None and scored.output is not None:
-                self._export_span(self._tracing, scored, scored.output)
+            self._report_output(scored)
 
     def _count(self, scored: Scored, now: float) -> None:
         entry, timestamp = scored.entry, scored.record.timestamp_ms
@@ -99,6 +96,14 @@ class Reporter:
             )
             self._metrics.compare(decided)
             self._metrics.recent.detailed(decided, objective)
+
+    def _report_output(self, scored: Scored) -> None:
+        if (output := scored.output) is None:
+            return
+        if self._retention_check is not None:
+            self._retention_check.check(output)
+        if self._tracing is not None:
+            self._export_span(self._tracing, scored, output)
 
     def _export_span(self, tracing: Tracing, scored: Scored, output: OutputRecord) -> None:
         entry, record, embedded = scored.entry, scored.record, scored.embedded

@@ -6,13 +6,11 @@ import logging
 import time
 from collections.abc import Mapping
 
+from knowledgepulse_worker.lane.log_interval import LogInterval
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 
 logger = logging.getLogger(__name__)
-
-LOG_INTERVAL = 60.0
-"""Seconds between two log lines for the same topic."""
 
 
 class RetentionCheck:
@@ -26,10 +24,10 @@ class RetentionCheck:
     def __init__(self, kept_ms: Mapping[str, int], metrics: Metrics) -> None:
         self._kept_ms = kept_ms
         self._metrics = metrics
-        self._logged_at: dict[str, float] = {}
+        self._interval = LogInterval()
 
     def check(self, output: OutputRecord) -> None:
-        """Count an output past its topic's retention; log at most once per :data:`LOG_INTERVAL`."""
+        """Count an output past its topic's retention; log it unless the topic was logged lately."""
         kept_ms = self._kept_ms.get(output.topic)
         if kept_ms is None or output.timestamp_ms == NO_TIMESTAMP:
             return
@@ -37,9 +35,7 @@ class RetentionCheck:
         if age_ms <= kept_ms:
             return
         self._metrics.expired()
-        now = time.monotonic()
-        if now - self._logged_at.get(output.topic, -LOG_INTERVAL) >= LOG_INTERVAL:
-            self._logged_at[output.topic] = now
+        if self._interval.let_pass(output.topic):
             logger.warning(
                 "%s deletes records after %d s (retention.ms), but an output %d s old was published: outputs "
                 "carry their record's timestamp, so it will soon be deleted (kp_expired_outputs_total)",

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 
+from knowledgepulse_worker.lane.log_interval import LogInterval
 from knowledgepulse_worker.records.record import OutputRecord
 
 logger = logging.getLogger(__name__)
 
-LOG_INTERVAL = 60.0
-"""Seconds between two log lines for the same topic."""
-
 
 class SizeLog:
-    """Logs the outputs that become dead letters, at most once per :data:`LOG_INTERVAL` for each topic."""
+    """Logs the outputs that become dead letters, those of a topic together if there are many."""
 
     def __init__(self) -> None:
-        self._logged_at: dict[str, float] = {}
+        self._interval = LogInterval()
         self._unlogged: Counter[str] = Counter()
 
     def note(self, output: OutputRecord, source: str) -> None:
         """Note an output that its topic does not accept, and the raw record that it belongs to."""
-        topic, now = output.topic, time.monotonic()
+        topic = output.topic
         self._unlogged[topic] += 1
-        if now - self._logged_at.get(topic, -LOG_INTERVAL) < LOG_INTERVAL:
+        if not self._interval.let_pass(topic):
             return
         logger.warning(
             "%s: outputs exceed its max.message.bytes and become dead letters (too_large): %d, the latest "
@@ -35,4 +32,3 @@ class SizeLog:
             source,
             f"{output.size:,}",
         )
-        self._logged_at[topic] = now

@@ -35,6 +35,10 @@ class Throttle:
         self._until = self._long_until = float("-inf")
         self._longest = 0.0
 
+    def begin_sending(self, limit: float) -> None:
+        """Let a transaction's records be sent within a number of seconds from now."""
+        self.deadline = self._clock() + limit
+
     @property
     def remaining(self) -> float:
         """Seconds for which a broker still reads no request."""

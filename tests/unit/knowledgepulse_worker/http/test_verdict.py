@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.http.verdict import RUNBOOK, Diagnosis, Observation, State
+from support.clocks import Clock
 from support.documents import ROOT
 
 WELL = Observation(partitions=4, rate=10.0)
@@ -21,13 +22,6 @@ ILL = {
     "reading_throttled": 42.0,
 }
 """What can be wrong at once, but for the backlog and records that wait, which have to last."""
-
-
-class Clock:
-    now = 1_000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

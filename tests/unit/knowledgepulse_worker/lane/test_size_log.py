@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from knowledgepulse_worker.lane import size_log
+from knowledgepulse_worker.lane import log_interval
 from knowledgepulse_worker.lane.size_log import SizeLog
 from knowledgepulse_worker.records.record import OutputRecord
 
@@ -10,14 +10,14 @@ OUTPUT = OutputRecord("contribute", 0, 0, b"key", b"v" * 5000, (("name", b"value
 
 
 def test_a_line_per_topic_and_minute_names_the_topic_the_limit_and_the_remedy(caplog, monkeypatch):
-    monkeypatch.setattr(size_log, "LOG_INTERVAL", 0.0)
+    monkeypatch.setattr(log_interval, "LOG_INTERVAL", 0.0)
     log = SizeLog()
     log.note(OUTPUT, "raw/0/1")
-    monkeypatch.setattr(size_log, "LOG_INTERVAL", 1e9)
+    monkeypatch.setattr(log_interval, "LOG_INTERVAL", 1e9)
     for offset in range(2, 5):
         log.note(OUTPUT, f"raw/0/{offset}")
     log.note(replace(OUTPUT, topic="rejected"), "raw/0/5")
-    monkeypatch.setattr(size_log, "LOG_INTERVAL", 0.0)
+    monkeypatch.setattr(log_interval, "LOG_INTERVAL", 0.0)
     log.note(OUTPUT, "raw/0/6")
 
     assert [one.getMessage().partition(", the latest")[0] for one in caplog.records] == [

@@ -3,13 +3,7 @@
 import pytest
 
 from knowledgepulse_worker.records.throttle import MEMORY, Throttle
-
-
-class Clock:
-    now = 1_000.0
-
-    def __call__(self):
-        return self.now
+from support.clocks import Clock
 
 
 @pytest.fixture
