@@ -136,6 +136,15 @@ async def test_the_next_batch_starts_while_the_event_loop_is_busy(make_batcher, 
     assert await numbers(tasks) == [1, 2]
 
 
+async def test_texts_that_are_submitted_without_a_pause_are_embedded_together(make_batcher, embedder):
+    """If each text woke a thread, batches would have one text and the event loop would wait."""
+    texts = [str(number) for number in range(5)]
+
+    assert await numbers(await submit(make_batcher(limit=8), *texts)) == list(range(5))
+
+    assert embedder.batches == [texts]
+
+
 async def test_submit_blocks_beyond_what_the_next_batches_need(make_batcher, embedder):
     """Otherwise lanes would decode and hold far more than the embedder can process."""
     batcher = make_batcher(limit=2)
