@@ -27,6 +27,7 @@ from chaos.process import (
     FAIL_CLIENT,
     HELD,
     HOLD,
+    HOLD_START,
     MUTE,
     ORDERS,
     RELEASE,
@@ -46,6 +47,8 @@ def install_faults() -> None:
     knowledgepulse_worker.stream.reload.INTERVAL = 0.2
     GroupCoordinator._send_req = _send_unless_muted
     TransactionalProducer.send_group_offsets = _send_group_offsets_unless_held  # type: ignore[method-assign, assignment]
+    if HOLD_START in os.environ:
+        TransactionalProducer.start = _start_unless_held  # type: ignore[method-assign]
     signal.signal(BLOCK_LOOP, _block_loop)
     signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
     signal.signal(FAIL_CLIENT, _fail_client)
@@ -105,6 +108,12 @@ def _fail_client(number: int, frame: FrameType | None) -> None:
     _defective = True
 
 
+async def _start_unless_held(producer: TransactionalProducer) -> None:
+    while Path(os.environ[HOLD_START]).exists():  # noqa: ASYNC240 - another process ends it
+        await asyncio.sleep(0.01)
+    await _start_producer(producer)
+
+
 async def _send_group_offsets_unless_held(*arguments: Any) -> None:
     await _wait_while_held("positions")
     await _send_group_offsets(*arguments)
@@ -129,6 +138,7 @@ def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
 
 _load_embedder = knowledgepulse_worker.stream.worker.load_embedder
 _send_request = GroupCoordinator._send_req
+_start_producer = TransactionalProducer.start
 _send_group_offsets = TransactionalProducer.send_group_offsets
 _muted = _defective = False
 _held: str | None = None

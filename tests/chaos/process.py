@@ -17,6 +17,9 @@ ORDERS = "CHAOS_ORDERS"
 WITHOUT = "CHAOS_WITHOUT"
 """Environment variable with the mechanism to switch off: `ledger` or `membership`."""
 
+HOLD_START = "CHAOS_HOLD_START"
+"""Environment variable with a file. While it exists, no coordinator answers a child's starting producer."""
+
 BLOCK_LOOP = signal.SIGUSR1
 """Blocks a child's event loop for a minute."""
 

@@ -56,7 +56,7 @@ async def test_a_quota_is_waited_out_and_named(make_stream, real_traces, key, qu
 
     verdict, metrics, log = await finished_under(stream, key, 30_000.0, real_traces[:60])
 
-    assert f"since they exceed a quota ({key})" in verdict["text"]
+    assert f"a quota of the brokers ({key}) delays " in verdict["text"]
     assert page.value(metrics, "kp_throttled_seconds_total", quota=quota_of) > 1
     assert log.count("Throttled: the brokers delay") == 1
     for never in ("starting it again", "RequestTimedOut", "Unable to", "overlapping", "Traceback"):

@@ -11,7 +11,7 @@ import pytest
 
 from chaos.brokers import running_brokers
 from chaos.embedder import Order, Orders
-from chaos.process import HELD, HOLD, MUTE, ORDERS, RELEASE, UNMUTE
+from chaos.process import HELD, HOLD, HOLD_START, MUTE, ORDERS, RELEASE, UNMUTE
 from support.processes import send, tree
 from support.streams import Message, Stream, own_settings
 
@@ -142,6 +142,29 @@ async def test_a_worker_whose_transaction_does_not_end_waits_for_kafka(make_stre
         await becomes(worker, "waiting_for_kafka", "Waiting for Kafka: a transaction has not been committed")
         signal_child(worker, RELEASE)
         await becomes(worker, "healthy")
+
+
+async def test_a_worker_that_starts_again_without_a_transaction_coordinator_waits_for_kafka(
+    make_stream, orders, real_traces, tmp_path
+):
+    """Its probe said that it was starting, for as long as nothing answered its producer."""
+    stream, away = await make_stream(2), tmp_path / "away"
+    environment = {ORDERS: str(orders.path), HOLD_START: str(away)}
+    async with stream.worker(module="chaos.process", environment=environment) as worker:
+        await worker.owns(2)
+        await becomes(worker, "healthy")
+
+        away.touch()
+        signal_child(worker, signal.SIGKILL)
+        reason = "Waiting for Kafka: no answer from the transaction coordinator for "
+        async with asyncio.timeout(LIMIT):
+            while reason not in (await verdict(worker))["text"]:
+                await asyncio.sleep(0.1)
+        away.unlink()
+        await becomes(worker, "healthy")
+        await publish(stream, real_traces[:5])
+        await worker.published(5)
+    assert worker.log().count(reason) == 1
 
 
 async def test_a_worker_whose_model_is_slow_is_behind_until_it_is_fast_again(

@@ -87,7 +87,7 @@ class Port:
             reasons: the reasons why the child is not ready; empty if it is.
             verdict: the child's verdict on its own state.
         """
-        self._why = "the worker does not answer"
+        self._why = "; ".join(reasons) or "the worker does not answer"
         self._reasons = reasons
         self._verdict = verdict
 

@@ -47,6 +47,9 @@ RUNBOOK = {
 }
 """The runbook's section on each state that may require action."""
 
+_ORDINARY = {State.HEALTHY, State.STARTING, State.RECOVERING}
+"""States that every worker passes through."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -89,6 +92,7 @@ class Observation:
         reading_throttled: likewise, of a quota on consumers.
         coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
+        producer_silence: seconds for which the producer has waited to start at its coordinator.
         transaction_age: seconds for which a transaction has been in progress.
         isolated: the owned partitions with a suspect record that is processed alone.
         lag: the total lag in offsets.
@@ -104,6 +108,7 @@ class Observation:
     reading_throttled: float = 0.0
     coordinator_silence: float = 0.0
     leader_silence: float = 0.0
+    producer_silence: float = 0.0
     transaction_age: float = 0.0
     isolated: tuple[int, ...] = ()
     lag: int = 0
@@ -147,29 +152,18 @@ class Diagnosis:
             self.verdict = Verdict(state, reason, former.since)
         else:
             self.verdict = Verdict(state, reason, self.wall_clock())
-            level = logging.INFO if state in (State.HEALTHY, State.STARTING) else logging.WARNING
+            level = logging.INFO if state in _ORDINARY else logging.WARNING
             logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - self._began)
             self._began = now
         return self.verdict
 
     def _findings(self, now: float, seen: Observation) -> Iterator[tuple[State, str]]:
         """Yield the states that apply, with their reasons, starting with the most serious state."""
-        if seen.reading_throttled:
-            yield State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled)
-        if seen.leader_silence > SILENCE:
-            yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
-        if seen.pending:
-            yield State.STARTING, "; ".join(seen.pending)
-        if seen.coordinator_silence > SILENCE:
-            silence = seen.coordinator_silence
-            yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"
-        if seen.publishing_throttled:
-            yield State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled)
-        if seen.transaction_age > SILENCE:
-            age = seen.transaction_age
-            yield State.WAITING_FOR_KAFKA, f"a transaction has not been committed for {age:.0f} s"
+        yield from _waits_for_brokers(seen)
         if seen.recovering:
             yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
+        if seen.pending:
+            yield State.STARTING, "; ".join(seen.pending)
         if seen.isolated:
             numbers = ", ".join(map(str, seen.isolated))
             yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
@@ -207,8 +201,27 @@ class Diagnosis:
         return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
 
 
+def _waits_for_brokers(seen: Observation) -> Iterator[tuple[State, str]]:
+    """Yield the states in which the brokers keep the worker waiting."""
+    if seen.reading_throttled:
+        yield State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled)
+    if seen.leader_silence > SILENCE:
+        yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
+    if seen.coordinator_silence > SILENCE:
+        silence = seen.coordinator_silence
+        yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"
+    if seen.producer_silence > SILENCE:
+        silence = seen.producer_silence
+        yield State.WAITING_FOR_KAFKA, f"no answer from the transaction coordinator for {silence:.0f} s"
+    if seen.publishing_throttled:
+        yield State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled)
+    if seen.transaction_age > SILENCE:
+        age = seen.transaction_age
+        yield State.WAITING_FOR_KAFKA, f"a transaction has not been committed for {age:.0f} s"
+
+
 def _throttled(requests: str, client: str, seconds: float) -> str:
-    return f"the brokers delay {requests} by {seconds:,.0f} s, since they exceed a quota ({client}_byte_rate)"
+    return f"a quota of the brokers ({client}_byte_rate) delays {requests}, most recently by {seconds:,.0f} s"
 
 
 def _records(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -132,14 +133,21 @@ class TransactionalPublisher:
             throttle=self._throttle,
         )
         self._producer = self._new_producer()
+        self._start_began: float | None = None
 
     async def __aenter__(self) -> Self:
+        self._start_began = time.monotonic()
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
                 await self._producer.start()
         except (KafkaError, TimeoutError) as error:
             await self._producer.stop()
             raise self._translate(error) from error
+        except asyncio.CancelledError:
+            await self._producer.stop()
+            raise
+        finally:
+            self._start_began = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -148,6 +156,11 @@ class TransactionalPublisher:
                 await self._producer.stop()
         except TimeoutError:
             await abandon(self._producer)
+
+    @property
+    def start_age(self) -> float:
+        """Seconds for which the producer has been starting; 0 unless it is."""
+        return 0.0 if self._start_began is None else time.monotonic() - self._start_began
 
     def missing_topics(self) -> list[str]:
         """Return the topics to which records were sent and which are gone, as far as the client knows."""

@@ -111,7 +111,9 @@ class Supervisor:
             if self._loop.time() - started > SETTLED:
                 pauses = _pauses()
             pause = next(pauses)
-            logger.error("the worker %s; starting it again in %g s", ending, pause)
+            again = f"the worker {ending}; starting it again in {pause:g} s"
+            logger.error("%s", again)
+            self._port.without_child(State.STARTING, again)
             if not await self._unless_stopped(asyncio.sleep(pause)):
                 break
         return 0

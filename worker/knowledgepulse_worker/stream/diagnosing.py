@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from knowledgepulse_worker.http.verdict import Observation
 from knowledgepulse_worker.kafka.wire.group_member import HEARTBEATS
@@ -12,15 +13,21 @@ from knowledgepulse_worker.stream.source import Source
 from knowledgepulse_worker.stream.watchdog import INTERVAL
 
 
-async def diagnose(app: WorkerApp, source: Source) -> None:
-    """Keep the verdict and its metric current; observing sends no requests, so nothing can delay it."""
+async def diagnose(app: WorkerApp, source: Source, producer_silence: Callable[[], float]) -> None:
+    """Keep the verdict and its metric current; observing sends no requests, so nothing can delay it.
+
+    Args:
+        app: the worker.
+        source: its source.
+        producer_silence: returns the seconds for which the producer has waited to start.
+    """
     while True:
-        verdict = app.diagnosis.observe(observe(app, source))
+        verdict = app.diagnosis.observe(observe(app, source, producer_silence()))
         app.metrics.set_state(verdict.state)
         await asyncio.sleep(INTERVAL)
 
 
-def observe(app: WorkerApp, source: Source) -> Observation:
+def observe(app: WorkerApp, source: Source, producer_silence: float) -> Observation:
     """Return an observation of the worker's current state."""
     progress = source.progress
     # During a rebalance the coordinator answers once all other members have joined.
@@ -35,6 +42,7 @@ def observe(app: WorkerApp, source: Source) -> Observation:
         reading_throttled=app.throttles.consumer.recent,
         coordinator_silence=max(0.0, age - interval) if is_answerable else 0.0,
         leader_silence=progress.silence(),
+        producer_silence=producer_silence,
         transaction_age=progress.transaction_age,
         isolated=app.isolated,
         lag=sum(progress.lag().values()),

@@ -163,15 +163,13 @@ async def _work(
         )
         limits_of_topics = [topic.max_message_bytes for topic in topics.values()]
         id_prefix = worker_id_prefix(settings.kafka.group)
-        publisher = await stack.enter_async_context(
-            TransactionalPublisher(
-                settings.kafka,
-                # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
-                f"{id_prefix}{socket.rpartition('-')[2]}",
-                min(BATCH_BYTES, *limits_of_topics),
-                granted=f"{id_prefix}*",
-                throttle=throttles.producer,
-            )
+        publisher = TransactionalPublisher(
+            settings.kafka,
+            # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
+            f"{id_prefix}{socket.rpartition('-')[2]}",
+            min(BATCH_BYTES, *limits_of_topics),
+            granted=f"{id_prefix}*",
+            throttle=throttles.producer,
         )
         redact = None
         if settings.redaction.function is not None:
@@ -203,10 +201,15 @@ async def _work(
             on_failure=fail,
         )
         program = FaustApp(app, socket)
+
+        async def start() -> None:
+            await stack.enter_async_context(publisher)
+            await program.start()
+
         heart = _start_background(beat(heartbeat, app.report), fail)
         background = [
             _start_background(app.monitor.watch(program.source), fail),
-            _start_background(diagnose(app, program.source), fail),
+            _start_background(diagnose(app, program.source, lambda: publisher.start_age), fail),
             _start_background(watch_topics(publisher.missing_topics), fail),
             _start_background(watch_changelog(settings, topics), fail),
         ]
@@ -217,7 +220,7 @@ async def _work(
             background.append(_start_background(watch_answers(settings, metrics.recent), fail))
         gc.collect()
         gc.freeze()  # full collections need not visit the objects of all imports
-        await _serve(program, settings, stop, failed, heart, background)
+        await _serve(start, program, settings, stop, failed, heart, background)
 
 
 def _blames_records(error: BaseException) -> bool:
@@ -255,6 +258,7 @@ def _make_batcher(embedder: Embedder | None, metrics: Metrics) -> Batcher | None
 
 
 async def _serve(
+    start: Callable[[], Coroutine[Any, Any, None]],
     program: FaustApp,
     settings: Settings,
     stop: asyncio.Event,
@@ -266,7 +270,7 @@ async def _serve(
     logger.info(
         "scoring %s; status page and metrics at http://%s:%d/", settings.topics.raw, web.host, web.port
     )
-    starting = asyncio.create_task(program.start())
+    starting = asyncio.create_task(start())
     ends: list[asyncio.Future[Any]] = [
         asyncio.create_task(stop.wait()),
         asyncio.create_task(program.wait_until_stopped()),

@@ -16,6 +16,7 @@ ILL = {
     "recovering": 3,
     "coordinator_silence": 6.0,
     "leader_silence": 60.0,
+    "producer_silence": 6.0,
     "transaction_age": 6.0,
     "isolated": (2,),
     "publishing_throttled": 42.0,
@@ -40,18 +41,25 @@ def diagnosis(clock):
         ({}, "Healthy"),
         ({"leader_silence": 60.0}, "Waiting for Kafka: no answer from partition leaders for 60 s"),
         ({"coordinator_silence": 6.0}, "Waiting for Kafka: no answer from the group's coordinator for 6 s"),
+        (
+            {"producer_silence": 6.0},
+            "Waiting for Kafka: no answer from the transaction coordinator for 6 s",
+        ),
         ({"transaction_age": 6.0}, "Waiting for Kafka: a transaction has not been committed for 6 s"),
         ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
         (
             {"publishing_throttled": 42.4},
             (
-                "Throttled: the brokers delay transactions by 42 s, "
-                "since they exceed a quota (producer_byte_rate)"
+                "Throttled: a quota of the brokers (producer_byte_rate) delays transactions, "
+                "most recently by 42 s"
             ),
         ),
         (
             {"reading_throttled": 1_042.0, "leader_silence": 60.0},
-            "Throttled: the brokers delay fetches by 1,042 s, since they exceed a quota (consumer_byte_rate)",
+            (
+                "Throttled: a quota of the brokers (consumer_byte_rate) delays fetches, "
+                "most recently by 1,042 s"
+            ),
         ),
         ({"isolated": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
@@ -66,6 +74,35 @@ def test_a_frozen_kafka_is_told_even_while_the_worker_starts(diagnosis):
     seen = replace(WELL, pending=("partitions are not assigned yet",), leader_silence=9.0)
 
     assert diagnosis.observe(seen).state is State.WAITING_FOR_KAFKA
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        ({"producer_silence": 6.0}, State.WAITING_FOR_KAFKA),
+        ({"coordinator_silence": 6.0}, State.WAITING_FOR_KAFKA),
+        ({"transaction_age": 6.0}, State.WAITING_FOR_KAFKA),
+        ({"publishing_throttled": 42.0}, State.THROTTLED),
+        ({"recovering": 3}, State.RECOVERING),
+        ({"isolated": (2,)}, State.STARTING),
+    ],
+)
+def test_a_worker_that_starts_again_says_what_it_waits_for(diagnosis, seen, state):
+    """After a crash, its probe said "ledgers are not recovered yet" whatever kept it from recovering them."""
+    seen = replace(WELL, pending=("ledgers are not recovered yet",), **seen)
+
+    assert diagnosis.observe(seen).state is state
+
+
+def test_a_start_without_a_fault_logs_no_warning(diagnosis, caplog):
+    caplog.set_level("INFO")
+    for seen in ({"pending": ("ledgers are not recovered yet",), "recovering": 4}, {}):
+        diagnosis.observe(replace(WELL, **seen))
+
+    assert [(one.levelname, one.getMessage().partition(" (")[0]) for one in caplog.records] == [
+        ("INFO", "Recovering: 4 of 4 partitions"),
+        ("INFO", "Healthy"),
+    ]
 
 
 def watch(diagnosis, clock, lags, rate=10.0):

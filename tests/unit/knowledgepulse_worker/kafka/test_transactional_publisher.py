@@ -199,6 +199,31 @@ async def test_a_producer_that_the_brokers_have_forgotten_starts_again_and_publi
     assert "idle for longer than their transactional.id.expiration.ms; it starts again" in caplog.text
 
 
+async def test_a_producer_that_starts_says_for_how_long_and_is_stopped_if_it_may_not_go_on(monkeypatch):
+    """The transaction coordinator may be away, and the worker must say so and stop at once."""
+    has_begun, stopped = asyncio.Event(), []
+
+    class Waiting(FakeProducer):
+        async def start(self):
+            has_begun.set()
+            await asyncio.Event().wait()
+
+        async def stop(self):
+            stopped.append(self)
+
+    moments = iter([100.0, 107.0])
+    monkeypatch.setattr(transactional_publisher.time, "monotonic", lambda: next(moments))
+    publisher = TransactionalPublisher(KafkaSettings(), "id", new_producer=lambda **_: Waiting([]))
+    assert publisher.start_age == 0
+    starting = asyncio.create_task(publisher.__aenter__())
+    await has_begun.wait()
+    assert publisher.start_age == 7
+
+    starting.cancel()
+    await asyncio.wait([starting])
+    assert (len(stopped), publisher.start_age) == (1, 0)
+
+
 async def test_a_producer_that_does_not_stop_is_abandoned(monkeypatch):
     """Its process was killed after 20 s, before it could say which topic had been deleted."""
     abandoned = []

@@ -45,10 +45,10 @@ async def test_a_worker_that_waits_for_a_position_says_so(start, monkeypatch):
     monkeypatch.setattr(world.member, "committed", fetch_when_stable)
     await world.member.rebalance([0])
     await world.settle()
-    assert observe(world.app, world.source).recovering == 1
+    assert observe(world.app, world.source, 0.0).recovering == 1
 
     is_stable.set()
-    await world.until(lambda: observe(world.app, world.source).recovering == 0)
+    await world.until(lambda: observe(world.app, world.source, 0.0).recovering == 0)
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):

@@ -44,8 +44,9 @@ async def main():
     forever = asyncio.Event()
     failed = asyncio.get_running_loop().create_future()
     failed.set_exception(RuntimeError("a lane cannot go on"))
-    faust = SimpleNamespace(start=done, wait_until_stopped=forever.wait, stop=stubborn, crashed=False)
-    await run._serve(faust, Settings(), asyncio.Event(), failed, asyncio.create_task(forever.wait()), [])
+    faust = SimpleNamespace(wait_until_stopped=forever.wait, stop=stubborn, crashed=False)
+    heart = asyncio.create_task(forever.wait())
+    await run._serve(done, faust, Settings(), asyncio.Event(), failed, heart, [])
 
 ending.run_in_time(main())
 """
