@@ -25,6 +25,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 if TYPE_CHECKING:
@@ -135,3 +137,12 @@ class InvalidRecordError(WorkerError):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason: Reason = reason
+
+
+@contextmanager
+def first_of_group() -> Iterator[None]:
+    """Raise the first error of a task group as itself, so that its type and its message count."""
+    try:
+        yield
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors

@@ -12,8 +12,8 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import differences
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.texts import counted
 
 
 @click.command()

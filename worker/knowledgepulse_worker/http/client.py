@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.urls import HIDDEN
 
 LONGEST_WAIT = 3600.0
@@ -64,7 +65,7 @@ def shortened(text: str, secrets: Collection[str]) -> str:
     """Return the beginning of a server's text for a message, on one line and with secrets removed."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_SHOWN])
+    return printable(text[:_SHOWN])
 
 
 def bearer(key: str) -> dict[str, str]:

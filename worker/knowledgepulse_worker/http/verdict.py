@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from knowledgepulse_worker.texts import counted
+
 logger = logging.getLogger(__name__)
 
 SILENCE = 5.0
@@ -168,7 +170,7 @@ class Diagnosis:
             numbers = ", ".join(map(str, seen.isolated))
             yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
         if delay := self._delay(now, seen):
-            yield State.BEHIND, f"{_records(seen.lag)}, {delay}"
+            yield State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}"
         yield State.HEALTHY, ""
 
     # --- the backlog
@@ -222,10 +224,6 @@ def _waits_for_brokers(seen: Observation) -> Iterator[tuple[State, str]]:
 
 def _throttled(requests: str, client: str, seconds: float) -> str:
     return f"a quota of the brokers ({client}_byte_rate) delays {requests}, most recently by {seconds:,.0f} s"
-
-
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count:,} records"
 
 
 def _is_backlog(seen: Observation) -> bool:

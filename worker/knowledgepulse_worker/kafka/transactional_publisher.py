@@ -23,7 +23,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.errors import DeliveryError, StartError, WorkerError
+from knowledgepulse_worker.errors import DeliveryError, StartError, WorkerError, first_of_group
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.rights import Right, denied_right, missing_rights
@@ -251,14 +251,12 @@ class TransactionalPublisher:
         by_place: defaultdict[TopicPartition, list[OutputRecord]] = defaultdict(list)
         for record in records:
             by_place[await self._place(record)].append(record)
-        try:
+        with first_of_group():
             async with asyncio.TaskGroup() as group:
                 sending = {
                     place: group.create_task(self._producer.send_batches(place, some, alone))
                     for place, some in by_place.items()
                 }
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
         batches = [(place.partition, batch) for place, task in sending.items() for batch in task.result()]
         written = await _written(batches)
         return [written[id(record)] for record in records]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from knowledgepulse_worker.scoring.counts import Counts
+from knowledgepulse_worker.texts import counted
 
 
 class Fact(NamedTuple):
@@ -112,7 +113,7 @@ def _per(count: int, total: int) -> float:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
+    return counted(number, noun) if number else f"no {noun}s"
 
 
 def _of(count: int, total: int, what: str) -> str:

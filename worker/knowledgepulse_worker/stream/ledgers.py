@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 
-from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.errors import LedgerError, first_of_group
 from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.lane.ledger import Changelog
 
@@ -67,12 +67,10 @@ class Ledgers:
         unread = {number: self._unread(number, held) for number, held in sorted(appended.items())}
         self.remaining = {number: len(offsets) for number, offsets in unread.items()}
         waiting = deque(unread.items())
-        try:
+        with first_of_group():
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(PARALLEL_READERS, len(waiting))):
                     group.create_task(self._recover_from(waiting, recovered))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
 
     def _unread(self, partition: int, held: range) -> range:
         """Return the offsets of the records written since the last read, or of all records at the first."""

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from knowledgepulse_worker.texts import printable
+
 _MAX_LINES = 50
 _MAX_LINE = 1000
 """Characters of a line in a message."""
-
-
-def printable(text: str, keep: str = "") -> str:
-    """Escape all unprintable characters except those in ``keep``."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text
-    )
 
 
 def printable_line(text: str) -> str:

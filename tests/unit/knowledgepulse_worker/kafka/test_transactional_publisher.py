@@ -212,7 +212,7 @@ async def test_a_producer_that_starts_says_for_how_long_and_is_stopped_if_it_may
             stopped.append(self)
 
     moments = iter([100.0, 107.0])
-    monkeypatch.setattr(transactional_publisher.time, "monotonic", lambda: next(moments))
+    monkeypatch.setattr(transactional_publisher, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     publisher = TransactionalPublisher(KafkaSettings(), "id", new_producer=lambda **_: Waiting([]))
     assert publisher.start_age == 0
     starting = asyncio.create_task(publisher.__aenter__())

@@ -16,7 +16,7 @@ from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import config_option
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.contributions_topic import (
     Contribution,

@@ -15,7 +15,6 @@ from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.arguments import PartitionOffset, TopicPart
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors, progress_bars
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import echo
 from knowledgepulse_worker.terminal.options import (
     config_option,
@@ -23,6 +22,7 @@ from knowledgepulse_worker.terminal.options import (
     period_options,
     with_options,
 )
+from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.dead_letters import letter_text as text
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import Selection

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.export.candidates import REASONS
 from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Manifest
 from knowledgepulse_worker.tools.export.splits import NEAR

@@ -24,7 +24,7 @@ from threading import Event, Thread
 from pyarrow import fs
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.urls import without_secrets
 
 RENEWAL = 5.0

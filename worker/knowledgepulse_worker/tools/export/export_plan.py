@@ -15,8 +15,7 @@ from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
-from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.counts import counted
+from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import (
     Estimate,
     areas,

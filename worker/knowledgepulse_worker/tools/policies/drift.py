@@ -23,7 +23,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.policy_output import new_table
 
 RELEVANT = 0.2

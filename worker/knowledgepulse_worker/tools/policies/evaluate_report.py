@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT

@@ -13,8 +13,7 @@ import numpy as np
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score
-from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, auc
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
 

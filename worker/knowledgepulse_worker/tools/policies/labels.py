@@ -15,9 +15,8 @@ from msgspec import Meta
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.lines import located_lines
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 
 
 class Label(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,8 +10,8 @@ from typing import Any
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit

@@ -18,7 +18,8 @@ from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import config_option, json_option
-from knowledgepulse_worker.terminal.printable import printable, time_text
+from knowledgepulse_worker.terminal.printable import time_text
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies import command_inputs, policy_output
 from knowledgepulse_worker.tools.policies.labelling.label_command import label
 from knowledgepulse_worker.tools.policies.policy_output import print_report, write

@@ -22,7 +22,7 @@ from knowledgepulse_worker.policy import (
     Term,
 )
 from knowledgepulse_worker.terminal.lines import file_errors
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 

@@ -14,8 +14,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.settings import EmbeddingSettings
-from knowledgepulse_worker.terminal.counts import counted
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
 from knowledgepulse_worker.tools.score.offline import embedder_name

@@ -21,7 +21,6 @@ from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBroke
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors, progress_bars
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import (
     Document,
     files_argument,
@@ -30,7 +29,7 @@ from knowledgepulse_worker.terminal.files import (
     refuse_pretty_printed,
 )
 from knowledgepulse_worker.terminal.options import config_option
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.convert.convert_command import (
     ConversionReport,
     conversion_options,

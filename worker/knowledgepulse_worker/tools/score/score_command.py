@@ -16,7 +16,6 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.console import errors, progress_bars
-from knowledgepulse_worker.terminal.counts import counted
 from knowledgepulse_worker.terminal.files import (
     echo,
     files_argument,
@@ -25,7 +24,7 @@ from knowledgepulse_worker.terminal.files import (
     refuse_pretty_printed,
 )
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
 
 

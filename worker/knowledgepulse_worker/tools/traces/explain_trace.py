@@ -14,7 +14,8 @@ from knowledgepulse_worker.scoring import (
     override_effects,
     similarity_text,
 )
-from knowledgepulse_worker.terminal.printable import printable, time_text
+from knowledgepulse_worker.terminal.printable import time_text
+from knowledgepulse_worker.texts import printable
 
 
 def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:

@@ -18,7 +18,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.http.client import bearer, reason, request, retry_after, shortened
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.command_inputs import JUDGE
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view

@@ -17,7 +17,7 @@ import msgspec
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
-from knowledgepulse_worker.terminal.printable import printable
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
 
 _BEGINNING = b'{"id":'
