@@ -61,8 +61,12 @@ _STOP_LIMIT = 5.0
 # The client waits without end for a topic that was deleted, but it notices the deletion.
 _METADATA_MAX_AGE_MS = 10_000
 
-BATCH_BYTES = 16_384
-"""The default size limit of a batch, far below the limits of topics."""
+BATCH_BYTES = 131_072
+"""The default size limit of a batch, far below the limits of topics.
+
+The client sends one batch of a partition at a time, so small batches take many requests. In large ones, many
+records are sent again when the broker refuses one.
+"""
 
 TOPIC_ID = "kp-topic "
 """The prefix of the raw topic's id in the metadata of a position."""

@@ -32,6 +32,9 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _ESCAPED_ASCII = rb"\u00"
+_METADATA = b'"metadata"'
+_QUALITY_SCORE = b'"quality_score"'
+_WHITESPACE_AND_COLON = b" \t\n\r:"
 _MAX_ERRORS_LISTED = 5
 _MAX_DEPTH = 201
 """The trace's object and 200 levels inside it; how deep parsers can recurse depends on their caller."""
@@ -179,17 +182,21 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         )
     text, known = _read(value)
     trace = _validated(known)
-    top = _members(text, _TopLevel)
-    _require_once("metadata", text, top)
-    metadata = bytes(top.metadata)
-    _require_once("quality_score", metadata, _members(metadata, _Metadata))
+    if text.count(_METADATA) > 1 or text.count(_QUALITY_SCORE) > 1 or _ESCAPED_ASCII in text:
+        top = _members(text, _TopLevel)
+        _require_once("metadata", text, top)
+        metadata = bytes(top.metadata)
+        _require_once("quality_score", metadata, _members(metadata, _Metadata))
     return trace
 
 
 def _read(value: bytes) -> tuple[bytes, Any]:
     """Return a document, with any lone surrogates replaced, and the members that the schema names."""
-    _require_shallow(value)
-    known = _known if value.count(b"{") * _BYTES_PER_OBJECT < len(value) else _known_if_complete
+    objects = value.count(b"{")
+    # There are too few brackets for deep nesting in most traces.
+    if objects + value.count(b"[") > _MAX_DEPTH:
+        _require_shallow(value)
+    known = _known if objects * _BYTES_PER_OBJECT < len(value) else _known_if_complete
     try:
         value.decode()  # the parser does not validate the strings that it skips
         return value, known(value)
@@ -219,8 +226,8 @@ def _validated(known: Any) -> ReasoningTrace:
     for path, items in arrays.items():
         for start in range(_ITEMS_AT_ONCE, len(items), _ITEMS_AT_ONCE):
             _validate(_ITEMS[path], items[start : start + _ITEMS_AT_ONCE], path, start)
-    trace.steps = arrays["steps",]
-    trace.knowledge_graph_delta = None
+    # Setting a model's attributes takes longer.
+    vars(trace).update(steps=arrays["steps",], knowledge_graph_delta=None)
     return trace
 
 
@@ -298,28 +305,35 @@ def with_quality_score(value: bytes, score: float) -> bytes:
         value: bytes that :func:`decode_trace` accepted.
         score: written as the shortest decimal that reads back as the same double.
     """
-    text, top = _accepted_members(value, _TopLevel)
-    metadata = top.metadata
+    start, end = _place_of_score(value)
     number = msgspec.json.encode(score)
-    present = _members(metadata, _Metadata).quality_score
-    if present != _MISSING:
-        start = _position(present, text)
-        return value[:start] + number + value[start + len(memoryview(present)) :]
-    after_brace = _position(metadata, text) + 1
-    return value[:after_brace] + b'"quality_score":' + number + b"," + value[after_brace:]
+    if start == end:
+        number = _QUALITY_SCORE + b":" + number + b","
+    return value[:start] + number + value[end:]
+
+
+def _place_of_score(value: bytes) -> tuple[int, int]:
+    """Return the range of the score in the trace's bytes; an empty range at its place if there is none."""
+    text, top = _accepted_members(value, _TopLevel)
+    start = _position(_METADATA, top.metadata, text)
+    metadata = bytes(top.metadata)
+    score = _members(metadata, _Metadata).quality_score
+    if score == _MISSING:
+        return start + 1, start + 1
+    start += _position(_QUALITY_SCORE, score, metadata)
+    return start, start + len(memoryview(score))
 
 
 def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
     """Reject an object with a duplicate member; a consumer that keeps the first would read another score.
 
     The parser keeps the last member of a name. If the name remains after this member is renamed, it was a
-    duplicate. Most texts need no second look, since the name occurs in them only once, and no letter of it
-    can be escaped.
+    duplicate.
     """
     member = getattr(members, name)
-    if member == _MISSING or (text.count(b'"%s"' % name.encode()) == 1 and _ESCAPED_ASCII not in text):
+    if member == _MISSING:
         return
-    closing_quote = text.rindex(b'"', 0, _position(member, text))
+    closing_quote = text.rindex(b'"', 0, _position(b'"%s"' % name.encode(), member, text))
     renamed = text[:closing_quote] + b"?" + text[closing_quote:]
     if getattr(_members(renamed, type(members)), name) != _MISSING:
         raise InvalidRecordError("invalid_trace", f"{name}: appears more than once")
@@ -348,8 +362,6 @@ def _require_json(text: bytes) -> None:
 
 
 def _require_shallow(text: bytes) -> None:
-    if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
-        return  # there are too few brackets for that, as in most traces
     if _depth(text) > _MAX_DEPTH and _depth(_brackets_outside_strings(text)) > _MAX_DEPTH:
         raise InvalidRecordError("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
 
@@ -389,8 +401,19 @@ def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
         raise InvalidRecordError("not_json", str(error)) from None
 
 
-def _position(member: msgspec.Raw, text: bytes) -> int:
-    """Return a member's start in the text, of which it is a view."""
+def _position(name: bytes, member: msgspec.Raw, text: bytes) -> int:
+    """Return the start of a member in the text, of which it is a view.
+
+    Most texts have the member's name only once, which is found sooner than an address.
+
+    Args:
+        name: the member's name with its quotes.
+        member: the member.
+        text: the text.
+    """
+    if text.count(name) == 1 and _ESCAPED_ASCII not in text:
+        after_name = text[text.index(name) + len(name) :]
+        return len(text) - len(after_name.lstrip(_WHITESPACE_AND_COLON))
     return _address(memoryview(member)) - _address(memoryview(text))
 
 
