@@ -1,4 +1,4 @@
-"""Brokers enforce quotas on a worker: it waits, and says so."""
+"""Brokers enforce quotas on a worker or a command: it waits, and says so."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import json
 import pytest
 from aiokafka import AIOKafkaProducer
 
+import knowledgepulse_worker.kafka.topic_admin
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from support import metrics_page as page
-from support.quotas import CONSUMER, PRODUCER, quota
-from support.streams import READY_LIMIT, source_of
+from support.commands import kp_worker
+from support.quotas import CONSUMER, MUTATIONS, PRODUCER, quota
+from support.streams import READY_LIMIT, own_settings, source_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]  # the quotas take most of it
 
@@ -61,3 +64,32 @@ async def test_a_quota_is_waited_out_and_named(make_stream, real_traces, key, qu
     assert log.count("Throttled: the brokers delay") == 1
     for never in ("starting it again", "RequestTimedOut", "Unable to", "overlapping", "Traceback"):
         assert never not in log
+
+
+async def test_publishing_waits_and_names_the_quota(make_stream, real_traces, config, tmp_path):
+    stream = await make_stream()
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(real_traces[:60]))
+
+    async with quota(stream.settings.kafka.bootstrap_servers, PRODUCER, 40_000.0):
+        status, _, errors = await kp_worker("publish", str(file), "--config", config(stream.settings))
+
+    waiting, done = errors.splitlines()
+    assert waiting.endswith(" s, since they exceed a quota (producer_byte_rate); waiting")
+    assert (status, done) == (0, f"60 records published to {stream.settings.topics.raw}")
+    assert [one.value for one in await stream.read(stream.settings.topics.raw)] == real_traces[:60]
+
+
+async def test_creating_topics_waits_and_names_the_quota(broker, monkeypatch, caplog):
+    """A new topic counted as unknown, although the brokers only delayed the question for it."""
+    monkeypatch.setattr(knowledgepulse_worker.kafka.topic_admin, "_CREATION_TIMEOUT", 2)
+    settings = own_settings(broker.bootstrap_servers, "quota")
+
+    async with (
+        quota(broker.bootstrap_servers, MUTATIONS, 1.0),
+        TopicAdmin(settings.kafka, settings.topics) as admin,
+    ):
+        topic = await admin.create(settings.topics.raw, 20, 1, {})
+
+    assert topic.partitions == 20
+    assert "since they exceed a quota (controller_mutation_rate); waiting" in caplog.text

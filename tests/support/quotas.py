@@ -11,7 +11,7 @@ from aiokafka.protocol.types import Array, Boolean, Float64, Int16, Int32, Schem
 from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
 from support.streams import admin_of
 
-PRODUCER, CONSUMER = "producer_byte_rate", "consumer_byte_rate"
+PRODUCER, CONSUMER, MUTATIONS = "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate"
 
 _TEXT = String("utf-8")
 _ENTITY = Array(("type", _TEXT), ("name", _TEXT))
@@ -44,7 +44,7 @@ class _QuotasRequest(OwnRequest, RequestStruct):
 
 @asynccontextmanager
 async def quota(bootstrap_servers: str, key: str, rate: float) -> AsyncIterator[None]:
-    """Limit each client id to a rate in bytes per second, until the end of the block."""
+    """Limit each client id to a rate per second, until the end of the block."""
     await _alter(bootstrap_servers, (key, rate, False))
     try:
         yield

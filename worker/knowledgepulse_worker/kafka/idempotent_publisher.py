@@ -19,6 +19,7 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.producer import abandon
+from knowledgepulse_worker.kafka.wire.throttling import PRODUCER_QUOTA, logged_throttle, waiting_out
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -29,6 +30,8 @@ _CLOSE_LIMIT = 5.0
 
 class IdempotentPublisher:
     """A producer that retries until the brokers answer; they recognise its retries and drop duplicates.
+
+    It waits as long as a quota demands, and logs this.
 
     An asynchronous context manager.
 
@@ -48,14 +51,13 @@ class IdempotentPublisher:
             NoBrokerError: no broker can be reached.
             SecurityError: the brokers refuse the login or the certificate.
         """
-        self._producer = never_creating(
-            AIOKafkaProducer(
-                **client_arguments(self._kafka),
-                enable_idempotence=True,
-                linger_ms=_LINGER_MS,
-                max_request_size=self._max_message_bytes,
-            )
+        producer = AIOKafkaProducer(
+            **client_arguments(self._kafka),
+            enable_idempotence=True,
+            linger_ms=_LINGER_MS,
+            max_request_size=self._max_message_bytes,
         )
+        self._producer = waiting_out(never_creating(producer), logged_throttle(PRODUCER_QUOTA))
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
                 await self._producer.start()

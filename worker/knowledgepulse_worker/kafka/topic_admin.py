@@ -43,6 +43,7 @@ from knowledgepulse_worker.kafka.topics import (
     topic_of,
 )
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
+from knowledgepulse_worker.kafka.wire.throttling import MUTATION_QUOTA, logged_throttle, waiting_out
 from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,9 @@ class TopicAdmin:
     def __init__(self, kafka: KafkaSettings, topics: TopicSettings) -> None:
         self._kafka = kafka
         self._topics = topics
-        self._client = never_creating(AIOKafkaAdminClient(**client_arguments(kafka)))
+        self._throttle = logged_throttle(MUTATION_QUOTA)
+        client = AIOKafkaAdminClient(**client_arguments(kafka))
+        self._client = waiting_out(never_creating(client), self._throttle)
 
     async def __aenter__(self) -> Self:
         try:
@@ -304,7 +307,7 @@ class TopicAdmin:
     async def _wait_for(self, name: str, partitions: int = 1) -> Topic:
         """Return a new or grown topic once a broker knows it; other brokers may not know it yet."""
         try:
-            async with asyncio.timeout(_CREATION_TIMEOUT):
+            async with asyncio.timeout(self._throttle.remaining + _CREATION_TIMEOUT):
                 while True:
                     topic = (await self.describe([name])).get(name)
                     if topic is not None and topic.partitions >= partitions:

@@ -17,7 +17,7 @@ from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding, epoch_of, fault_of
-from knowledgepulse_worker.kafka.wire.throttling import waiting_out
+from knowledgepulse_worker.kafka.wire.throttling import CONSUMER_QUOTA, logged_throttle, waiting_out
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.throttle import Throttle
 from knowledgepulse_worker.settings import KafkaSettings
@@ -111,12 +111,12 @@ class TopicReader:
     Args:
         kafka: the connection.
         batch_bytes: the largest batch to decode, inflated.
-        throttle: notes the times for which brokers throttle the client.
+        throttle: notes the times for which brokers throttle the client; by default, it logs them.
     """
 
     def __init__(self, kafka: KafkaSettings, batch_bytes: int, throttle: Throttle | None = None) -> None:
         self._kafka = kafka
-        self._throttle = throttle or Throttle()
+        self._throttle = throttle or logged_throttle(CONSUMER_QUOTA)
         self._batch_bytes = batch_bytes
         consumer = AIOKafkaConsumer(
             **client_arguments(kafka),

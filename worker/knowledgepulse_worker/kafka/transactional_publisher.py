@@ -34,7 +34,7 @@ from knowledgepulse_worker.kafka.wire.producer import (
     TransactionalProducer,
     abandon,
 )
-from knowledgepulse_worker.kafka.wire.throttling import HeldBackError
+from knowledgepulse_worker.kafka.wire.throttling import PRODUCER_QUOTA, HeldBackError, logged_throttle
 from knowledgepulse_worker.records.publisher import (
     LostPartitionsError,
     Position,
@@ -110,7 +110,7 @@ class TransactionalPublisher:
             so it should be far below the limit of each topic.
         new_producer: makes the client.
         granted: the name that the right is granted on: a prefix with a ``*``, or the transactional id.
-        throttle: notes the times for which brokers throttle the producer.
+        throttle: notes the times for which brokers throttle the producer; by default, it logs them.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class TransactionalPublisher:
         throttle: Throttle | None = None,
     ) -> None:
         self._kafka = kafka
-        self._throttle = throttle or Throttle()
+        self._throttle = throttle or logged_throttle(PRODUCER_QUOTA)
         self._id = transactional_id
         self._granted = granted or transactional_id
         self._new_producer = partial(
@@ -210,7 +210,7 @@ class TransactionalPublisher:
         except HeldBackError as error:
             await self._start_again()
             raise ThrottledError(
-                f"{self._id}: a quota (producer_byte_rate) is exceeded; "
+                f"{self._id}: a quota ({PRODUCER_QUOTA}) is exceeded; "
                 f"the brokers read nothing for {self._throttle.remaining:.0f} s"
             ) from error
         except ForgottenIdError as error:

@@ -18,7 +18,7 @@ from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, fetch_
 from knowledgepulse_worker.kafka.wire.leader_epochs import epoch_end
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
-from knowledgepulse_worker.kafka.wire.throttling import waiting_out
+from knowledgepulse_worker.kafka.wire.throttling import CONSUMER_QUOTA, logged_throttle, waiting_out
 from knowledgepulse_worker.records.throttle import Throttle
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -56,7 +56,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         kafka: the connection and the group.
         batch_bytes: the largest batch to decode, inflated.
         rebalance_timeout: seconds that a rebalance allows its members to finish.
-        throttle: notes the times for which brokers throttle the client.
+        throttle: notes the times for which brokers throttle the client; by default, it logs them.
 
     Attributes:
         answered_at: when the group's coordinator last answered this member (``time.monotonic``).
@@ -87,7 +87,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             max_poll_records=MAX_POLL_RECORDS,
             partition_assignment_strategy=(TransactionalAssignor,),
         )
-        waiting_out(never_creating(self), throttle or Throttle())
+        waiting_out(never_creating(self), throttle or logged_throttle(CONSUMER_QUOTA))
         self._batch_bytes = batch_bytes
         self.answered_at = time.monotonic()
         self.group = GroupMetadata(kafka.group)

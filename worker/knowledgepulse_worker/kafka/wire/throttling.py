@@ -8,13 +8,22 @@ and it would connect again.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.produce import ProduceRequest
 
 from knowledgepulse_worker.kafka.wire.sending import Send, changing
-from knowledgepulse_worker.records.throttle import Throttle
+from knowledgepulse_worker.records.throttle import LONG, MEMORY, Throttle
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_QUOTA, CONSUMER_QUOTA = "producer_byte_rate", "consumer_byte_rate"
+MUTATION_QUOTA = "controller_mutation_rate"
+"""The quota on creating topics and partitions (KIP-599)."""
 
 _Client = TypeVar("_Client")
 
@@ -23,6 +32,27 @@ class HeldBackError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
     """A broker would not read records before the transaction's deadline."""
 
     retriable = False
+
+
+def logged_throttle(quota: str, clock: Callable[[], float] = time.monotonic) -> Throttle:
+    """Return a throttle that logs for how long the brokers delay a client, at most once a minute.
+
+    Args:
+        quota: the name of the quota that such a client exceeds.
+        clock: returns seconds.
+    """
+    logged_at = float("-inf")
+
+    def log(seconds: float) -> None:
+        nonlocal logged_at
+        if seconds >= LONG and clock() >= logged_at + MEMORY:
+            logged_at = clock()
+            logger.warning(
+                "the brokers delay requests by %s s, since they exceed a quota (%s); waiting",
+                *(f"{seconds:,.0f}", quota),
+            )
+
+    return Throttle(log, clock)
 
 
 def waiting_out(client: _Client, throttle: Throttle) -> _Client:
