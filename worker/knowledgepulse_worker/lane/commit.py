@@ -7,7 +7,8 @@ records do not change, since the vector of the replaced record stays in the ledg
 
 While a quota throttles the producer, a transaction is so small that each partition's records are one batch.
 A broker answers the first request that exceeds a quota at once, but would read the next one after the
-transaction has timed out.
+transaction has timed out. So records that were refused together are not sent in batches of their own either,
+but half of them follow, until a single record is refused.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ async def commit(
     shares = [_Share.of(*some) for some in (_first(ready) if is_throttled else ready)]
     if not shares:
         return {}
-    positions = {one.lane.partition: one.position for one in shares}
     started, alone = time.monotonic(), list[OutputRecord]()
     while True:
+        positions = {one.lane.partition: one.position for one in shares}
         records = [share.records() for share in shares]
         try:
             offsets = await publish([one for some in records for one in some], positions, alone)
@@ -99,7 +100,11 @@ async def commit(
             raise
         except RefusedError as refused:
             metrics.aborted("refused")
-            alone += _replace(shares, refused.refusals, replacements)
+            together = _replace(shares, refused.refusals, replacements)
+            if together and is_throttled and sum(len(share.complete) for share in shares) > 1:
+                shares = [_half(shares, together[0])]
+            else:
+                alone += together
         else:
             break
     metrics.stage("commit", time.monotonic() - started)
@@ -124,6 +129,12 @@ def _first(ready: Sequence[tuple[Lane, list[Scored]]]) -> list[tuple[Lane, list[
         if size > THROTTLED_BYTES:
             break
     return chosen
+
+
+def _half(shares: Sequence[_Share], refused: OutputRecord) -> _Share:
+    """Return the first half of the share with a refused record."""
+    share = next(one for one in shares if any(record is refused for record in one.records()))
+    return _Share.of(share.lane, share.complete[: (len(share.complete) + 1) // 2])
 
 
 def _replace(

@@ -13,8 +13,9 @@ from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane import lanes as lanes_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position
+from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, ThrottledError
 from knowledgepulse_worker.records.record import Location
+from knowledgepulse_worker.records.throttle import LONG
 from support.lanes import score
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -130,6 +131,28 @@ async def test_a_transaction_that_a_quota_holds_back_is_committed_later_in_small
 
     assert positions == [{0: 1}, {0: 2}, {1: 1}]
     assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 1
+
+
+async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_partition(make_harness, raw):
+    """Batches of their own would be held back, and the same records would be refused again."""
+    harness = make_harness()
+    lanes, throttle = harness.lanes(), harness.services.throttles.producer
+    for offset, partition in ((0, 1), (0, 0), (1, 0), (2, 0)):
+        await lanes.take(raw(offset, b"no JSON", partition=partition))
+    harness.publisher.refused_in_batch.add(harness.dead_letter)
+    throttle.note(LONG)
+
+    async def publish(records, positions, alone=()):
+        places = [(one.topic, one.partition) for one in records]
+        if any(places.count((one.topic, one.partition)) > 1 for one in alone if one in records):
+            raise ThrottledError("a batch is held back")
+        return await harness.publisher.publish(records, positions, alone)
+
+    throttle._until = 0.0
+    positions = [await lanes.commit(publish) for _ in range(4)]
+
+    assert positions == [{0: 1}, {0: 2}, {0: 3, 1: 1}, {}]
+    assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 0
 
 
 async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, raw, monkeypatch):
