@@ -15,7 +15,6 @@ from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.kafka.transactional_publisher import BATCH_BYTES
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
@@ -26,7 +25,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import (
     require_topics,
 )
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
+from knowledgepulse_worker.tools.assemble.transaction_log import STEP_BYTES, AssemblyLog
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ def run_assembler(settings: Settings, options: Options) -> None:
 async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> None:
     topics = await _require_topics(settings)
     metrics = AssemblyMetrics()
-    batch_bytes = min(BATCH_BYTES, *(topic.max_message_bytes for topic in topics.values()))
+    batch_bytes = min(STEP_BYTES, *(topic.max_message_bytes for topic in topics.values()))
     assembler = Assembler(
         settings.assemble,
         partial(_reader, settings),

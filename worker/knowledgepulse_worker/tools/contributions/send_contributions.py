@@ -195,8 +195,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
                         answers, None, NO_TIMESTAMP, contribution.key, contribution.encode(), ()
                     )
                     after = {(record.topic, record.partition): Position(record.offset + 1)}
-                    async with publisher.transaction(reader.group, after) as write:
-                        await write([answer])
+                    await publisher.deliver([answer], reader.group, after)
                     metrics.results[contribution.result].inc()
                 metrics.lag.set(await reader.lag())
         except Stopped:

@@ -27,6 +27,9 @@ from knowledgepulse_worker.tools.evaluations.evaluation_metrics import Evaluatio
 
 logger = logging.getLogger(__name__)
 
+_BATCH_BYTES = 1_048_576
+"""The size limit of a batch: under a quota, brokers would delay a second batch of a transaction."""
+
 
 @dataclass
 class Evaluations:
@@ -84,12 +87,14 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     names = (settings.topics.contribute, settings.topics.rejected)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names)
-        await admin.create_if_missing(settings.topics.evaluations, topics[names[0]].partitions, {})
+        evaluations_topic = settings.topics.evaluations
+        await admin.create_if_missing(evaluations_topic, topics[names[0]].partitions, {})
+        batch_bytes = (await admin.required([evaluations_topic]))[evaluations_topic].max_message_bytes
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, metrics)
     async with (
-        TransactionalPublisher(settings.kafka, group) as publisher,
+        TransactionalPublisher(settings.kafka, group, min(_BATCH_BYTES, batch_bytes)) as publisher,
         SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,
         serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
     ):
@@ -111,8 +116,7 @@ async def send_evaluations(
             events = [event for record in records if (event := evaluations.event(record)) is not None]
             topic = settings.topics.evaluations
             outputs = [OutputRecord(topic, None, NO_TIMESTAMP, key, value, ()) for key, value in events]
-            async with publisher.transaction(consumer.group, positions_after(records)) as write:
-                await write(outputs)
+            await publisher.deliver(outputs, consumer.group, positions_after(records))
         evaluations.metrics.lag.set(await consumer.lag())
 
 

@@ -11,6 +11,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.throttling import HeldBackError, logged_throttle, waiting_out
 from knowledgepulse_worker.records.throttle import Throttle
+from support.clocks import Clock
 
 RECORDS = ProduceRequest(transactional_id="id", required_acks=-1, timeout=1, topics=[])
 
@@ -94,9 +95,9 @@ async def test_a_client_that_waits_creates_no_topic_either(connected):
 
 
 def test_a_command_says_once_a_minute_that_it_waits_and_for_which_quota(caplog):
-    now = 0.0
-    throttle = logged_throttle("a_quota", clock=lambda: now)
-    for now, seconds in ((0.0, 0.9), (1.0, 1_200.0), (2.0, 7.0), (60.9, 8.0), (61.0, 9.4)):
+    clock = Clock()
+    throttle = logged_throttle("a_quota", clock)
+    for clock.now, seconds in ((0.0, 0.9), (1.0, 1_200.0), (60.9, 8.0), (61.0, 9.4)):
         throttle.note(seconds)
 
     beginning = "the brokers delay requests by "

@@ -1,7 +1,6 @@
 """Which scored records become events."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -77,12 +76,8 @@ class Transactions:
         self.written = []
         self.committed = []
 
-    @asynccontextmanager
-    async def transaction(self, group, positions):
-        async def write(records):
-            self.written += records
-
-        yield write
+    async def deliver(self, records, group, positions):
+        self.written += records
         self.committed.append((group, positions))
 
 
