@@ -238,7 +238,8 @@ class Oracles:
         with SourceIndex(topics, partitions) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
                 held = log.read(log.begin, 10**9)
-                index.add_entries(number, [one.value for one in held if one.key != POSITION_KEY])
+                entries = [(one.offset, one.value) for one in held if one.key != POSITION_KEY]
+                index.add_entries(number, entries)
             index.add_outputs(outcomes.values())
             index.complete()
             for number in range(partitions):

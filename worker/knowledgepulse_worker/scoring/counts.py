@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
 
 from knowledgepulse_schemas import ReasoningTrace
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
+"""A number of things that a float can hold exactly, checked when it is decoded."""
 
 HEAD = 400
 """Characters at the beginning of an observation that are searched for a failure."""
@@ -55,19 +61,19 @@ class Counts:
         asks: whether the result ends with a question.
     """
 
-    steps: int
-    thoughts: int
-    calls: int
-    observations: int
-    recoveries: int
-    characters: int
-    thought_characters: int
-    observation_characters: int
-    result_characters: int
-    tools: int
-    most_used: int
-    repeated: int
-    failed: int
+    steps: Count
+    thoughts: Count
+    calls: Count
+    observations: Count
+    recoveries: Count
+    characters: Count
+    thought_characters: Count
+    observation_characters: Count
+    result_characters: Count
+    tools: Count
+    most_used: Count
+    repeated: Count
+    failed: Count
     last_failed: bool
     ends_observed: bool
     declines: bool

@@ -18,7 +18,7 @@ import msgspec
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
+from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, problem_of
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import TopicSettings
@@ -123,16 +123,16 @@ class SourceIndex:
         """Add records of a partition of an output topic, in order."""
         self._insert(map(self._row, records))
 
-    def add_entries(self, partition: int, values: Iterable[bytes | None]) -> None:
-        """Add the values of a partition of the changelog, in order.
+    def add_entries(self, partition: int, records: Iterable[tuple[int, bytes | None]]) -> None:
+        """Add the records of a partition of the changelog: their offsets and values, in order.
 
         Raises:
             LedgerError: a value is not an entry, so something else writes to the topic.
         """
         # Ignore tombstones: the ledger no longer needs the entry, but it is still evidence here.
         self._insert(
-            (partition, _entry(value, partition).offset, False, value)
-            for value in values
+            (partition, _checked(value, partition, offset).offset, False, value)
+            for offset, value in records
             if value is not None
         )
 
@@ -141,11 +141,7 @@ class SourceIndex:
         self._db.execute("CREATE INDEX by_source ON known (partition, source)")
 
     def known(self, partition: int) -> Iterator[Known]:
-        """Yield the outputs and entries of a partition by source offset, in order.
-
-        Raises:
-            LedgerError: the changelog contains an invalid entry.
-        """
+        """Yield the outputs and entries of a partition by source offset, in order."""
         rows = self._db.execute(
             "SELECT source, is_output, value FROM known WHERE partition = ? ORDER BY source, rowid",
             (partition,),
@@ -156,7 +152,7 @@ class SourceIndex:
                 if is_output:
                     known.outputs.append(msgspec.msgpack.decode(value, type=Output))
                 else:
-                    known.entries.append(_entry(value, partition))
+                    known.entries.append(decode_entry(value))
             yield known
 
     def entries_from(self, partition: int, max_elements: int) -> float:
@@ -178,7 +174,7 @@ class SourceIndex:
             f"SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY {order}",  # noqa: S608 - ours
             (partition,),
         )
-        entries = (_entry(value, partition) for _, value in rows)
+        entries = (decode_entry(value) for _, value in rows)
         return (entry for entry in entries if entry.score is not None)
 
     def rewinds(self, partition: int) -> list[range]:
@@ -262,11 +258,19 @@ class SourceIndex:
         self._newest[stream] = max(newest, source)
 
 
-def _entry(value: bytes, partition: int) -> Entry:
+def _checked(value: bytes, partition: int, offset: int) -> Entry:
+    """Return an entry; raise a LedgerError that names its own offset unless it is usable."""
     try:
-        return decode_entry(value)
+        entry = decode_entry(value)
+        problem = problem_of(entry)
     except DECODE_ERRORS as error:
-        raise LedgerError(f"invalid changelog entry in partition {partition}: {error}") from None
+        problem = str(error)
+    else:
+        if problem is None and 0 <= entry.offset <= sys.maxsize:
+            return entry
+    raise LedgerError(
+        f"changelog partition {partition}, offset {offset}: {problem or 'entry has an impossible offset'}"
+    )
 
 
 def short_hash(value: bytes | None) -> bytes:

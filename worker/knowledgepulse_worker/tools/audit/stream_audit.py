@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.policy_topic import read_policies
 from knowledgepulse_worker.kafka.preflight.rights import Right, outputs, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -138,8 +139,11 @@ class _Run:
         topics = self.settings.topics
         with SourceIndex(topics, self.topics[topics.raw].partitions) as index:
             async for partition, records in self.log.read(changelog):
-                entries = [record.value for record in records if record.key != POSITION_KEY]
-                index.add_entries(partition, entries)
+                entries = [(one.offset, one.value) for one in records if one.key != POSITION_KEY]
+                try:
+                    index.add_entries(partition, entries)
+                except LedgerError as error:
+                    raise LedgerError(f"{changelog}: {error}") from error
             for name in outputs(self.settings):
                 async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))

@@ -16,11 +16,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from rich.table import Table
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.texts import printable
@@ -152,27 +154,46 @@ def _rule(record: str, value: float, **labels: str) -> dict[str, Any]:
     return {"record": record, "labels": labels, "expr": f"vector({value!r})"}
 
 
+class _Rule(msgspec.Struct):
+    record: str
+    labels: dict[str, str]
+    expr: str
+
+    @property
+    def key(self) -> Key:
+        return self.labels["domain"], self.labels["dimension"]
+
+    def value(self, lowest: float, highest: float) -> float:
+        """Return the constant; raise a ValueError if it is none between two bounds."""
+        value = float(self.expr.removeprefix("vector(").removesuffix(")"))
+        if not lowest <= value <= highest:
+            raise ValueError("out of range")
+        return value
+
+
+class _Group(msgspec.Struct):
+    rules: list[_Rule]
+
+
+class _File(msgspec.Struct):
+    groups: list[_Group]
+
+
 def read_reference(path: Path) -> Distributions:
     """Read a reference; raise an InputError if the file is none."""
     with file_errors(path, "read"):
         content = path.read_bytes()
     try:
-        rules = [rule for group in json.loads(content)["groups"] for rule in group["rules"]]
-        found = {one: [rule for rule in rules if rule["record"] == one] for one in (_POLICY, _TRACES, _CDF)}
-        traces = {key: int(value) for key, _, value in map(_parsed, found[_TRACES])}
+        rules = [rule for group in msgspec.json.decode(content, type=_File).groups for rule in group.rules]
+        found = {one: [rule for rule in rules if rule.record == one] for one in (_POLICY, _TRACES, _CDF)}
+        traces = {rule.key: int(rule.value(1, 2**53)) for rule in found[_TRACES]}
         cdf: dict[Key, dict[float, float]] = {key: {} for key in traces}
-        for key, labels, value in map(_parsed, found[_CDF]):
-            cdf[key][float(labels["le"])] = value
-        policy = found[_POLICY][0]["labels"]["policy"]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        for rule in found[_CDF]:
+            cdf[rule.key][float(rule.labels["le"])] = rule.value(0, 1)
+        policy = found[_POLICY][0].labels["policy"]
+    except (*DECODE_ERRORS, ValueError, LookupError):
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
     for (_, dimension), shares in cdf.items():
         if tuple(sorted(shares)) != _BOUNDS.get(dimension):
             raise InputError(f"{path}: other buckets of {printable(dimension)} than those of this release")
     return Distributions(policy, traces, cdf)
-
-
-def _parsed(rule: dict[str, Any]) -> tuple[Key, dict[str, str], float]:
-    labels = rule["labels"]
-    value = float(rule["expr"].removeprefix("vector(").removesuffix(")"))
-    return (labels["domain"], labels["dimension"]), labels, value

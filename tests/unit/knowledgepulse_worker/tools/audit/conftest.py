@@ -142,7 +142,7 @@ class Stream:
         committed = self.committed if committed is None else committed
         with SourceIndex(self.settings.topics, 2) as index:
             index.add_outputs(self.outputs)
-            index.add_entries(1, self.changelog)
+            index.add_entries(1, enumerate(self.changelog))
             index.complete()
             audit = PartitionAudit(
                 1,

@@ -109,12 +109,29 @@ RULES = '{"groups": [{"name": "a", "interval": "1m", "rules": %s}]}'
         ('{"groups": []}', "not a reference"),
         (RULES % '[{"alert": "A"}]', "not a reference"),
         (RULES % '[{"record": "kp:reference:traces", "labels": [], "expr": 3}]', "not a reference"),
-        (None, "other buckets of complexity"),
     ],
 )
-def test_what_is_no_reference_is_named(make_record, tmp_path, text, message):
-    other = reference_rules(distributions([make_record()], POLICY)).replace('"le": "0.3"', '"le": "0.33"')
-    (tmp_path / "reference.json").write_text(text or other)
+def test_what_is_no_reference_is_named(tmp_path, text, message):
+    (tmp_path / "reference.json").write_text(text)
+    with pytest.raises(InputError, match=f"reference.json: {message}"):
+        read_reference(tmp_path / "reference.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"le": "0.3"', '"le": "0.33"', "other buckets of complexity"),
+        (f'"policy": "{POLICY.digest}"', '"policy": []', "not a reference"),
+        ('"expr": "vector(1)"', '"expr": "vector(1e999)"', "not a reference"),
+        ('"expr": "vector(1)"', '"expr": "vector(-1)"', "not a reference"),
+        ('"expr": "vector(0.0)"', '"expr": "vector(NaN)"', "not a reference"),
+        ('"expr": "vector(0.0)"', '"expr": "vector(1.1)"', "not a reference"),
+    ],
+)
+def test_a_changed_reference_is_refused(make_record, tmp_path, old, new, message):
+    written = reference_rules(distributions([make_record()], POLICY))
+    assert old in written
+    (tmp_path / "reference.json").write_text(written.replace(old, new))
     with pytest.raises(InputError, match=f"reference.json: {message}"):
         read_reference(tmp_path / "reference.json")
 

@@ -86,6 +86,15 @@ BAD = {
         lambda _, scored: scored[0].replace(b'"complexity": 1', b'"complexity": 2'),
         ":1: not output of `kp-worker score`: Expected `float` <= 1.0 - at `$.complexity`",
     ),
+    **{
+        f"{digits:.5} steps": (
+            lambda _, scored, digits=digits: re.sub(
+                rb'"steps": ?\d+', b'"steps":' + digits.encode(), scored[0]
+            ),
+            ":1: not output of `kp-worker score`: Expected `int` ",
+        )
+        for digits in ("-1", "9" * 400)
+    },
 }
 
 
