@@ -8,7 +8,16 @@ import click
 
 
 class CommandGroup(click.Group):
-    """A group that names the nearest command for a misspelt one."""
+    """A group that names the nearest command for a misspelt one, and the place of a misplaced option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the group's own options."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if command := next((one for one in args if one in self.commands), None):
+                error.message += f"; the options of {command!r} follow its name"
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,12 @@ files_argument = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
 """Files to read; `-` is standard input."""
+
+_GZIP = b"\x1f\x8b"
+_MAX_DOCUMENT = 16_777_216
+"""Bytes of a file that is read as one document, to tell its format."""
+_FILE = "\0"
+"""Stands for the file in a command, since the name itself may contain anything."""
 
 
 def echo(line: str, progress: Progress) -> None:
@@ -49,16 +56,56 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
                 yield Document(f"{name}:{number}", text)
 
 
-def refuse_pretty_printed(files: Iterable[str]) -> None:
-    """Raise an InputError if a file's JSON spans lines, none of which is a trace."""
+def refuse_other_files(files: Iterable[str]) -> None:
+    """Raise an InputError with the remedy if a file's beginning shows that its lines are no traces."""
     for path in filter(Path.is_file, map(Path, files)):
-        with file_errors(printable(str(path)), "read"), path.open("rb") as file:
+        name = printable(str(path))
+        with file_errors(name, "read"), path.open("rb") as file:
             first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
-        if wanted := {b"{": ".", b"[": "'.[]'"}.get(first):
-            raise InputError(
-                f"{printable(str(path))}: has a trace on several lines, but one trace per line is expected; "
-                f"convert it with `jq -c {wanted} {printable(shlex.quote(str(path)))}`"
-            )
+            is_small = path.stat().st_size <= _MAX_DOCUMENT
+        if problem := _problem(path, first, is_small=is_small):
+            raise InputError(f"{name}: {problem}".replace(_FILE, printable(shlex.quote(str(path)))))
+
+
+def _problem(path: Path, first: bytes, *, is_small: bool) -> str:
+    """Return why a file does not hold a trace per line, and the remedy; empty if it may.
+
+    Args:
+        path: the file.
+        first: its first line.
+        is_small: whether it may be read as one document.
+    """
+    if first.startswith(_GZIP):
+        return f"is compressed, but lines of text are expected; decompress it with `gzip -dk {_FILE}`"
+    several = {b"{": ".", b"[": "'.[]'"}.get(first)
+    document = _json(path.read_bytes() if several and is_small else first)
+    if name := _format_of(document):
+        return f"looks like {name}, not like traces; convert it with `kp-worker convert {_FILE}`"
+    if several:
+        return (
+            "has a trace on several lines, but one trace per line is expected; "
+            f"convert it with `jq -c {several} {_FILE}`"
+        )
+    if isinstance(document, dict) and "quality_score" in document and "steps" not in document:
+        return "is output of `kp-worker score`, and its traces are scored already"
+    return ""
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _format_of(document: Any) -> str | None:
+    """Return the name of the format from which `kp-worker convert` reads a document, if there is one."""
+    if document is None:
+        return None
+    from knowledgepulse_schemas.convert import input_format_of  # noqa: PLC0415 - keeps `--help` fast
+
+    found = input_format_of(document)
+    return found.name if found else None
 
 
 def print_rejected(document: Document, error: InvalidRecordError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import io
 import json
 import os
@@ -447,6 +448,56 @@ def test_traces_on_several_lines_are_refused(
         f"Error: {pretty}: has a trace on several lines, but one trace per line is expected; "
         f"convert it with `jq -c {written} {pretty}`\n"
     )
+
+
+@pytest.mark.parametrize("command", ["publish", "score"])
+@pytest.mark.parametrize(
+    ("sample", "problem"),
+    [
+        ("session", "looks like claude_code, not like traces; convert it with `kp-worker convert FILE`"),
+        ("chat", "looks like openai, not like traces; convert it with `kp-worker convert FILE`"),
+        ("spans", "looks like otlp, not like traces; convert it with `kp-worker convert FILE`"),
+        ("scored", "is output of `kp-worker score`, and its traces are scored already"),
+        ("gzip", "is compressed, but lines of text are expected; decompress it with `gzip -dk FILE`"),
+    ],
+)
+def test_files_of_another_kind_are_refused_with_the_remedy(
+    kp_worker, tmp_path, traces, command, sample, problem
+):
+    """Each of their lines would become a dead letter, or an error that names no way out."""
+    file = tmp_path / "a file"
+    match sample:
+        case "scored":
+            file.write_text(json.dumps({"id": "a", "quality_score": 0.5, "decision": "rejected"}))
+        case "gzip":
+            file.write_bytes(gzip.compress(traces.read_bytes()))
+        case _:
+            file.write_bytes(kp_worker("sample", sample).stdout_bytes)
+
+    result = kp_worker(command, "--dry-run", traces, file)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"Error: {file}: {problem}\n".replace("FILE", f"'{file}'")
+
+
+def test_an_option_before_its_command_is_told_its_place(kp_worker, traces):
+    assert kp_worker("--config", "worker.toml", "score", traces).stderr.endswith(
+        "Error: No such option: --config; the options of 'score' follow its name\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("{file}", "'{file}' is a file; name one of its lines, such as {file}:1"),
+        ("missing.jsonl:1", "file 'missing.jsonl' does not exist"),
+    ],
+)
+def test_a_file_named_as_a_trace_is_no_reason_to_ask_a_broker(kp_worker, traces, name, problem):
+    result = kp_worker("traces", "show", name.format(file=traces))
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: {problem.format(file=traces)}\n")
 
 
 @pytest.mark.parametrize("count", ["9" * 30, "-1"])

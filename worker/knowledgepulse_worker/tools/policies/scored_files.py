@@ -73,4 +73,7 @@ def is_raw(source: str, line: bytes) -> bool:
         return False
     if members.steps != _MISSING:
         return True
-    raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")
+    raise InputError(
+        f"{source}: neither output of `kp-worker score` nor a trace; "
+        "`kp-worker convert` makes traces from sessions, spans and chats"
+    )

@@ -26,7 +26,7 @@ from knowledgepulse_worker.terminal.files import (
     files_argument,
     lines_of,
     print_rejected,
-    refuse_pretty_printed,
+    refuse_other_files,
 )
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.texts import counted, printable
@@ -110,7 +110,7 @@ def publish(
         raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     settings = load_settings(config)
     if format_name is None:
-        refuse_pretty_printed(files)
+        refuse_other_files(files)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         if format_name is None:

@@ -21,7 +21,7 @@ from knowledgepulse_worker.terminal.files import (
     files_argument,
     lines_of,
     print_rejected,
-    refuse_pretty_printed,
+    refuse_other_files,
 )
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.texts import counted, printable
@@ -67,7 +67,7 @@ def score(
     scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid lines are
     reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
-    refuse_pretty_printed(files)
+    refuse_other_files(files)
     over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
     settings = override(

@@ -30,6 +30,8 @@ _COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:45}  {:>5}  {}"
 _HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT")
 _TEXT = 80
 """Characters of an objective and of a result in a row."""
+_SUFFIXES = {".json", ".jsonl"}
+"""Suffixes by which a name is known as that of a file, and not of a trace."""
 
 
 @click.group(cls=CommandGroup)
@@ -137,7 +139,13 @@ def show_trace(name: str, given: Inputs) -> None:
 def _with_its_file(name: str, given: Inputs) -> tuple[str, Inputs]:
     """Return a trace's name and the inputs, with the file that a name such as ``file:line`` begins with."""
     file, _, line = name.rpartition(":")
-    if given.files or not line.isdecimal() or not Path(file).is_file():
+    if given.files:
+        return name, given
+    if Path(name).is_file():
+        raise click.UsageError(f"'{name}' is a file; name one of its lines, such as {name}:1")
+    if not line.isdecimal() or not Path(file).is_file():
+        if Path(file).suffix in _SUFFIXES:
+            raise click.UsageError(f"file '{file}' does not exist")
         return name, given
     return f"{Path(file)}:{line}", replace(given, files=(Path(file),))
 
