@@ -99,5 +99,6 @@ def score(
             f"{counted(good, 'trace')} would be scored: embedding.backend {embedding}, policy {policy}"
         )
     if bad:
-        errors.print(f"{bad:,} of {good + bad:,} lines are invalid")
+        hint = "" if good else "; `kp-worker convert` makes traces from sessions, spans and chats"
+        errors.print(f"{bad:,} of {good + bad:,} lines are invalid{hint}")
         sys.exit(1)
