@@ -23,8 +23,9 @@ test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real mode
 	$(PYTEST)
 
 .PHONY: test-fast
-test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor model
-	$(PYTEST) -m 'not integration and not model'
+test-fast: $(VENV)/.test ## run the tests that need no broker, no model and no browser
+	@tests/tools.sh prometheus curl
+	$(PYTEST) -m 'not integration and not model and not browser'
 
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
@@ -32,7 +33,7 @@ test-unit: $(VENV)/.test ## run the tests that need no programs either: a first 
 
 .PHONY: tools
 tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
-	@tests/tools.sh
+	@tests/tools.sh prometheus chromium curl
 
 .PHONY: bench
 bench: $(VENV)/.test $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5

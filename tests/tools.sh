@@ -1,13 +1,17 @@
 #!/bin/sh
-# Check for the programs that the tests start and pip does not provide. Missing ones are installed with apt-get, as
+# Check for the given programs, which the tests start and pip does not provide. Missing ones are installed with apt-get, as
 # root on Debian and its derivatives: after confirmation on a terminal, without it elsewhere, such as in CI.
 # APT_INSTALL=no disables the installation.
 set -eu
 
+has() {
+    command -v "$1" >/dev/null && { [ "$1" != prometheus ] || command -v promtool >/dev/null; }
+}
+
 missing=""
-command -v prometheus >/dev/null && command -v promtool >/dev/null || missing="$missing prometheus"
-command -v chromium >/dev/null || missing="$missing chromium"
-command -v curl >/dev/null || missing="$missing curl"
+for program in "$@"; do
+    has "$program" || missing="$missing $program"
+done
 [ -n "$missing" ] || exit 0
 
 install="apt-get install --no-install-recommends$missing"

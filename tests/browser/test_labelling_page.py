@@ -20,7 +20,7 @@ from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.accessibility import serious_findings
 from support.contrasts import CONTRASTS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")  # one browser for all
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # one browser for all
 
 BIDI_OVERRIDE = "\u202e"
 HOSTILE = (

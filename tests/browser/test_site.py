@@ -13,7 +13,7 @@ from yarl import URL
 from generator.build import build
 from support.accessibility import serious_findings
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 PAGES = ["index.html", "curators/threshold.html", "reference/settings.html"]
 """Pages with the most kinds of content."""

@@ -32,7 +32,7 @@ FOCUSED = """() => {
   return node.id || node.textContent.trim().split("\\n")[0];
 }"""
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")  # one browser for all
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]  # one browser for all
 
 
 def passing(scores, threshold):

@@ -14,7 +14,7 @@ from simulation.histories import FOUND
 from simulation.play import HISTORIES, play
 
 TESTS = Path(__file__).parents[1]
-SECONDS = 60
+SECONDS = 15
 
 
 def check(histories):
@@ -23,12 +23,19 @@ def check(histories):
         assert outcome.violations == [], f"python -m simulation --of {of} --seed {seed}\n{outcome.history}"
 
 
-@pytest.mark.parametrize("seeds", [FOUND, range(100), range(100, 200)], ids=["found", "0", "100"])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(FOUND, id="found"),
+        pytest.param(range(100), id="0"),
+        pytest.param(range(100, 200), id="100", marks=pytest.mark.integration),
+    ],
+)
 def test_no_history_loses_repeats_differently_or_blocks(seeds):
     check(product(seeds, ["worker"]))
 
 
-@pytest.mark.parametrize("of", ["assembler", "evaluator"])
+@pytest.mark.parametrize("of", [pytest.param("assembler", marks=pytest.mark.integration), "evaluator"])
 def test_no_history_publishes_twice_or_not_at_all(of):
     check(product(range(100), [of]))
 
@@ -51,6 +58,7 @@ def digests(**environment):
     return subprocess.run(command, env=changed, capture_output=True, check=True).stdout
 
 
+@pytest.mark.integration
 def test_a_seed_gives_the_same_events_whatever_the_hashes_of_strings_and_the_instructions_of_the_cpu():
     """Restricting NumPy to its baseline instructions comes closest to another machine."""
     plain = " ".join(one for one in __cpu_dispatch__ if __cpu_features__[one])

@@ -32,11 +32,10 @@ def machine(tmp_path):
     return provide
 
 
-def tools(machine, **options):
+def tools(machine, *programs, **options):
     environment = {"PATH": machine.path} | options.pop("env", {})
-    return subprocess.run(
-        ["/bin/sh", ROOT / "tests/tools.sh"], env=environment, text=True, check=False, **options
-    )
+    command = ["/bin/sh", ROOT / "tests/tools.sh", *(programs or ("prometheus", "chromium", "curl"))]
+    return subprocess.run(command, env=environment, text=True, check=False, **options)
 
 
 def installed(machine):
@@ -49,6 +48,13 @@ def test_a_machine_that_has_the_programs_is_left_alone(machine):
     done = tools(machine, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, "")
     assert machine.log.read_text() == ""
+
+
+def test_only_the_programs_that_the_tests_start_are_needed(machine):
+    machine("curl")
+    done = tools(machine, "curl", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not installed(machine)
 
 
 def test_without_a_terminal_it_says_what_it_installs_and_installs_it(machine):
