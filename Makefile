@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
+# Images of Python set it. Each of the hundreds of processes that tests start would compile the worker again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -16,7 +19,8 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the
 # Two files at a time, in order: the tests of whole workers and of pages take half of the time, and start first. Each file's
 # fixtures, such as a browser, a broker or the built site, start once. A test process that dies ends the run, which names its
 # test: pytest-xdist would wait forever for the rest of its file.
-PYTEST = $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# One thread of linear algebra each: several wait for each other, and take twice the time.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
