@@ -34,7 +34,7 @@ from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, faile
 from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken, Undecodable
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
-from knowledgepulse_worker.records.decode import check_readable, decode_inputs, decode_trace
+from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, decode_vector, encode_position
 from knowledgepulse_worker.records.journal import Journal, Treatment
 from knowledgepulse_worker.records.publisher import Position, retrieve_exception
@@ -342,8 +342,7 @@ class Lane:
     async def _request_embedding(self, taken: Taken) -> Taken:
         if not isinstance(taken, Decoded) or self._services.batcher is None:
             return taken
-        inputs = decode_inputs(taken.record.value or b"")
-        text = embedding_text(taken.trace, self._services.settings.embedding.trace_text, inputs)
+        text = embedding_text(taken.trace, self._services.settings.embedding.trace_text)
         embedding = await self._services.batcher.submit(text)
         embedding.add_done_callback(self._embedded)
         return Decoded(taken.record, taken.taken_at, taken.trace, embedding)

@@ -11,7 +11,6 @@ from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
@@ -49,7 +48,7 @@ class LaneScorer:
         counts = None
         try:
             if policy.learns or self._metrics.needs_counts:
-                counts = count_trace(trace, decode_inputs(record.value or b""))
+                counts = count_trace(trace)
             at = record.timestamp_ms / 1000
             score = score_and_add(trace, vector, self._cache, policy, at=at, counts=counts)
         except Exception as error:

@@ -91,5 +91,5 @@ def counts_of(value: bytes) -> Counts:
     Raises:
         InvalidRecordError: the trace is not valid.
     """
-    texts = texts_of(value)
-    return count_steps(texts.steps, texts.result)
+    trace = decode_members(value, _Trace)
+    return count_steps(trace.steps, trace.outcome.result_summary)

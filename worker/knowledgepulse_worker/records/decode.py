@@ -2,15 +2,15 @@
 
 Only the members that the schema names become Python objects, because a trace may consist of other members,
 and their objects would take a hundred times the size of their JSON. The items of arrays become models only
-in batches, for validation. The steps that are kept have the model's attributes at a tenth of its size.
+in batches, for validation. The steps that are kept have the model's attributes at a tenth of its size; their
+inputs, whose objects may take a hundred times the size of their JSON, are kept as JSON.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -41,7 +41,7 @@ _MAX_DEPTH = 201
 _STEP = np.zeros(256, dtype=np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
 _NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
-_QUOTE = ord('"')
+_QUOTE, _BRACE, _NULL = b'"{n'
 _NO_BRACKETS_OR_QUOTES = _NO_BRACKETS.replace(b'"', b"")
 
 
@@ -61,14 +61,6 @@ class _Object(TypedDict):
 
 
 _Scalar = bool | int | float | str | None
-
-
-class _StepInput(msgspec.Struct, gc=False):
-    input: msgspec.Raw = _MISSING
-
-
-class _StepInputs(msgspec.Struct):
-    steps: list[_StepInput] | _Object | _Scalar  # only the last of duplicate members is known to be a list
 
 
 def _outline(annotation: Any, *, complete: bool) -> Any:
@@ -122,6 +114,8 @@ def _item_of(model: type[BaseModel], complete: bool) -> Any:
 def _attribute(field: FieldInfo, *, complete: bool) -> tuple[Any, Any]:
     """Return the type and the default of an item's attribute."""
     annotation = _not_none(field.annotation)
+    if get_origin(annotation) is dict:
+        return msgspec.Raw, field.default
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         outline = _item_of(annotation, complete) | _Scalar
     else:
@@ -169,7 +163,7 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
 
     Returns:
         the members that the schema names, without the knowledge graph; they take at most 20 times the
-            value's memory.
+            value's memory. The inputs of steps are views of the value's JSON.
 
     Raises:
         InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
@@ -242,12 +236,13 @@ def _validate(
         path: the path of the array in the trace; empty for the whole trace.
         start: the index of the first of the items.
     """
+    plain = msgspec.to_builtins(known, enc_hook=_type_only)
     try:
-        return schema.validate_python(msgspec.to_builtins(known))
+        return schema.validate_python(plain)
     except ValidationError:
         pass
     try:
-        return schema.validate_json(msgspec.json.encode(known))  # for its messages
+        return schema.validate_json(msgspec.json.encode(plain))  # for its messages
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         listed = "; ".join(
@@ -256,6 +251,12 @@ def _validate(
         )
         more = f"; and {len(errors) - _MAX_ERRORS_LISTED} more" if len(errors) > _MAX_ERRORS_LISTED else ""
         raise InvalidRecordError("invalid_trace", listed + more) from None
+
+
+def _type_only(value: msgspec.Raw) -> object:
+    """Return an empty object for an object, None for null and a text for others; only the type matters."""
+    first = bytes(value)[0]
+    return {} if first == _BRACE else None if first == _NULL else ""
 
 
 def _location(within: tuple[int | str, ...], path: tuple[str, ...], start: int) -> tuple[int | str, ...]:
@@ -283,19 +284,6 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
         InvalidRecordError: ``not_json`` or ``invalid_trace``.
     """
     return _members(_json(value), members)
-
-
-def decode_inputs(value: bytes) -> Iterator[str]:
-    """Yield the JSON of each step's ``input``, empty without one; decode nothing unless iterated.
-
-    :func:`decode_trace` skips inputs, whose objects may take a hundred times the size of their JSON.
-
-    Args:
-        value: bytes that :func:`decode_trace` accepted.
-    """
-    _, members = _accepted_members(value, _StepInputs)
-    for step in cast("list[_StepInput]", members.steps):
-        yield bytes(step.input).decode()
 
 
 def with_quality_score(value: bytes, score: float) -> bytes:

@@ -102,9 +102,7 @@ def _parts(score: Score, profile: Profile) -> Iterator[Part]:
 
 
 def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]:
-    if profile.learned is None:
-        return ()
-    return tuple(contributions(profile.learned, record.score.dimensions, record.counts)[:CONTRIBUTIONS])
+    return tuple(contributions(profile, record.score.dimensions, record.counts)[:CONTRIBUTIONS])
 
 
 def _verdict(score: Score, remedies: Collection[str]) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import DIMENSIONS, Learned, Term
+from knowledgepulse_worker.policy import DIMENSIONS, Profile, Term
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import Dimensions
 from knowledgepulse_worker.scoring.facts import FACTS, LOGARITHM, SHARE
@@ -39,40 +39,52 @@ class Contribution(NamedTuple):
     points: float
 
 
-def learned_value(learned: Learned, dimensions: Dimensions, counts: Counts | None) -> float:
-    """Return the probability that a trace is worth keeping, the same to the last bit wherever it is computed.
+def learned_value(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> float | None:
+    """Return the probability that a trace is worth keeping; None if the profile has no learned value.
+
+    The result is the same to the last bit wherever it is computed.
 
     Raises:
         NoFactsError: ``counts`` is None.
     """
-    points = [_points(term, _value(name, dimensions, counts)) for name, term in learned.terms.items()]
-    return _logistic(learned.intercept + math.fsum(points))
+    if profile.learned is None:
+        return None
+    return _logistic(profile.learned.intercept + math.fsum(_points(profile, dimensions, counts)))
 
 
-def contributions(learned: Learned, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
-    """Return the terms' contributions, the largest first."""
+def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
+    """Return the contributions of the learned value's terms, the largest first."""
+    terms = profile.learned.terms if profile.learned else {}
     found = [
-        Contribution(
-            name, _words(name, term, dimensions, counts), _points(term, _value(name, dimensions, counts))
-        )
-        for name, term in learned.terms.items()
+        Contribution(name, _words(name, term, dimensions, counts), points)
+        for (name, term), points in zip(terms.items(), _points(profile, dimensions, counts), strict=True)
     ]
     return sorted(found, key=lambda one: -abs(one.points))
 
 
-def _value(name: str, dimensions: Dimensions, counts: Counts | None) -> float:
-    fact = FACTS.get(name)
-    if fact is None:
-        value: float = getattr(dimensions, name)
-        return value
-    if counts is None:
-        raise NoFactsError
-    return fact.of(counts)
+def _points(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[float]:
+    found = []
+    for name, mean, deviation, weight, clip in profile.terms:
+        fact = FACTS.get(name)
+        if fact is None:
+            value = getattr(dimensions, name)
+        elif counts is None:
+            raise NoFactsError
+        else:
+            value = fact.of(counts)
+        deviations = (value - mean) / deviation
+        # Comparisons take a third of the time of min() and max(); this runs for every term of every trace.
+        if deviations > clip:
+            deviations = clip
+        elif deviations < -clip:
+            deviations = -clip
+        found.append(weight * deviations)
+    return found
 
 
 def _words(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) -> str:
     if name in DIMENSIONS or counts is None:
-        told = f"its {name.replace('_', ' ')} is {_value(name, dimensions, counts):.2f}"
+        told = f"its {name.replace('_', ' ')} is {getattr(dimensions, name):.2f}"
         return f"{told} (usually {term.mean:.2f})"
     fact = FACTS[name]
     usual = {
@@ -80,16 +92,6 @@ def _words(name: str, term: Term, dimensions: Dimensions, counts: Counts | None)
         SHARE: f"{term.mean:.0%}",
     }.get(fact.unit)
     return f"{fact.tell(counts)} (usually {usual})" if usual else fact.tell(counts)
-
-
-def _points(term: Term, value: float) -> float:
-    clip, deviations = term.clip, (value - term.mean) / term.deviation
-    # Comparisons take a third of the time of min() and max(), and this runs for every term of every trace.
-    if deviations > clip:
-        deviations = clip
-    elif deviations < -clip:
-        deviations = -clip
-    return term.weight * deviations
 
 
 def _logistic(points: float) -> float:

@@ -135,7 +135,7 @@ def score_trace(
         outcome_confidence=outcome_confidence(trace),
     )
     overrides = overrides_of(trace)
-    learned = learned_value(profile.learned, dimensions, counts) if profile.learned else None
+    learned = learned_value(profile, dimensions, counts)
     return Score(
         quality_score=quality_score(dimensions, overrides, profile, learned),
         complexity=dimensions.complexity,
@@ -171,7 +171,7 @@ def rescore(score: Score, metadata: Routed, policy: Policy, counts: Counts | Non
         NoFactsError: the counts are needed and None.
     """
     profile = policy.profile(metadata.task_domain)
-    learned = learned_value(profile.learned, score.dimensions, counts) if profile.learned else None
+    learned = learned_value(profile, score.dimensions, counts)
     return replace(
         score,
         quality_score=quality_score(score.dimensions, score.overrides, profile, learned),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from numpy.typing import ArrayLike
 
@@ -11,7 +11,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.cache import VectorCache
 from knowledgepulse_worker.scoring.counts import Counts, count_trace
 from knowledgepulse_worker.scoring.score import Score, score_trace
-from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text, own_inputs
+from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text
 
 Embed = Callable[[str], ArrayLike]
 """Returns a text's vector, with the cache's dimensions."""
@@ -70,13 +70,10 @@ class Scorer:
         self.policy = policy or Policy()
         self.cache = VectorCache() if cache is None else cache
 
-    def evaluate(
-        self, trace: ReasoningTrace, *, inputs: Iterable[str] | None = None, at: float | None = None
-    ) -> Score:
+    def evaluate(self, trace: ReasoningTrace, *, at: float | None = None) -> Score:
         """Embed the trace's text (see :func:`embedding_text`), then call :meth:`evaluate_embedded`."""
-        given = [*(own_inputs(trace) if inputs is None else inputs)] if self.policy.learns else inputs
-        vector = None if self.embed is None else self.embed(embedding_text(trace, self.text, given))
-        counts = count_trace(trace, given) if self.policy.learns and given is not None else None
+        vector = None if self.embed is None else self.embed(embedding_text(trace, self.text))
+        counts = count_trace(trace) if self.policy.learns else None
         return self.evaluate_embedded(trace, vector, at=at, counts=counts)
 
     def evaluate_embedded(

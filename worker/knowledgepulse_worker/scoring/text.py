@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
 
@@ -42,9 +44,7 @@ _JSON = re.compile(
 )
 
 
-def embedding_text(
-    trace: ReasoningTrace, text: TraceText = "sdk", inputs: Iterable[str] | None = None
-) -> str:
+def embedding_text(trace: ReasoningTrace, text: TraceText = "sdk") -> str:
     """Return the text of a trace that is embedded.
 
     ``sdk`` joins the objective and the contents of all steps with single spaces. A step without content adds
@@ -65,13 +65,10 @@ def embedding_text(
     Args:
         trace: the trace.
         text: the name of the text.
-        inputs: the JSON of each step's input, empty for a step without input. None takes the inputs from the
-            trace, but :func:`knowledgepulse_worker.records.decode.decode_trace` leaves them out. ``sdk``
-            ignores inputs.
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
-    steps = _steps(trace, own_inputs(trace) if inputs is None else inputs, replies=text == "parts")
+    steps = _steps(trace, replies=text == "parts")
     objective = trace.task.objective
     if text == "agent":
         return _joined(itertools.chain([_beginning(objective[:MAX_CHARACTERS])], steps), MAX_CHARACTERS)
@@ -92,14 +89,14 @@ def _joined(parts: Iterable[str], room: int) -> str:
     return " ".join(found)
 
 
-def _steps(trace: ReasoningTrace, inputs: Iterable[str], *, replies: bool) -> Iterator[str]:
-    for step, own_input in zip(trace.steps, inputs, strict=True):
+def _steps(trace: ReasoningTrace, *, replies: bool) -> Iterator[str]:
+    for step in trace.steps:
         if step.type == "observation":
             yield (step.content or "") if replies and step.tool is None else ""
             continue
         yield step.content or ""
         yield step.tool.name if step.tool else ""
-        yield from _names_and_values(own_input[:MAX_CHARACTERS])
+        yield from _names_and_values(input_json(step.input)[:MAX_CHARACTERS])
 
 
 def _beginning(objective: str) -> str:
@@ -115,10 +112,11 @@ def _ending(objective: str) -> str:
     return end[starts[0] :] if starts else ""
 
 
-def own_inputs(trace: ReasoningTrace) -> Iterator[str]:
-    """Yield the JSON of each step's input, empty without one."""
-    for step in trace.steps:
-        yield "" if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str)
+def input_json(given: dict[str, Any] | msgspec.Raw | None) -> str:
+    """Return the JSON of a step's input, empty without one; the steps of a decoded record have it as JSON."""
+    if isinstance(given, msgspec.Raw):
+        return str(given, "utf-8")
+    return "" if given is None else json.dumps(given, ensure_ascii=False, default=str)
 
 
 def _names_and_values(text: str) -> Iterator[str]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.records.decode import decode_inputs, decode_trace, with_quality_score
+from knowledgepulse_worker.records.decode import decode_trace, with_quality_score
 from knowledgepulse_worker.scoring import embedding_text
-from knowledgepulse_worker.scoring.text import MAX_CHARACTERS
+from knowledgepulse_worker.scoring.text import MAX_CHARACTERS, input_json
 from support.schema_cases import REFUSED, changed, full_document
 
 LIMIT = 1_048_576
@@ -314,8 +314,9 @@ def test_a_score_changes_no_byte_but_the_score(written, score):
         assert scored[:start] == value[:start]
         assert scored.endswith(value[end:])
         assert float(scored[start : len(scored) - len(value) + end]) == score
-    assert len(list(decode_inputs(value))) == len(read.steps)
     before, after = exactly(value), exactly(scored)
+    inputs = [json.dumps(step["input"]) if "input" in step else "" for step in before["steps"]]
+    assert [input_json(step.input)[:1] for step in read.steps] == [text[:1] for text in inputs]
     before["metadata"].pop("quality_score", None)
     assert float(after["metadata"].pop("quality_score")) == score
     assert after == before
@@ -381,14 +382,14 @@ def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_t
         trace = decode_trace(value, LIMIT)
     except InvalidRecordError:
         return
-    assert len(embedding_text(trace, "agent", decode_inputs(value))) <= MAX_CHARACTERS
+    assert len(embedding_text(trace, "agent")) <= MAX_CHARACTERS
     before, after = exactly(value), exactly(with_quality_score(value, 0.5))
     before["metadata"]["quality_score"] = "0.5"
     assert after == before
 
 
 def test_a_record_has_the_text_of_the_whole_trace(real_traces, document):
-    """Inputs are not decoded with the trace, and yet are part of the text `agent`."""
+    """Inputs stay JSON in a decoded trace, and yet are part of the text `agent`."""
     own_input = {"command": "größer\n\U0001f600", "options": [{"depth": 2, "all": True, "none": None}]}
     steps = [
         {"step_id": 0, "type": "tool_call", "tool": {"name": "shell"}, "input": own_input},
@@ -397,7 +398,7 @@ def test_a_record_has_the_text_of_the_whole_trace(real_traces, document):
     ]
     values = [*real_traces, json.dumps(document(steps=steps)).encode()]
 
-    texts = [embedding_text(decode_trace(one, LIMIT), "agent", decode_inputs(one)) for one in values]
+    texts = [embedding_text(decode_trace(one, LIMIT), "agent") for one in values]
 
     assert texts == [embedding_text(ReasoningTrace.model_validate_json(one), "agent") for one in values]
     assert texts[-1].endswith("shell command größer\n\U0001f600 options depth 2 all true none")

@@ -9,8 +9,9 @@ import pytest
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
-from knowledgepulse_worker.scoring import embedding_text, score_trace
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.scoring import count_trace, embedding_text, score_trace
+from knowledgepulse_worker.scoring.text import input_json
 
 LIMIT = 1_048_576
 
@@ -117,19 +118,29 @@ def test_a_long_trace_scores_as_its_model_does(document):
 def test_inputs_are_those_of_the_last_duplicate(earlier, document):
     steps = [{"step_id": 0, "type": "tool_call", "input": {"command": "ls"}}]
     value = (f'{{"steps": {earlier}, ' + json.dumps(document(steps=steps))[1:]).encode()
-    decode_trace(value, LIMIT)
 
-    assert list(decode_inputs(value)) == ['{"command": "ls"}']
+    (step,) = decode_trace(value, LIMIT).steps
+
+    assert input_json(step.input) == '{"command": "ls"}'
 
 
-def test_inputs_that_are_only_read_take_little_memory(document):
+def test_inputs_that_are_only_counted_take_little_memory(document):
     steps = [{"step_id": 0, "type": "tool_call", "input": {}}] * 20_000
     value = json.dumps(document(steps=steps)).encode()
+    trace = decode_trace(value, 2 * LIMIT)
 
     def work():
-        assert sum(text == "{}" for text in decode_inputs(value)) == len(steps)
+        assert count_trace(trace).repeated == len(steps) - 1
 
     assert peak_of(work) < 5 * len(value)
+
+
+@pytest.mark.parametrize("wrong", ["0", '"x"', "true", "[1]", "[]"])
+def test_an_input_that_is_no_object_is_named(wrong, document):
+    value = json.dumps(document(steps=[{"step_id": 0, "type": "tool_call", "input": "@"}])).encode()
+
+    with pytest.raises(InvalidRecordError, match=r"^steps\.0\.input: Input should be an object$"):
+        decode_trace(value.replace(b'"@"', wrong.encode()), LIMIT)
 
 
 def test_a_megabyte_of_errors_is_not_read_to_its_end(document):

@@ -2,16 +2,18 @@
 
 import math
 import time
-from dataclasses import astuple
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import FACT_NAMES
 from knowledgepulse_worker.records.content import counts_of
-from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
-from knowledgepulse_worker.scoring import FACTS, count_steps, count_trace
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.scoring import FACTS, count_trace
+from knowledgepulse_worker.scoring import count_steps as count_given_steps
 from support.traces import TRACES
 
 TEXT = st.sampled_from(
@@ -24,6 +26,23 @@ STEPS = st.lists(
     min_size=1,
     max_size=12,
 )
+
+
+def count_steps(steps, result):
+    """Count steps given as type, tool, content, JSON of the input, and output; an absent text is empty."""
+    return count_given_steps(
+        [
+            SimpleNamespace(
+                type=kind,
+                tool=SimpleNamespace(name=tool) if tool else None,
+                content=content or None,
+                input=msgspec.Raw(own_input.encode()) if own_input else None,
+                output_summary=output or None,
+            )
+            for kind, tool, content, own_input, output in steps
+        ],
+        result,
+    )
 
 
 def facts_of(steps, result):
@@ -105,7 +124,7 @@ def test_a_decoded_trace_and_its_bytes_have_the_same_counts():
     """The stream counts the decoded trace, and tools the bytes of an output."""
     for line in TRACES.read_bytes().splitlines():
         trace = decode_trace(line, len(line))
-        assert count_trace(trace, decode_inputs(line)) == counts_of(line)
+        assert count_trace(trace) == counts_of(line)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +152,4 @@ def test_counts_of_version_1_keep_their_meaning():
     ]
     counts = (3, 1, 2, 1, 0, 12, 2, 6, 2, 1, 2, 1, 1, True, False, False, False)
 
-    assert astuple(count_steps(steps, "no")) == counts
+    assert msgspec.structs.astuple(count_steps(steps, "no")) == counts

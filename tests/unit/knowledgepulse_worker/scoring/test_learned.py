@@ -17,7 +17,6 @@ from knowledgepulse_worker.scoring import (
     score_trace,
 )
 from knowledgepulse_worker.scoring.learned import contributions
-from knowledgepulse_worker.scoring.text import own_inputs
 from support.drawn_policies import POLICIES
 
 UNIT = st.floats(0, 1)
@@ -45,10 +44,6 @@ def with_learned(learned, **others):
     return Policy(domains={"default": DomainPolicy(learned=learned, **others)})
 
 
-def counted(trace):
-    return count_trace(trace, own_inputs(trace))
-
-
 def repeating(share=1.0):
     """A value that falls with repeated calls."""
     term = Term(mean=0.25, deviation=0.25, weight=-1, clip=3)
@@ -58,7 +53,7 @@ def repeating(share=1.0):
 @given(steps=STEPS, learned=LEARNED, others=POLICIES)
 def test_a_rescored_trace_equals_one_scored_under_the_learned_value(make_trace, steps, learned, others):
     trace = make_trace(*steps, task_domain="elsewhere")
-    policy, counts = with_learned(learned), counted(trace)
+    policy, counts = with_learned(learned), count_trace(trace)
 
     score = score_trace(trace, None, policy, counts)
 
@@ -98,7 +93,7 @@ def test_the_value_is_the_logistic_function_of_clipped_terms(make_trace):
     trace = make_trace("tool_call a", "tool_call a", "tool_call a", "tool_call a", task_domain="elsewhere")
     policy = with_learned(repeating(share=0.5))
 
-    score = score_trace(trace, None, policy, counted(trace))
+    score = score_trace(trace, None, policy, count_trace(trace))
 
     assert score.learned == pytest.approx(1 / (1 + math.exp(-(0.5 - 2))))  # three of four repeat
     formula = score_trace(trace, None, Policy()).quality_score + 0.1  # before the override of a single tool
@@ -121,8 +116,8 @@ def test_a_trace_whose_counts_are_unknown_is_refused_rather_than_scored_otherwis
 def test_an_explanation_names_the_largest_contributions(make_trace):
     trace = make_trace(*["tool_call a"] * 4, "tool_call b", task_domain="elsewhere")
     policy = with_learned(repeating(share=0.5), threshold=0.6)
-    score = score_trace(trace, None, policy, counted(trace))
-    record = ScoredRecord.of("raw/0/1", trace, score, counts=counted(trace))
+    score = score_trace(trace, None, policy, count_trace(trace))
+    record = ScoredRecord.of("raw/0/1", trace, score, counts=count_trace(trace))
 
     explanation = explain_score(record, policy)
 
@@ -151,9 +146,10 @@ def test_a_contribution_is_told_beside_the_usual_value(make_trace):
     }
     trace = make_trace("thought", "observation", task_domain="elsewhere")
     learned = Learned(share=1, facts_version=1, intercept=0, terms=terms)
-    score = score_trace(trace, None, with_learned(learned), counted(trace))
+    score = score_trace(trace, None, with_learned(learned), count_trace(trace))
 
-    told = {one.name: one.words for one in contributions(learned, score.dimensions, counted(trace))}
+    profile = with_learned(learned).profile("default")
+    told = {one.name: one.words for one in contributions(profile, score.dimensions, count_trace(trace))}
 
     assert told["steps"] == "it has 2 steps (usually 20)"
     assert told["novelty"] == "its novelty is 0.50 (usually 0.30)"
@@ -164,9 +160,9 @@ def test_a_contribution_is_told_beside_the_usual_value(make_trace):
 def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(make_trace):
     trace = make_trace("thought", "observation", task_domain="elsewhere")
     policy = with_learned(repeating(share=1), threshold=0.9)
-    score = score_trace(trace, None, policy, counted(trace))
+    score = score_trace(trace, None, policy, count_trace(trace))
 
-    explanation = explain_score(ScoredRecord.of("raw/0/1", trace, score, counts=counted(trace)), policy)
+    explanation = explain_score(ScoredRecord.of("raw/0/1", trace, score, counts=count_trace(trace)), policy)
 
     assert [part.dimension for part in explanation.parts] == ["learned"]
     assert explanation.verdict.endswith("this would suffice:")

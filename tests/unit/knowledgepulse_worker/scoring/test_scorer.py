@@ -54,11 +54,11 @@ def test_the_embedder_gets_the_other_text_if_it_is_chosen(make_trace):
         return EAST
 
     trace = make_trace("thought", "tool_call")
+    trace.steps[1].input = {"command": "ls"}
     scorer = Scorer(embed, cache=VectorCache(2, 2), text="agent")
     scorer.evaluate(trace)
-    scorer.evaluate(trace, inputs=["", '{"command": "ls"}'])
 
-    assert texts == [embedding_text(trace, "agent"), "Do it command ls"]
+    assert texts == [embedding_text(trace, "agent")] == ["Do it command ls"]
 
 
 def test_an_empty_cache_passed_in_is_used(make_trace):

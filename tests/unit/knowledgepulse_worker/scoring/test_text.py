@@ -5,6 +5,7 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,8 +117,9 @@ def test_an_input_is_its_names_and_values_however_they_are_escaped(own_input):
     expected = " ".join(["Fix it", "shell", *filter(None, leaves_of(own_input))])
 
     assert embedding_text(trace, "agent") == expected
-    assert embedding_text(trace, "agent", [json.dumps(own_input)]) == expected
-    assert embedding_text(trace, "agent", [json.dumps(own_input, indent=2)]) == expected
+    for indent in (None, 2):
+        trace.steps[0].input = msgspec.Raw(json.dumps(own_input, indent=indent).encode())
+        assert embedding_text(trace, "agent") == expected
 
 
 steps = st.fixed_dictionaries(
@@ -149,16 +151,18 @@ def test_the_text_is_bounded_and_the_same_every_time(steps, objective):
     ids=["long", "empty", "observation", "empty input"],
 )
 def test_a_longer_trace_costs_no_more(step):
-    """Steps beyond the text's end are not even looked at: nor are their inputs asked for."""
-    asked = 0
+    """Steps beyond the text's end are not even looked at."""
+    trace, asked = trace_of(*[step] * 20_000), 0
 
-    def inputs():
-        nonlocal asked
-        for _ in range(20_000):
-            asked += 1
-            yield "{}"
+    class Steps(list):
+        def __iter__(self):
+            nonlocal asked
+            for one in super().__iter__():
+                asked += 1
+                yield one
 
-    embedding_text(trace_of(*[step] * 20_000), "agent", inputs())
+    trace.steps = Steps(trace.steps)
+    embedding_text(trace, "agent")
 
     assert asked <= MAX_CHARACTERS
 
@@ -166,8 +170,9 @@ def test_a_longer_trace_costs_no_more(step):
 @pytest.mark.parametrize("unit", ["[", "{}", ", ", "null,", '"",', "[0"])
 def test_of_a_megabyte_of_input_only_the_beginning_is_read(unit):
     trace = trace_of({"type": "tool_call", "tool": {"name": "shell"}})
+    trace.steps[0].input = msgspec.Raw(b'{"command": [' + unit.encode() * MAX_CHARACTERS + b'"later"')
 
-    text = embedding_text(trace, "agent", ['{"command": [' + unit * MAX_CHARACTERS + '"later"'])
+    text = embedding_text(trace, "agent")
 
     assert text.startswith("Fix it shell command")
     assert "later" not in text

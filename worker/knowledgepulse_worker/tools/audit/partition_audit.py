@@ -13,7 +13,6 @@ from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import DeliveryError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
@@ -74,15 +73,13 @@ class _Case:
 
     def text(self, text: TraceText) -> str | None:
         """Return the text that was embedded; None if the record is not a trace."""
-        if self.record is None or self.trace is None:
-            return None
-        return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
+        return None if self.trace is None else embedding_text(self.trace, text)
 
     def counts(self, policy: Policy | None) -> Counts | None:
         """Return the trace's counts if the policy needs them."""
-        if policy is None or not policy.learns or self.record is None or self.trace is None:
+        if policy is None or not policy.learns or self.trace is None:
             return None
-        return count_trace(self.trace, decode_inputs(self.record.value or b""))
+        return count_trace(self.trace)
 
 
 class PartitionAudit:

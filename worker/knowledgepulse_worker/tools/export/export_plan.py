@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
@@ -141,7 +140,7 @@ class _Reading:
             return trace
         self._seen.add(identity)
         if rules.embedder is not None:
-            self._texts.append(embedding_text(trace, rules.text, decode_inputs(record.value or b"")))
+            self._texts.append(embedding_text(trace, rules.text))
         return one
 
     async def embed(self) -> None:

@@ -189,10 +189,9 @@ def held_scores(
     found = []
     for number, (one, score) in enumerate(zip(labelled.traces, scores, strict=True)):
         profile, dimensions = policy.profile(score.domain), replace(score.dimensions, **held)
-        learned = None
-        if probabilities is not None:
+        if probabilities is None:
+            learned = learned_value(profile, dimensions, one.record.counts)
+        else:
             learned = float(probabilities[number])
-        elif profile.learned:
-            learned = learned_value(profile.learned, dimensions, one.record.counts)
         found.append(quality_score(dimensions, score.overrides, profile, learned))
     return np.array(found)

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import count
 
+import msgspec
+
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.kafka.partition import partition_of
-from knowledgepulse_worker.records.content import texts_of
-from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
+from knowledgepulse_worker.records.content import content_of
+from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.scoring import (
     Content,
@@ -22,8 +24,7 @@ from knowledgepulse_worker.scoring import (
     Score,
     Scorer,
     VectorCache,
-    content,
-    count_steps,
+    count_trace,
 )
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
@@ -53,7 +54,7 @@ class Scored:
             "confidence": self.trace.outcome.confidence,
             "embedder": embedder,
             "content": asdict(self.content),
-            "counts": asdict(self.counts),
+            "counts": msgspec.structs.asdict(self.counts),
             "agent_id": self.trace.metadata.agent_id,
         }
         return json.dumps(line)
@@ -109,6 +110,5 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     value = line.strip()
     trace = decode_trace(value, max_bytes)
     created_at = parse_date_time(trace.metadata.created_at).timestamp()
-    score = scorer.evaluate(trace, inputs=decode_inputs(value), at=created_at)
-    texts = texts_of(value)
-    return Scored(trace, score, content(*texts), count_steps(texts.steps, texts.result))
+    score = scorer.evaluate(trace, at=created_at)
+    return Scored(trace, score, content_of(value), count_trace(trace))

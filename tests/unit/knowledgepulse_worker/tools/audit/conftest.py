@@ -11,7 +11,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.content import counts_of
-from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
+from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_vector, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
@@ -170,7 +170,7 @@ class Stream:
             )
         vector = None
         if self.settings.embedding.backend != "none":
-            text = embedding_text(read, self.settings.embedding.trace_text, decode_inputs(record.value))
+            text = embedding_text(read, self.settings.embedding.trace_text)
             vector = self.embedder.embed([text]).vectors[0]
         counts = counts_of(record.value)
         score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000, counts=counts)

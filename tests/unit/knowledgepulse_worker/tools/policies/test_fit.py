@@ -102,7 +102,8 @@ def test_the_value_in_the_policy_is_the_one_that_was_judged(planted):
 
     odds = logistic.log_odds(learned, logistic.values_of(records))
 
-    found = [learned_value(learned, one.score.dimensions, one.counts) for one in records]
+    profile = Policy(domains={"default": {"learned": learned}}).profile("default")
+    found = [learned_value(profile, one.score.dimensions, one.counts) for one in records]
     assert found == pytest.approx(expit(odds))
 
 
