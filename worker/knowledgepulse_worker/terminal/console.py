@@ -1,20 +1,27 @@
-"""Messages and progress bars on standard error."""
+"""Messages and progress on standard error."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+from knowledgepulse_worker.terminal.printable import printable_line
+
+PROGRESS_INTERVAL = 10.0
+"""Seconds between two lines about the progress if standard error is not a terminal."""
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -22,18 +29,45 @@ TopicProgressCallback = Callable[[str, int, int], None]
 """Called with a topic, the number of offsets read, and their total."""
 
 
+class RecordsColumn(ProgressColumn):
+    """Shows the number of completed records and their total."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text."""
+        total = "?" if task.total is None else f"{task.total:,.0f}"
+        return Text(f"{task.completed:,.0f} of {total}")
+
+
 @contextmanager
 def progress_bars(done: ProgressColumn) -> Iterator[Progress]:
-    """Show progress bars if standard error is a terminal."""
+    """Show progress bars; if standard error is not a terminal, print a line at long intervals instead."""
     columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        yield progress
+    is_terminal, ended = errors.is_terminal, threading.Event()
+    with Progress(*columns, console=errors, transient=True, disable=not is_terminal) as progress:
+        if is_terminal:
+            yield progress
+            return
+        lines = threading.Thread(target=_print_progress, args=(progress, done, ended), daemon=True)
+        lines.start()
+        try:
+            yield progress
+        finally:
+            ended.set()
+            lines.join()
+
+
+def _print_progress(progress: Progress, done: ProgressColumn, ended: threading.Event) -> None:
+    while not ended.wait(PROGRESS_INTERVAL):
+        for task in progress.tasks:
+            if not task.finished and task.total is not None:  # a pipe has no total, and may never end
+                line = f"{task.description}: {done.render(task)}"
+                errors.print(printable_line(line), markup=False, emoji=False)
 
 
 @contextmanager
 def topic_progress() -> Iterator[TopicProgressCallback]:
-    """Yield a callback that shows the reading progress of topics if standard error is a terminal."""
-    with progress_bars(MofNCompleteColumn()) as progress:
+    """Yield a callback that shows the reading progress of topics."""
+    with progress_bars(RecordsColumn()) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(topic: str, done: int, total: int) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import MofNCompleteColumn
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.arguments import PartitionOffset, TopicPart
 from knowledgepulse_worker.terminal.command_group import CommandGroup
-from knowledgepulse_worker.terminal.console import errors, progress_bars
+from knowledgepulse_worker.terminal.console import RecordsColumn, errors, progress_bars
 from knowledgepulse_worker.terminal.files import echo
 from knowledgepulse_worker.terminal.options import (
     config_option,
@@ -120,7 +119,7 @@ async def _replay_dead_letters(
 ) -> None:
     skipped: Counter[str] = Counter()
     replayed = 0
-    with progress_bars(MofNCompleteColumn()) as bars:
+    with progress_bars(RecordsColumn()) as bars:
         task = bars.add_task(settings.topics.dead_letter, total=None)
 
         def progress(read: int, total: int) -> None:

@@ -134,9 +134,9 @@ class Inputs:
                 async for record, scored in topics.read(self.period)
             ]
         if topics.repeats:
-            errors.print(f"skipped {topics.repeats} records that repeat earlier ones")
+            errors.print(f"skipped {topics.repeats:,} records that repeat earlier ones")
         if topics.foreign:
-            errors.print(f"skipped {topics.foreign} records that were not written by a worker")
+            errors.print(f"skipped {topics.foreign:,} records that were not written by a worker")
         if not records:
             names = f"{self.settings.topics.contribute} and {self.settings.topics.rejected}"
             of = " of that period" if self.since or self.until else ""
