@@ -70,10 +70,11 @@ def plot_fit(fit: Fit, records: Sequence[ScoredRecord]) -> Figure:
     figure, rows = _figure(titles, _about(fit.policy, records, left_out))
     for axes, domain in zip(rows, domains, strict=True):
         _plot_estimates(axes[0], domain, {name: one.auc for name, one in domain.appraisals.items()})
-        axes[1].plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1)
-        axes[1].plot(*zip(*domain.reliability, strict=True), "o-", color=_BLUE)
+        axes[1].plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
+        axes[1].plot(*zip(*domain.reliability, strict=True), "o-", color=_BLUE, label="tenths of the traces")
         axes[1].set(xlabel="learned value", ylabel="worth keeping", xlim=(0, 1), ylim=(0, 1))
         axes[1].set_title("reliability", fontsize="medium")
+        _legend(axes[1])
     return figure
 
 
@@ -141,15 +142,19 @@ def _plot_scores(axes: Any, domain: DomainTuning) -> None:
 
 
 def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
-    thresholds = [one.threshold for one in domain.grid]
-    low, high = ([100 * getattr(one.share, end) for one in domain.grid] for end in ("low", "high"))
-    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="95% interval")
-    axes.plot(thresholds, [100 * one.share.value for one in domain.grid], color=_BLUE)
+    proposed = [domain.proposal.passing] if domain.proposal else []
+    points = sorted([*domain.grid, *proposed], key=lambda one: one.threshold)
+    thresholds = [one.threshold for one in points]
+    low, high = ([100 * getattr(one.share, end) for one in points] for end in ("low", "high"))
+    axes.plot(thresholds, [100 * one.share.value for one in points], color=_BLUE, label="share")
+    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="its 95% interval")
     axes.axhline(100 * target, color=_GREY, linewidth=0.8, linestyle=":", label=f"target {target:.0%}")
     if domain.proposal:
         needed = domain.proposal.needed
-        axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
-        axes.axvline(needed.value, color=_ORANGE, label=f"needs {needed.value:.3f}")
+        axes.axvline(needed.value, color=_ORANGE, label=f"proposed: {needed.value:.3f}")
+        axes.axvspan(
+            needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0, label="its 95% interval"
+        )
     axes.set(xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
     axes.set_title("share that passes", fontsize="medium")
     _legend(axes)
