@@ -61,7 +61,7 @@ async def test_a_quota_is_waited_out_and_named(make_stream, real_traces, key, qu
 
     assert f"a quota of the brokers ({key}) delays " in verdict["text"]
     assert page.value(metrics, "kp_throttled_seconds_total", quota=quota_of) > 1
-    assert log.count("Throttled: the brokers delay") == 1
+    assert log.count("Throttled: a quota of the brokers") == 1
     for never in ("starting it again", "RequestTimedOut", "Unable to", "overlapping", "Traceback"):
         assert never not in log
 
