@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import (
@@ -18,24 +18,30 @@ from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.texts import printable
 
 
-def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
+def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) -> Iterator[str]:
     """Yield the lines of an explanation; text from producers is escaped.
 
-    ``policy``: the policy that the trace was presumably scored under; if that is wrong, weights are omitted.
+    ``policy``: the policy that the trace was presumably scored under. If that is wrong, weights are omitted
+    or, with ``otherwise``, the score that this policy would give is explained.
+
+    Raises:
+        NoFactsError: the policy has a learned value for the trace, whose counts are unknown.
     """
-    score = record.score
-    reached = "reaches" if score.reaches_threshold else "is below"
-    withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld" if score.withheld else ""
+    explanation, would = explain_score(record, policy), None
+    if explanation is None and otherwise:
+        would = replace(record, score=record.under(policy), policy=policy.digest)
+        explanation = explain_score(would, policy)
     yield f"trace {printable(record.id)}"
     at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
     yield f"from {printable(record.source)}{at}"
     yield from _content(record)
-    yield (
-        f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}"
-        f"{withheld}: {score.decision}"
-    )
+    yield _decision(record)
     yield ""
-    explanation = explain_score(record, policy)
+    if would is not None:
+        yield f"under policy {policy.digest}, which did not score it:"
+        yield _decision(would)
+        yield ""
+    score = (would or record).score
     if explanation is not None:
         yield f"policy {policy.digest}:"
         yield from _sum(score, explanation)
@@ -60,6 +66,16 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
         yield ""
         known = f"policy {printable(record.policy)}" if record.policy else "another policy"
         yield f"scored under {known}, not {policy.digest}; pass that policy with --policy to see the weights"
+
+
+def _decision(record: ScoredRecord) -> str:
+    score = record.score
+    reached = "reaches" if score.reaches_threshold else "is below"
+    withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld" if score.withheld else ""
+    return (
+        f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}"
+        f"{withheld}: {score.decision}"
+    )
 
 
 def _content(record: ScoredRecord) -> Iterator[str]:

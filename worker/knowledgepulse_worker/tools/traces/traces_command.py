@@ -113,7 +113,8 @@ def show_trace(name: str, given: Inputs) -> None:
     Shows the objective, the steps and the result, all shortened; the points of each dimension, the overrides
     and the threshold; the nearest earlier trace; and the changes that would have made the trace pass. A trace
     from a topic is explained by the policy that scored it, and a trace from a file by the settings' policy,
-    unless --policy names another one. Raw traces in FILES are scored under that policy.
+    unless --policy names another one. A scored trace is then shown with the score that this policy would give
+    it; raw traces in FILES are scored under it.
     """
     from knowledgepulse_worker.tools.traces.explain_trace import explain  # noqa: PLC0415 - keeps `--help` fast
 
@@ -131,7 +132,8 @@ def show_trace(name: str, given: Inputs) -> None:
         raise InputError(f"no scored trace matches '{name}'")
     policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
     for number, record in enumerate(found):
-        print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
+        explained = explain(record, policies.get(record.policy, active), otherwise=bool(given.policy_file))
+        print_parts(*([""] if number else []), *explained)
     if not given.files:
         print_parts(*asyncio.run(_contributions(given.settings, found)))
 

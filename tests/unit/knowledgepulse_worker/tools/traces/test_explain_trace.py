@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import quality_score
+from knowledgepulse_worker.policy import Learned, Policy, Term
+from knowledgepulse_worker.scoring import NoFactsError, quality_score
 from knowledgepulse_worker.tools.traces.explain_trace import explain
 
 UNIT = st.floats(0, 1)
@@ -110,6 +110,34 @@ def test_omits_the_weights_of_an_unknown_policy(make_record, digest):
     assert f"scored under {named}, not {Policy().digest}; pass that policy with --policy" in text
     assert "×" not in text
     assert "×" in explanation(record, Policy(threshold=0.6))
+
+
+def test_the_score_that_another_policy_would_give_is_explained_beside_the_recorded_one(make_record):
+    term = Term(mean=0, deviation=1, weight=-1, clip=3)
+    learned = Learned(share=1, facts_version=1, intercept=1, terms={"repeated_share": term})
+    policy = Policy(domains={"code": {"learned": learned, "threshold": 0.5}})
+    record = make_record(LOW, "code", policy=Policy(threshold=0.6))
+
+    text = "\n".join(explain(record, policy, otherwise=True))
+
+    assert "score 0.6400 reaches the threshold 0.6 of code: contribute" in text
+    assert (
+        f"under policy {policy.digest}, which did not score it:\nscore 0.7311 reaches the threshold 0.5"
+        in text
+    )
+    assert "  learned value      0.7311 × 1" in text
+    assert "calls repeat an earlier one" in text
+    assert text.endswith("it passes by 0.2311")
+
+
+def test_a_policy_with_a_learned_value_cannot_explain_a_trace_whose_counts_are_unknown(make_record):
+    learned = Learned(
+        share=1, facts_version=1, intercept=0, terms={"steps": Term(mean=0, deviation=1, weight=1, clip=3)}
+    )
+    policy = Policy(domains={"code": {"learned": learned}})
+
+    with pytest.raises(NoFactsError):
+        list(explain(make_record(LOW, "code", counts=None), policy, otherwise=True))
 
 
 def test_escapes_terminal_control_characters_from_producers(make_record):

@@ -32,6 +32,18 @@ def test_a_line_of_a_file_is_found_without_naming_the_file_twice(kp_worker, scor
     )
 
 
+def test_a_scored_trace_is_shown_with_the_score_that_the_given_policy_would_give(kp_worker, scored, tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[policy]\nthreshold = 0.1\n")
+
+    shown = output(kp_worker("traces", "show", f"{scored}:1", "--policy", policy))
+
+    assert "the threshold 0.75 of" in shown
+    assert ", which did not score it:" in shown
+    assert "reaches the threshold 0.1 of" in shown
+    assert "×" in shown
+
+
 def test_a_raw_trace_is_scored_under_the_given_policy(kp_worker, real_traces, tmp_path):
     raw, policy = tmp_path / "raw.jsonl", tmp_path / "policy.toml"
     raw.write_bytes(real_traces[0])
