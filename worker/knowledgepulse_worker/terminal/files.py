@@ -62,8 +62,8 @@ def refuse_other_files(files: Iterable[str]) -> None:
         name = printable(str(path))
         with file_errors(name, "read"), path.open("rb") as file:
             first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
-            is_small = path.stat().st_size <= _MAX_DOCUMENT
-        if problem := _problem(path, first, is_small=is_small):
+            problem = _problem(path, first, is_small=path.stat().st_size <= _MAX_DOCUMENT)
+        if problem:
             raise InputError(f"{name}: {problem}".replace(_FILE, printable(shlex.quote(str(path)))))
 
 
