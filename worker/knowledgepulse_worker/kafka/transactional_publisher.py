@@ -320,7 +320,7 @@ class TransactionalPublisher:
             case InvalidTransactionTimeout():
                 found = StartError(
                     f"transactions take up to {_TIMEOUT} s, but the brokers' transaction.max.timeout.ms "
-                    "is smaller"
+                    f"is less than {TRANSACTION_TIMEOUT_MS}"
                 )
             case IncompatibleBrokerVersion():
                 found = StartError(f"kafka.bootstrap_servers: {self._kafka.bootstrap_servers}: {error}")

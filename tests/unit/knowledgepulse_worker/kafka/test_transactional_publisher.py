@@ -129,7 +129,7 @@ async def test_another_error_of_a_batch_is_no_refusal(transact):
         (
             InvalidTransactionTimeout(),
             StartError,
-            "10 s, but the brokers' transaction.max.timeout.ms is smaller",
+            "10 s, but the brokers' transaction.max.timeout.ms is less than 10000",
         ),
         (TimeoutError(), DeliveryError, "a single broker needs transaction.state.log.replication.factor=1"),
     ],
