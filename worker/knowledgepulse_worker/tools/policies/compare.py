@@ -10,6 +10,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import (
     Estimate,
@@ -27,7 +28,6 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     matched,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.policy_output import new_table
 
 FIGURES = ("AUC", "precision", "recall", "passing")
 """``passing`` is the share of all traces that pass. The precision is None if no trace passes."""

@@ -25,8 +25,8 @@ from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import printable
-from knowledgepulse_worker.tools.policies.policy_output import new_table
 
 RELEVANT = 0.2
 """A smaller distance is no drift. For a normal distribution it is a shift by half a standard deviation, and a

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
+from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
-from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES, new_table
+from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
 from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint
 
 

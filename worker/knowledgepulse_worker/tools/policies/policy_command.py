@@ -19,10 +19,10 @@ from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import config_option, json_option
 from knowledgepulse_worker.terminal.printable import time_text
+from knowledgepulse_worker.terminal.reports import print_parts, print_report, write_text
 from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies import command_inputs, policy_output
 from knowledgepulse_worker.tools.policies.labelling.label_command import label
-from knowledgepulse_worker.tools.policies.policy_output import print_report, write
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
@@ -48,7 +48,7 @@ def check(file: Path) -> None:
     checked = load_policy(file)
     policy_output.print_policy(checked, f"policy {checked.digest}")
     for suspicion in policy_output.suspicions(checked):
-        policy_output.print_parts(f"note: {suspicion}")
+        print_parts(f"note: {suspicion}")
 
 
 @policy.command()
@@ -102,9 +102,9 @@ def history(config: Path | None) -> None:
     """
     before, unchanged = Policy(), policy_output.AS_SDK
     for kept in _history(config):
-        policy_output.print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
+        print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
         lines = policy_output.changes(before, kept.policy) or [unchanged]
-        policy_output.print_parts(*(f"  {line}" for line in lines))
+        print_parts(*(f"  {line}" for line in lines))
         before, unchanged = kept.policy, "scores and decides like the one before"
 
 
@@ -308,7 +308,7 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
     accepted, policy = reference and drift.read_reference(reference), given.policy
     current = drift.distributions(given.comparable(), policy)
     if accept:
-        write(accept, drift.reference_rules(current))
+        write_text(accept, drift.reference_rules(current))
     elif accepted:
         if accepted.policy != current.policy:
             errors.print(

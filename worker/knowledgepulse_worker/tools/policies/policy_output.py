@@ -1,15 +1,10 @@
-"""What the commands print and write: reports, tables, policies and their changes."""
+"""Policies and their changes in words."""
 
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-import click
-from rich.console import Console
 from rich.table import Table
 
 from knowledgepulse_worker.policy import (
@@ -21,40 +16,13 @@ from knowledgepulse_worker.policy import (
     Profile,
     Term,
 )
-from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.terminal.reports import new_table, print_parts
 from knowledgepulse_worker.texts import printable
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
 AS_SDK = "scores and decides as the SDK's policy does"
 """Said of a policy without effective changes from the SDK's."""
-
-_UNLIMITED = 10_000
-"""Width of tables that are written to a file or a pipe: enough for all columns."""
-
-
-def print_parts(*parts: str | Table) -> None:
-    """Print lines, which the terminal may wrap, and tables, which are fitted to its width."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _UNLIMITED
-    for part in parts:
-        if isinstance(part, str):
-            click.echo(part)
-        else:
-            console.print(part)
-
-
-def print_report(
-    plain: Any, parts: Iterable[str | Table], *, as_json: bool, proposal: str = "", output: Path | None = None
-) -> None:
-    """Print a report as JSON or in words, and write the proposed policy to a file or print it below these."""
-    if output:
-        write(output, proposal)
-    if as_json:
-        click.echo(json.dumps(plain, indent=2))
-    else:
-        print_parts(*parts, *(["", proposal.rstrip()] if proposal and not output else []))
 
 
 def changes(old: Policy, new: Policy) -> list[str]:
@@ -156,18 +124,3 @@ def learned_table(learned: Learned) -> Table:
         table.add_row(term.replace("_", " "), *figures, f"{one.weight:+g}")
     table.add_row("intercept", "", "", "", f"{learned.intercept:+g}")
     return table
-
-
-def new_table(first: str, *others: str) -> Table:
-    """Return a table without lines, of figures."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file; raise an InputError if that fails."""
-    with file_errors(path, "written"):
-        path.write_text(text, encoding="utf-8")

@@ -19,9 +19,9 @@ from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import json_lines_option
 from knowledgepulse_worker.terminal.printable import time_text
+from knowledgepulse_worker.terminal.reports import print_parts
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
-from knowledgepulse_worker.tools.policies.policy_output import print_parts
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
