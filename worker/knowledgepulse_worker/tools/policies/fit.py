@@ -45,7 +45,7 @@ GROUPS = 20
 """The gate needs this many groups; intervals over fewer are too narrow."""
 
 MARGIN = 0.03
-"""How far above chance the interval of the AUC has to be; with 0.02, more than 1% of permuted labels pass."""
+"""How far above chance the interval of the AUC has to be, so that fewer than 1% of permuted labels pass."""
 
 LENGTH = ("steps", "characters", "calls")
 """The facts that say how long a trace is."""
