@@ -102,7 +102,8 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
             )
             assert (status, shown) == (0, f"{gone}: deleted\nkp:trace:never: not in the registry\n")
             assert gone not in registry.units
-            status, shown, _ = await kp_worker("traces", "show", gone, "--config", file)
+            status, shown, errors = await kp_worker("traces", "show", gone, "--config", file)
+            assert status == 0, errors
             sent, deleted = (line.split(": ")[1] for line in shown.splitlines()[-2:])
             assert sent.split(" ")[0] in {"accepted", "duplicate"}
             assert deleted.startswith("deleted kp:trace:")
