@@ -19,8 +19,11 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the
 # Two files at a time, in order: the tests of whole workers and of pages take half of the time, and start first. Each file's
 # fixtures, such as a browser, a broker or the built site, start once. A test process that dies ends the run, which names its
 # test: pytest-xdist would wait forever for the rest of its file.
-# One thread of linear algebra each: several wait for each other, and take twice the time.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+#
+# All processes of a run share the cores: threads of linear algebra would wait for each other, and take twice the time, and
+# Java would spend more on compiling brokers than their short lives give back.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' \
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model

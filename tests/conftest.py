@@ -64,10 +64,13 @@ def config(tmp_path: Path) -> Callable[[Settings], str]:
 
 @pytest.fixture
 def make_stream(broker: Broker, tmp_path: Path) -> Callable[..., Awaitable[Stream]]:
-    """Make a stream: `await make_stream(partitions=4, embedding={...})`; it embeds lexically by default."""
+    """Make a stream: `await make_stream(partitions=4, embedding={...})`; it embeds lexically by default.
+
+    Its session timeout is the shortest that brokers accept: tests wait for it wherever they kill a worker.
+    """
 
     async def make(partitions: int = 1, **sections: Mapping[str, Any]) -> Stream:
-        usual = {"embedding": {"backend": "lexical"}}
+        usual = {"embedding": {"backend": "lexical"}, "kafka": {"session_timeout": 6.0}}
         stream = Stream(own_settings(broker.bootstrap_servers, "test", usual, sections), tmp_path)
         await stream.create_topics(partitions)
         return stream

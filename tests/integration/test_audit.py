@@ -13,10 +13,7 @@ from support.streams import Message, score_of, source_of
 
 pytestmark = pytest.mark.integration
 
-SMALL = {
-    "cache": {"max_elements": 20},
-    "kafka": {"session_timeout": 6.0},  # the least that brokers take: what a killed worker owned is free then
-}
+SMALL = {"cache": {"max_elements": 20}}
 
 
 @pytest.fixture

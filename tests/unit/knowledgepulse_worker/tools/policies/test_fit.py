@@ -24,7 +24,7 @@ from support.traces import LABELS
 TODAY = "2026-11-26"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def planted(make_record, make_counts):
     """Return records and labels, which depend on the share of repeated calls and on complexity."""
 
@@ -63,6 +63,13 @@ def report(found):
     return " ".join(str(line) for line in fit_tables(found) if isinstance(line, str))
 
 
+@pytest.fixture(scope="module")
+def usual(planted):
+    """Return the usual records and labels, and what is fitted to them."""
+    records, labels = planted()
+    return records, labels, fitted(records, labels)
+
+
 def test_a_planted_signal_is_found_with_its_signs_and_proposed(planted):
     records, labels = planted()
 
@@ -95,10 +102,10 @@ def test_the_policy_records_what_it_was_fitted_to(planted):
     assert origin.new_agents is not None
 
 
-def test_the_value_in_the_policy_is_the_one_that_was_judged(planted):
+def test_the_value_in_the_policy_is_the_one_that_was_judged(usual):
     """Scoring clips and sums as the regression does."""
-    records, labels = planted()
-    learned = only(fitted(records, labels)).learned
+    records, _, found = usual
+    learned = only(found).learned
 
     odds = logistic.log_odds(learned, logistic.values_of(records))
 
@@ -139,10 +146,10 @@ def test_with_too_few_labels_it_says_what_is_missing(planted, traces, groups):
     assert "at least 25 of each kind and 20 groups are needed" in report(found)
 
 
-def test_a_value_that_is_already_in_force_is_not_proposed_again(planted):
+def test_a_value_that_is_already_in_force_is_not_proposed_again(usual):
     """The gain is over the policy in force, whatever that is."""
-    records, labels = planted()
-    proposed = fitted(records, labels).proposed
+    records, labels, found = usual
+    proposed = found.proposed
 
     again = fitted(records, labels, proposed)
 
@@ -303,9 +310,9 @@ def test_any_values_give_a_policy_that_can_be_loaded(rows):
     assert Learned.model_validate(learned.model_dump()) == learned
 
 
-def test_scores_with_outcome_confidence_held_do_not_depend_on_it(planted):
-    records, labels = planted()
-    proposed = fitted(records, labels).proposed
+def test_scores_with_outcome_confidence_held_do_not_depend_on_it(usual):
+    records, labels, found = usual
+    proposed = found.proposed
     labelled = matched(records, labels, 0.5)
 
     plain = held_scores(labelled, proposed, None)
