@@ -16,27 +16,28 @@ help: ## list the targets
 demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the results
 	@$(BIN)/kp-worker demo
 
-# Two files at a time, in order: the tests of whole workers and of pages take half of the time, and start first. Each file's
+# Several files at a time, in order: the tests of pages and of whole workers take most of the time, and start first. Each file's
 # fixtures, such as a browser, a broker or the built site, start once. A test process that dies ends the run, which names its
 # test: pytest-xdist would wait forever for the rest of its file.
 #
 # All processes of a run share the cores: threads of linear algebra would wait for each other, and take twice the time, and
-# Java would spend more on compiling brokers than their short lives give back.
+# Java would spend more on compiling brokers than their short lives give back. Two cores are enough for three processes with
+# tests of whole workers, which wait for half of their time.
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' \
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	$(BIN)/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
-	$(PYTEST)
+	$(PYTEST) --numprocesses 3
 
 .PHONY: test-fast
 test-fast: $(VENV)/.test ## run the tests that need no broker, no model and no browser
 	@tests/tools.sh prometheus curl
-	$(PYTEST) -m 'not integration and not model and not browser'
+	$(PYTEST) --numprocesses 2 -m 'not integration and not model and not browser'
 
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
-	$(PYTEST) -m 'not integration and not model' --ignore tests/unit/deploy tests/unit
+	$(PYTEST) --numprocesses 2 -m 'not integration and not model' --ignore tests/unit/deploy tests/unit
 
 .PHONY: tools
 tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
