@@ -204,6 +204,10 @@ async def _work(
 
         async def start() -> None:
             await stack.enter_async_context(publisher)
+            host, port = settings.web.host, settings.web.port
+            logger.info(
+                "scoring %s; status page and metrics at http://%s:%d/", settings.topics.raw, host, port
+            )
             await program.start()
 
         heart = _start_background(beat(heartbeat, app.report), fail)
@@ -266,10 +270,6 @@ async def _serve(
     heart: asyncio.Task[None],
     background: list[asyncio.Task[None]],
 ) -> None:
-    web = settings.web
-    logger.info(
-        "scoring %s; status page and metrics at http://%s:%d/", settings.topics.raw, web.host, web.port
-    )
     starting = asyncio.create_task(start())
     ends: list[asyncio.Future[Any]] = [
         asyncio.create_task(stop.wait()),
@@ -286,7 +286,8 @@ async def _serve(
         if program.crashed:
             raise WorkerError(f"Faust gave up: {program.crash_reason!r}") from program.crash_reason
     finally:
-        logger.info("stopping")
+        if not starting.done() or starting.exception() is None:  # otherwise the error says it all
+            logger.info("stopping")
         if not stop.is_set():
             # End the process even if a task cannot be cancelled; the traceback shows what hangs.
             faulthandler.dump_traceback_later(END_LIMIT, exit=True)
