@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
 from knowledgepulse_schemas.convert import from_otlp
@@ -16,7 +17,7 @@ from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations
 from support import metrics_page as page
 from support.otlp import attributes_of, logs_of
-from support.streams import Message, headers_of, score_of
+from support.streams import Message, Stream, headers_of, own_settings, score_of
 
 pytestmark = pytest.mark.integration
 
@@ -40,18 +41,29 @@ def spans(number):
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
 
-@pytest.fixture
-async def scored(make_stream, real_traces):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outputs(broker, real_traces, tmp_path_factory):
     """Return a stream with 20 scored traces of spans over 2 partitions, and 3 traces without a span."""
-    stream = await make_stream(
-        2, policy={"threshold": 0.3}, topics={"evaluations": f"otlp-{os.urandom(4).hex()}"}
-    )
+    sections = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.3}}
+    settings = own_settings(broker.bootstrap_servers, "evaluations", sections)
+    stream = Stream(settings, tmp_path_factory.mktemp("outputs"))
+    await stream.create_topics(2)
     traces = [conversion.trace.to_json() for n in range(20) for conversion in from_otlp(spans(n))]
     messages = [Message(value, partition=n % 2) for n, value in enumerate([*traces, *real_traces[:3]])]
     raw = await stream.publish([*messages, Message(b"no trace", partition=0)])
     async with stream.worker() as worker:
         await stream.outputs(worker, raw)
         assert await worker.stop() == 0
+    return stream
+
+
+@pytest.fixture
+async def scored(outputs, tmp_path):
+    """Return the stream with the test's own group and topic of events."""
+    name = f"otlp-{os.urandom(4).hex()}"
+    own = {"kafka": {"group": name, "session_timeout": 6.0}, "topics": {"evaluations": name}}
+    stream = Stream(outputs.configured(**own), tmp_path)
+    await stream.create_topics(2)
     return stream
 
 

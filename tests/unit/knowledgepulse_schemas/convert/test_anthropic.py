@@ -1,28 +1,36 @@
 """Anthropic messages, built from the vendor's own types."""
 
-from anthropic.types import Message, TextBlock, ThinkingBlock, ToolUseBlock, Usage
-
 from knowledgepulse_schemas.convert import from_anthropic
 
 ASK = {"role": "user", "content": "What is the weather in Paris?"}
-USE = ToolUseBlock(id="toolu_1", type="tool_use", name="weather", input={"city": "Paris"})
+
+
+def types():
+    """Import the types, which takes seconds, only in the process that runs this test."""
+    from anthropic import types
+
+    return types
 
 
 def message(*content, stop_reason="end_turn"):
-    return Message(
-        id="msg_1",
-        type="message",
-        role="assistant",
-        model="claude",
-        content=list(content),
-        stop_reason=stop_reason,
-        stop_sequence=None,
-        usage=Usage(input_tokens=1, output_tokens=1),
-    ).model_dump(mode="json")
+    return (
+        types()
+        .Message(
+            id="msg_1",
+            type="message",
+            role="assistant",
+            model="claude",
+            content=list(content),
+            stop_reason=stop_reason,
+            stop_sequence=None,
+            usage=types().Usage(input_tokens=1, output_tokens=1),
+        )
+        .model_dump(mode="json")
+    )
 
 
 def text(content):
-    return TextBlock(type="text", text=content, citations=None)
+    return types().TextBlock(type="text", text=content, citations=None)
 
 
 def result(content, **members):
@@ -31,8 +39,9 @@ def result(content, **members):
 
 
 def test_converts_thinking_a_tool_call_and_its_result():
-    thinking = ThinkingBlock(type="thinking", thinking="Look it up", signature="c2ln")
-    called = message(thinking, text("One moment"), USE, stop_reason="tool_use")
+    thinking = types().ThinkingBlock(type="thinking", thinking="Look it up", signature="c2ln")
+    use = types().ToolUseBlock(id="toolu_1", type="tool_use", name="weather", input={"city": "Paris"})
+    called = message(thinking, text("One moment"), use, stop_reason="tool_use")
     record = {
         **message(text("It is sunny.")),
         "messages": [ASK, called, result([{"type": "text", "text": "Sunny"}])],
