@@ -13,20 +13,17 @@ def types():
 
 
 def message(*content, stop_reason="end_turn"):
-    return (
-        types()
-        .Message(
-            id="msg_1",
-            type="message",
-            role="assistant",
-            model="claude",
-            content=list(content),
-            stop_reason=stop_reason,
-            stop_sequence=None,
-            usage=types().Usage(input_tokens=1, output_tokens=1),
-        )
-        .model_dump(mode="json")
+    said = types().Message(
+        id="msg_1",
+        type="message",
+        role="assistant",
+        model="claude",
+        content=list(content),
+        stop_reason=stop_reason,
+        stop_sequence=None,
+        usage=types().Usage(input_tokens=1, output_tokens=1),
     )
+    return said.model_dump(mode="json")
 
 
 def text(content):
