@@ -14,7 +14,7 @@ from support.streams import Message
 pytestmark = pytest.mark.integration
 
 MARK = "confidential"
-KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "Healthy", "stopping")
+KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "Healthy", "Recovering", "stopping")
 
 
 def lines(worker):
