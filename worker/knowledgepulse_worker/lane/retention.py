@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from knowledgepulse_worker.lane.log_interval import LogInterval
+from knowledgepulse_worker.log_interval import LogInterval
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from knowledgepulse_worker.lane.log_interval import LogInterval
+from knowledgepulse_worker.log_interval import LogInterval
 from knowledgepulse_worker.records.record import OutputRecord
 
 logger = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from knowledgepulse_worker.lane import log_interval
+from knowledgepulse_worker import log_interval
 from knowledgepulse_worker.lane.size_log import SizeLog
 from knowledgepulse_worker.records.record import OutputRecord
 

@@ -17,7 +17,8 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.produce import ProduceRequest
 
 from knowledgepulse_worker.kafka.wire.sending import Send, changing
-from knowledgepulse_worker.records.throttle import LONG, MEMORY, Throttle
+from knowledgepulse_worker.log_interval import LogInterval
+from knowledgepulse_worker.records.throttle import LONG, Throttle
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +42,10 @@ def logged_throttle(quota: str, clock: Callable[[], float] = time.monotonic) -> 
         quota: the name of the quota that such a client exceeds.
         clock: returns seconds.
     """
-    logged_at = float("-inf")
+    interval = LogInterval(clock)
 
     def log(seconds: float) -> None:
-        nonlocal logged_at
-        if seconds >= LONG and clock() >= logged_at + MEMORY:
-            logged_at = clock()
+        if seconds >= LONG and interval.let_pass(quota):
             logger.warning(
                 "the brokers delay requests by %s s, since they exceed a quota (%s); waiting",
                 *(f"{seconds:,.0f}", quota),

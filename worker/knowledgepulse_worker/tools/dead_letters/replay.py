@@ -29,7 +29,7 @@ from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_lett
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
 
 TRANSACTION_RECORDS = 100
-TRANSACTION_BYTES = 131_072
+TRANSACTION_BYTES = BATCH_BYTES
 """Bytes after which a transaction is committed; under a quota, brokers would delay the end of larger ones."""
 SkipReason = Literal[
     "replayed before", "of another topic", "too many attempts", "truncated", "empty", "too large"
