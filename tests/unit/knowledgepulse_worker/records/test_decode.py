@@ -325,6 +325,25 @@ def test_a_score_changes_no_byte_but_the_score(written, score):
     assert read.outcome.confidence == float(before["outcome"]["confidence"])
 
 
+@pytest.mark.parametrize("decoy", ["metadata", "quality_score", {"metadata": {"quality_score": 0.1}}])
+@pytest.mark.parametrize("own", [{}, {"quality_score": 0.9}])
+@pytest.mark.parametrize("escaped", ["metadata", "quality_score", None])
+def test_only_the_trace_s_own_score_is_set_whatever_else_has_its_names(decoy, own, escaped, document):
+    trace = {"first": decoy, **document()}
+    trace["metadata"] = {"first": decoy, **trace["metadata"], **own}
+    value = json.dumps(trace)
+    if escaped:
+        before, quoted, after = value.rpartition(f'"{escaped}": ')
+        value = before + quoted.replace("a", "\\u0061") + after
+        trace = json.loads(value)
+    decode_trace(value.encode(), LIMIT)
+
+    scored = json.loads(with_quality_score(value.encode(), 0.5))
+
+    trace["metadata"]["quality_score"] = 0.5
+    assert scored == trace
+
+
 @pytest.mark.parametrize("name", ["metadata", "met\\u0061data", "\\u006detadata"])
 def test_duplicate_metadata_is_invalid(name, document):
     """A consumer that keeps the first would read the producer's score as ours."""
