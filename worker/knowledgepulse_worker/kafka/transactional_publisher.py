@@ -257,7 +257,7 @@ class TransactionalPublisher:
     ) -> None:
         """Publish records and commit a group's positions in one transaction; repeat it if a quota delays it.
 
-        The group must have a member: after a rebalance, its brokers refuse a transaction that is repeated.
+        Pass the group with its member: after a rebalance, the brokers then refuse to repeat the transaction.
 
         Raises:
             RefusedError: the client or a broker refused records; nothing was published.

@@ -36,7 +36,7 @@ class Throttle:
         self._longest = 0.0
 
     def begin_sending(self, limit: float) -> None:
-        """Let a transaction's records be sent within a number of seconds from now."""
+        """Set the deadline for sending a transaction's records, in seconds from now."""
         self.deadline = self._clock() + limit
 
     @property
