@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from knowledgepulse_worker.lane.retention import RetentionCheck
-from knowledgepulse_worker.lane.stages import Decoded, Scored
+from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.records.content import counts_of
@@ -62,24 +62,22 @@ class Reporter:
         self._metrics.recent.finished(entry.outcome, end_to_end)
         if entry.failure is not None:
             self._metrics.dead_lettered(entry.failure.reason, end_to_end)
-        elif scored.score is not None and isinstance(scored.taken, Decoded):
-            metadata = scored.taken.trace.metadata
+        elif scored.score is not None and (metadata := scored.metadata) is not None:
             self._metrics.published(scored.score, metadata.agent_id, metadata.framework, end_to_end)
 
     def _report_details(self, scored: Scored) -> None:
         """Report the details of a dead letter, or those of a decision with the shadow policy's decision."""
-        entry, record, taken, score = scored.entry, scored.record, scored.taken, scored.score
-        objective = taken.trace.task.objective if isinstance(taken, Decoded) else None
+        entry, record, score = scored.entry, scored.record, scored.score
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(
                 record.source,
                 score=score,
                 failure=msgspec.structs.asdict(entry.failure),
                 trace_id=entry.trace_id,
-                objective=objective,
+                objective=scored.objective,
             )
-        elif score is not None and isinstance(taken, Decoded):
-            metadata, counts = taken.trace.metadata, scored.counts
+        elif score is not None and (metadata := scored.metadata) is not None:
+            counts = scored.counts
             if counts is None and self._metrics.needs_counts:
                 counts = counts_of(record.value or b"")
             decided = ScoredRecord(
@@ -89,13 +87,13 @@ class Reporter:
                 visibility=metadata.visibility,
                 privacy_level=metadata.privacy_level,
                 success=metadata.success,
-                confidence=taken.trace.outcome.confidence,
+                confidence=scored.confidence,
                 score=score,
                 policy=entry.policy,
                 counts=counts,
             )
             self._metrics.compare(decided)
-            self._metrics.recent.detailed(decided, objective)
+            self._metrics.recent.detailed(decided, scored.objective)
 
     def _report_output(self, scored: Scored) -> None:
         if (output := scored.output) is None:
@@ -114,7 +112,7 @@ class Reporter:
             offset=record.offset,
             headers=record.headers,
             value=record.value,
-            taken=scored.taken.taken_at,
+            taken=scored.taken_at,
             embedded=None if embedded is None else (embedded.started, embedded.finished),
             sent=scored.scored_at,
             output=output.topic,

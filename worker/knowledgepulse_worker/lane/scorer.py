@@ -14,7 +14,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, count_trace, score_and_add
+from knowledgepulse_worker.scoring import Counts, Score, VectorCache, bounded_id, count_trace, score_and_add
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class LaneScorer:
             precision="" if self._embedder is None else self._embedder.precision,
             topic_id=record.topic_id,
         )
-        return Scored(taken, entry, score=score, embedded=embedded, counts=counts)
+        return _outcome(taken, entry, score=score, embedded=embedded, counts=counts)
 
     def _observe(
         self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken_at: float
@@ -85,7 +85,22 @@ class LaneScorer:
 
 def failed(taken: Taken, failure: Failure) -> Scored:
     """Return the outcome of a record that could not be scored."""
-    return Scored(taken, failed_entry(taken.record, failure))
+    return _outcome(taken, failed_entry(taken.record, failure))
+
+
+def _outcome(
+    taken: Taken,
+    entry: Entry,
+    score: Score | None = None,
+    embedded: Embedded | None = None,
+    counts: Counts | None = None,
+) -> Scored:
+    scored = Scored(taken.record, taken.taken_at, entry, score=score, embedded=embedded, counts=counts)
+    if isinstance(taken, Decoded):
+        trace = taken.trace
+        scored.metadata, scored.objective = trace.metadata, trace.task.objective
+        scored.confidence = trace.outcome.confidence
+    return scored
 
 
 def failed_entry(record: RawRecord, failure: Failure) -> Entry:

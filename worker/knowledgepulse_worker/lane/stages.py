@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
@@ -47,8 +48,16 @@ Taken: TypeAlias = Undecodable | Decoded
 class Scored:
     """A record with its outcome, which the next transaction commits.
 
+    Of the trace, only the members that are reported are kept. The others take most of its memory, which the
+    next traces reuse.
+
     Attributes:
+        record: the raw record.
+        taken_at: when it was taken (``time.monotonic``).
         entry: the outcome.
+        metadata: the trace's metadata; None if it could not be decoded.
+        objective: the trace's objective; None if it could not be decoded.
+        confidence: the agent's confidence; 0 if the trace could not be decoded.
         score: the score; None for an unscored record.
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
@@ -59,8 +68,12 @@ class Scored:
         copy: the redacted copy, once it is made.
     """
 
-    taken: Taken
+    record: RawRecord
+    taken_at: float
     entry: Entry
+    metadata: Metadata | None = None
+    objective: str | None = None
+    confidence: float = 0.0
     score: Score | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None
@@ -69,11 +82,6 @@ class Scored:
     ledger: OutputRecord | None = None
     copying: asyncio.Task[OutputRecord] | None = None
     copy: OutputRecord | None = None
-
-    @property
-    def record(self) -> RawRecord:
-        """The raw record."""
-        return self.taken.record
 
     @property
     def is_complete(self) -> bool:

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import weakref
 from dataclasses import replace
 from hashlib import sha256
 
 import pytest
 
 from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLargeError
+from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import POSITION_KEY, decode_position
 from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.record import NO_TIMESTAMP
@@ -65,6 +68,27 @@ async def test_a_trace_is_scored_and_published_with_its_score(make_harness, raw)
     assert (score(first)["nearest"], score(first)["novelty"]) == (None, 0.5)
     assert score(second)["nearest"] == "kp:trace:0/0"
     assert json.loads(second.value)["metadata"]["quality_score"] == score(second)["score"]
+
+
+async def test_a_trace_s_memory_is_free_once_it_is_scored_although_it_is_not_committed(
+    make_harness, raw, monkeypatch
+):
+    decoded = []
+
+    def decode(value, max_bytes):
+        trace = decode_trace(value, max_bytes)
+        decoded.append(weakref.ref(trace))
+        return trace
+
+    monkeypatch.setattr(lane_module, "decode_trace", decode)
+    harness = make_harness()
+    lane = await harness.lane()
+
+    await feed(lane, raw(0), raw(1))
+    while len(lane.complete()) < 2:
+        await asyncio.sleep(0)
+
+    assert [trace() for trace in decoded] == [None, None]
 
 
 async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, document):
