@@ -75,6 +75,11 @@ class ScoredRecord:
             agent_id=metadata.agent_id,
         )
 
+    @property
+    def native_id(self) -> str | None:
+        """The id of the trace's run in the system it comes from; None if it is unknown."""
+        return self.content.native_id if self.content else None
+
     def under(self, policy: Policy) -> Score:
         """Return the trace's score under a policy.
 

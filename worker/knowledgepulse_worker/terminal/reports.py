@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -30,15 +32,31 @@ def print_parts(*parts: str | Table) -> None:
 
 
 def print_report(
-    plain: Any, parts: Iterable[str | Table], *, as_json: bool, proposal: str = "", output: Path | None = None
+    report: Any,
+    parts: Iterable[str | Table],
+    *,
+    as_json: bool,
+    proposal: str = "",
+    output: Path | None = None,
 ) -> None:
     """Print a report as JSON or in words, and write the proposed policy to a file or print it below these."""
     if output:
         write_text(output, proposal)
     if as_json:
-        click.echo(json.dumps(plain, indent=2))
+        click.echo(json.dumps(plain(report), indent=2))
     else:
         print_parts(*parts, *(["", proposal.rstrip()] if proposal and not output else []))
+
+
+def plain(report: Any) -> Any:
+    """Return a report of dataclasses and models as plain JSON, without the models' members that are None."""
+    return msgspec.to_builtins(report, enc_hook=_plain_model)
+
+
+def _plain_model(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    raise NotImplementedError(type(value))
 
 
 def new_table(first: str, *others: str) -> Table:

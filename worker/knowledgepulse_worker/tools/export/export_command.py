@@ -162,7 +162,8 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
 
     if options["scan_secrets"]:
         detectors()  # before anything is read
-    policy, labels, since = settings.policy, labels_of_files(options["labels"]), options["since"]
+    policy, since = settings.policy, options["since"]
+    labels = {one.id: one for one in labels_of_files(options["labels"])}
     given = {name: one for name, one in options.items() if name in Choices.__struct_fields__}
     choices = given | {
         "domain": tuple(sorted({*options["domain"]})),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,8 +51,9 @@ def source_options(command: Command) -> Command:
 
     @wraps(command)
     def bundled(**values: Any) -> Any:
+        period = Period(values.pop("since"), values.pop("until"))
         given = {name: values.pop(name) for name in Inputs.__dataclass_fields__ if name in values}
-        return command(given=Inputs(**given), **values)
+        return command(given=Inputs(period=period, **given), **values)
 
     add = with_options(
         click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
@@ -82,8 +82,7 @@ class Inputs:
 
     files: tuple[Path, ...] = ()
     config: Path | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    period: Period = field(default_factory=Period)
     embedder: str | None = None
     policy_file: Path | None = None
     label_files: tuple[Path, ...] = ()
@@ -101,11 +100,6 @@ class Inputs:
         settings = self.settings  # read even with a file, so that wrong settings are reported at once
         return load_policy(self.policy_file) if self.policy_file else settings.policy
 
-    @property
-    def period(self) -> Period:
-        """The period of records of topics."""
-        return Period(self.since, self.until)
-
     def records(self, *, content: bool = True, policy: Policy | None = None) -> list[ScoredRecord]:
         """Return the scored traces of the files, or else of the topics.
 
@@ -115,7 +109,7 @@ class Inputs:
         """
         if not self.files:
             return asyncio.run(self._records_of_topics(content=content))
-        if self.since or self.until:
+        if self.period != Period():
             raise click.UsageError(
                 "--since and --until apply only to topics: lines of files have no timestamp"
             )
@@ -139,7 +133,7 @@ class Inputs:
             errors.print(f"skipped {topics.foreign:,} records that were not written by a worker")
         if not records:
             names = f"{self.settings.topics.contribute} and {self.settings.topics.rejected}"
-            of = " of that period" if self.since or self.until else ""
+            of = " of that period" if self.period != Period() else ""
             raise InputError(f"{names} contain no scored traces{of}")
         return records
 
@@ -154,11 +148,11 @@ class Inputs:
 
     def all_labels(self, *, required: bool = True) -> list[Label]:
         """Return all labels of the files and then of the topic."""
-        from knowledgepulse_worker.tools.policies.labels import all_labels_of_files  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.labels import labels_of_files  # noqa: PLC0415
 
         if required and not self.label_files and self.labels_topic is None:
             raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
-        labels = list(all_labels_of_files(self.label_files))
+        labels = labels_of_files(self.label_files)
         if self.labels_topic is not None:
             from knowledgepulse_worker.tools.policies.scored_topics import labels_of_topic  # noqa: PLC0415 - files need no Kafka
 

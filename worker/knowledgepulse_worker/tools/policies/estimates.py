@@ -10,7 +10,7 @@ In all functions, ``kept`` says whether each trace is worth keeping, and ``group
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +78,12 @@ def resampled_counts(groups: Array) -> Iterator[Array]:
 def percentiles(value: float, resampled: Array) -> Estimate:
     """Return an estimate with the interval of its resamples, shape (resamples,), ignoring NaN."""
     low, high = np.nanquantile(resampled, _TAILS) if np.isfinite(resampled).any() else (np.nan, np.nan)
-    return Estimate(value, float(low), float(high))
+    return Estimate(float(value), float(low), float(high))
+
+
+def known(estimate: Estimate) -> Estimate | None:
+    """Return an estimate; None if there is nothing to estimate it from."""
+    return None if np.isnan(estimate.value) else estimate
 
 
 def ratios(parts: Array, wholes: Array, groups: Array) -> tuple[Array, Array]:
@@ -93,31 +98,39 @@ def ratios(parts: Array, wholes: Array, groups: Array) -> tuple[Array, Array]:
         return parts.sum(axis=1) / wholes.sum(axis=1), np.hstack(drawn)
 
 
-def auc(kept: Array, values: Array, counts: Array | None = None) -> Array:
-    """Return the AUC of values, shape (resamples,); NaN for resamples of only one kind of trace.
+def precisions(passes: Array, kept: Array, groups: Array) -> list[Estimate | None]:
+    """Return the share worth keeping of each selection; None where no trace passes.
 
-    ``counts``: draws of each trace in each resample, shape (resamples, n); by default, one of every trace.
+    At each end, the wider of two intervals counts. The bootstrap interval would be empty for nine hits of
+    nine, and Wilson's interval would count the trials of a task as independent.
+
+    ``passes``: whether each trace passes, shape (selections, n).
     """
-    return _area(*_wins(kept, values, _once(kept) if counts is None else counts))
+    hits = passes & kept
+    _, drawn = ratios(hits, passes, groups)
+    found: list[Estimate | None] = []
+    for hit, passing, resampled in zip(hits.sum(axis=1), passes.sum(axis=1), drawn, strict=True):
+        if passing:
+            value, low, high = share(int(hit), int(passing))
+            _, lowest, highest = percentiles(value, resampled)
+        found.append(Estimate(value, min(low, lowest), max(high, highest)) if passing else None)
+    return found
 
 
 def areas(
     kept: Array, columns: Sequence[Array], groups: Array, strata: Array | None = None
-) -> tuple[list[float], Array]:
-    """Return the AUC of each column, and of each on resamples of whole groups: shape (columns, resamples).
+) -> tuple[Array, Array]:
+    """Return the AUC of each column, and the same on resamples of whole groups.
 
-    ``strata``: compare only traces of equal number, such as those of one task or of one fold, shape (n,).
+    ``strata``: compare only traces of equal number, such as those of one task or of one fold, shape (n,). The
+    result is of shape (columns,) and (columns, resamples).
     """
     parts = [np.arange(len(kept))]
     if strata is not None:
         parts = [at for one in np.unique(strata) if kept[at := np.flatnonzero(strata == one)].any()]
-
-    def of(column: Array, counts: Array) -> Array:
-        wins = [_wins(kept[at], column[at], counts[:, at]) for at in parts]
-        return _area(sum((one for one, _ in wins), np.zeros(1)), sum((one for _, one in wins), np.zeros(1)))
-
-    resampled = np.hstack([[of(column, counts) for column in columns] for counts in resampled_counts(groups)])
-    return [float(of(column, _once(kept))[0]) for column in columns], resampled
+    draws = [np.ones((1, len(kept)), np.int64), *resampled_counts(groups)]
+    found = np.hstack([[auc(kept, column, counts, parts) for column in columns] for counts in draws])
+    return found[:, 0], found[:, 1:]
 
 
 def estimates(
@@ -127,11 +140,13 @@ def estimates(
     return [percentiles(*one) for one in zip(*areas(kept, columns, groups, strata), strict=True)]
 
 
-def _once(kept: Array) -> Array:
-    return np.ones((1, len(kept)), np.int64)
+def auc(kept: Array, values: Array, counts: Array, parts: Iterable[Array]) -> Array:
+    """Return the AUC of values, shape (resamples,); NaN for resamples without two traces to compare.
 
-
-def _area(wins: Array, pairs: Array) -> Array:
+    ``counts``: draws of each trace in each resample, shape (resamples, n). ``parts``: the indices of traces
+    that are compared with each other.
+    """
+    wins, pairs = np.sum([_wins(kept[at], values[at], counts[:, at]) for at in parts], axis=0)
     area: Array = np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
     return area
 

@@ -1,4 +1,4 @@
-"""Evaluate scores against labels, and detect leaks of the label into the score.
+"""Evaluate scores against labels, compare policies on them, and detect leaks of the label into the score.
 
 A score that contains the label agrees with it and proves nothing. Every figure is therefore also computed for
 each dimension alone, and for the score with one dimension held constant.
@@ -7,15 +7,25 @@ each dimension alone, and for the score with one dimension held constant.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate, estimates
+from knowledgepulse_worker.tools.policies.estimates import (
+    CHANCE,
+    Array,
+    Estimate,
+    areas,
+    estimates,
+    known,
+    percentiles,
+    precisions,
+    ratios,
+)
 from knowledgepulse_worker.tools.policies.labelled_traces import (
     OUTCOME,
     SUPPORT,
@@ -26,16 +36,33 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     matched,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.thresholds import (
-    OperatingPoint,
-    operating_points,
-    proposed_thresholds,
-)
-from knowledgepulse_worker.tools.policies.tune import GRID
+from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold
 
 ALL = "all domains"
 
+FIGURES = ("AUC", "precision", "recall", "passing")
+"""``passing`` is the share of all traces that pass. The precision is None if no trace passes."""
+
+Figures = dict[str, Estimate | None]
+
+
 ScoreVerdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Precision and recall at a threshold.
+
+    Attributes:
+        threshold: the lowest score that passes.
+        precision: share of the passing traces that are worth keeping; None if none passes.
+    """
+
+    threshold: float
+    passing: int
+    precision: Estimate | None
+    recall: float
+    f1: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,21 +101,36 @@ class Evaluation:
     """The evaluation of a policy's scores against labels.
 
     Attributes:
+        policy: the policy's digest.
         domains: the evaluations by domain name, with ALL last if there are several.
         unmatched: number of labels that match no trace.
         sources: number of labels by source.
     """
 
-    policy: Policy
+    policy: str
     precision: float
     domains: dict[str, DomainEvaluation]
     unmatched: int
     unlabelled: int
     sources: dict[str, int]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON."""
-        return {**asdict(self), "policy": self.policy.digest}
+
+@dataclass(frozen=True)
+class Compared:
+    """The comparison of several policies on the labels of a domain.
+
+    Attributes:
+        domain: the profile's name in the first policy.
+        held: whether outcome confidence is held constant for the AUC, as labels equal `metadata.success`.
+        policies: the values of :data:`FIGURES` by the policies' digests.
+        differences: the figures of each later policy minus those of the first.
+    """
+
+    domain: str
+    traces: int
+    held: bool
+    policies: dict[str, Figures]
+    differences: dict[str, Figures]
 
 
 def evaluate(
@@ -105,7 +147,7 @@ def evaluate(
     if len(parts) > 1:
         parts[ALL] = labelled
     return Evaluation(
-        policy=policy,
+        policy=policy.digest,
         precision=precision,
         domains={name: _evaluate(name, each, policy, precision) for name, each in parts.items()},
         unmatched=len(labels) - len(labelled.labels),
@@ -118,7 +160,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     by_trace = labelled.scores(policy)
     scores = np.array([one.quality_score for one in by_trace])
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
-    leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc)]
+    leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc.value)]
     # What leaks the label proves nothing.
     derived = [OUTCOME] if without and labelled.equals_success else []
     fair = min((without[dimension] for dimension in (*leaks, *derived)), default=score)
@@ -164,3 +206,72 @@ def _aucs(
     count = len(DIMENSIONS)
     by_name = [dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:])]
     return score, by_name[0], by_name[1]
+
+
+def proposed_thresholds(
+    scores: Array, labelled: Labelled, precision: float
+) -> tuple[float | None, float | None]:
+    """Return the thresholds with the highest F1 and with the highest recall at a precision.
+
+    A threshold needs at least :data:`SUPPORT` traces on each side. Return None in place of one that does not
+    exist.
+    """
+    thresholds, index = np.unique(scores, return_inverse=True)
+    passing, hits = (
+        np.bincount(index, each)[::-1].cumsum()[::-1] for each in (np.ones(len(scores)), labelled.kept)
+    )
+    supported = (passing >= SUPPORT) & (len(scores) - passing >= SUPPORT)
+    f1 = 2 * hits / (passing + labelled.kept.sum())
+    best = thresholds[supported & (f1 == f1[supported].max(initial=0))]
+    precise = thresholds[supported & (hits / passing >= precision)]
+    lowest = (rounded_threshold(scores, float(one[0])) if len(one) else None for one in (best, precise))
+    return next(lowest), next(lowest)
+
+
+def operating_points(
+    scores: Array, labelled: Labelled, thresholds: Iterable[float]
+) -> dict[float, OperatingPoint]:
+    """Return the operating points by threshold."""
+    thresholds = sorted({*thresholds})
+    kept, passes = labelled.kept, scores[:, None] >= thresholds
+    passing, hits = passes.sum(axis=0), passes[kept].sum(axis=0)
+    recalls, f1s = hits / max(1, kept.sum()), 2 * hits / np.maximum(1, passing + kept.sum())
+    rows = zip(thresholds, passing, precisions(passes.T, kept, labelled.groups), recalls, f1s, strict=True)
+    return {
+        at: OperatingPoint(at, int(count), precision, float(recall), float(f1))
+        for at, count, precision, recall, f1 in rows
+    }
+
+
+def compare(
+    records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
+) -> list[Compared]:
+    """Compare two or more policies in each domain of the first policy that has enough labels."""
+    labelled = matched(records, labels, min_reward).by_domain(policies[0])
+    return [_compare(name, each, policies) for name, each in labelled.items() if each.has(SUPPORT, SUPPORT)]
+
+
+def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:
+    kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
+    by_policy = [labelled.scores(policy) for policy in policies]
+    orders = [held_scores(labelled, policy, OUTCOME if held else None) for policy in policies]
+    passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
+    hits, every = passes & kept, np.ones_like(passes)
+    shares = ratios(hits, passes, groups), ratios(hits, every & kept, groups), ratios(passes, every, groups)
+    values, resampled = map(np.array, zip(areas(kept, orders, groups), *shares, strict=True))
+
+    def figures(at: int, minus: int | None = None) -> Figures:
+        found, each = values[:, at], resampled[:, at]
+        if minus is not None:
+            found, each = found - values[:, minus], each - resampled[:, minus]
+        rows = zip(FIGURES, found, each, strict=True)
+        return {figure: known(percentiles(value, row)) for figure, value, row in rows}
+
+    digests = dict(enumerate(policy.digest for policy in policies))
+    return Compared(
+        name,
+        len(kept),
+        held,
+        policies={digest: figures(at) for at, digest in digests.items()},
+        differences={digest: figures(at, 0) for at, digest in digests.items() if at},
+    )

@@ -1,25 +1,31 @@
-"""The report of an evaluation, which ends with a verdict for each domain."""
+"""The reports of an evaluation, which ends with a verdict for each domain, and of a comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.terminal.reports import new_table
-from knowledgepulse_worker.texts import printable
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, with_interval
-from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
+from knowledgepulse_worker.texts import counted, printable
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
+from knowledgepulse_worker.tools.policies.evaluate import (
+    FIGURES,
+    Compared,
+    DomainEvaluation,
+    Evaluation,
+    Figures,
+    OperatingPoint,
+)
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
-from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
     """Yield the report of an evaluation, with warnings."""
     domains = list(evaluation.domains.values())
-    yield f"policy {evaluation.policy.digest}; 95% intervals in parentheses, from resampling whole groups"
+    yield f"policy {evaluation.policy}; 95% intervals in parentheses, from resampling whole groups"
     yield "labels: " + ", ".join(
         f"{count:,} from {printable(source)}" for source, count in evaluation.sources.items()
     )
@@ -126,3 +132,28 @@ def _proposals(one: DomainEvaluation, precision: float) -> str:
 def _worth(point: OperatingPoint, traces: int) -> str:
     good = with_interval(point.precision)
     return f"{point.threshold!r} passes {point.passing:,} of {traces:,}, of which {good} are worth keeping"
+
+
+def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
+    """Yield the figures of each domain, and a sentence for each difference."""
+    for one in compared:
+        held = (
+            "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
+        )
+        yield ""
+        yield f"{one.domain}: the policies on the same {counted(one.traces, 'trace')}{held}"
+        table = new_table("policy", *FIGURES)
+        for digest, figures in one.policies.items():
+            table.add_row(digest, *(with_interval(figure) for figure in figures.values()))
+        for digest, figures in one.differences.items():
+            table.add_row(f"{digest} - first", *(signed(figure) for figure in figures.values()))
+        yield table
+        yield from (f"change: {one.domain}: {_sentence(*change)}" for change in one.differences.items())
+
+
+def _sentence(digest: str, difference: Figures) -> str:
+    known = [(name, one) for name in FIGURES[:3] if (one := difference[name])]
+    better = ", ".join(name for name, one in known if one.low > 0)
+    worse = ", ".join(name for name, one in known if one.high < 0)
+    parts = [f"{how} {names}" for how, names in (("higher", better), ("lower", worse)) if names]
+    return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"

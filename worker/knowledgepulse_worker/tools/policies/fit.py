@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from knowledgepulse_worker.tools.policies.estimates import (
     Estimate,
     areas,
     estimates,
+    known,
     percentiles,
+    precisions,
     ratios,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import (
@@ -35,8 +37,13 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     outcomes_in_text,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.thresholds import lowest_within, precisions
-from knowledgepulse_worker.tools.policies.tune import Tuning, threshold_changes, tune, with_changes
+from knowledgepulse_worker.tools.policies.tune import (
+    effect,
+    lowest_within,
+    threshold_changes,
+    tune,
+    with_changes,
+)
 
 ENOUGH = 25
 """The gate needs this many traces of each kind; with 18 and 23, the study found noise."""
@@ -92,6 +99,7 @@ class DomainFit(LabelCounts):
         leaks: AUCs of the terms that predict the label on their own.
         stated: outcomes in the texts that predict the label, with the number of traces that state them.
         reliability: for tenths of the traces, the mean probability and the share that is worth keeping.
+        effect: a sentence on the threshold that is proposed with the learned value; empty without support.
     """
 
     held: bool
@@ -105,6 +113,7 @@ class DomainFit(LabelCounts):
     leaks: dict[str, Estimate] = field(default_factory=dict)
     stated: dict[str, int] = field(default_factory=dict)
     reliability: list[tuple[float, float]] = field(default_factory=list)
+    effect: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,31 +121,17 @@ class Fit:
     """The fits of all domains that have labels.
 
     Attributes:
+        policy: the digest of the policy in force.
         target: the share of the traces that should pass at most.
         proposed: the policy with learned values and thresholds of the domains whose labels support a change.
-        tuning: the thresholds that were found for the proposed policy.
         unmatched: number of labels that match no trace.
     """
 
-    policy: Policy
+    policy: str
     target: float
     domains: dict[str, DomainFit]
     proposed: Policy
-    tuning: Tuning
     unmatched: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON."""
-        domains = {name: asdict(replace(one, learned=None)) for name, one in self.domains.items()}
-        for name, one in self.domains.items():
-            domains[name]["learned"] = one.learned and one.learned.model_dump(mode="json", exclude_none=True)
-        return {
-            "policy": self.policy.digest,
-            "target": self.target,
-            "domains": domains,
-            "proposed": self.proposed.model_dump(mode="json", exclude_none=True),
-            "unmatched": self.unmatched,
-        }
 
 
 def fit(
@@ -164,17 +159,12 @@ def fit(
         name: _fit_domain(name, each, policy, today, target, share, hold=not outcome_confidence)
         for name, each in labelled.by_domain(policy).items()
     }
-    learned = {name: {"learned": one.learned} for name, one in domains.items() if one.outcome == "supported"}
-    tuning = tune(records, with_changes(policy, learned), target)
-    thresholds = threshold_changes({name: one for name, one in tuning.domains.items() if name in learned})
-    return Fit(
-        policy,
-        target,
-        domains,
-        with_changes(tuning.policy, thresholds),
-        tuning,
-        len(labels) - len(labelled.labels),
-    )
+    supported = {name: one for name, one in domains.items() if one.outcome == "supported"}
+    changed = with_changes(policy, {name: {"learned": one.learned} for name, one in supported.items()})
+    tuned = {name: one for name, one in tune(records, changed, target).domains.items() if name in supported}
+    domains |= {name: replace(domains[name], effect=effect(one)) for name, one in tuned.items()}
+    proposed = with_changes(changed, threshold_changes(tuned))
+    return Fit(policy.digest, target, domains, proposed, len(labels) - len(labelled.labels))
 
 
 def _fit_domain(
@@ -190,9 +180,7 @@ def _fit_domain(
         del values[constant]
     folds = logistic.folds_of(labelled.groups)
     odds = logistic.out_of_fold(values, kept, folds)
-    slope, offset = logistic.calibration(odds, kept)
-    probabilities = logistic.probabilities(odds, slope, offset)
-    learned = logistic.calibrated(logistic.learn(values, kept, share), slope, offset)
+    learned, probabilities = logistic.calibrated(logistic.learn(values, kept, share), odds, kept)
     changed = with_changes(policy, {name: {"learned": learned}})
     orders = {
         "in force": held_scores(labelled, policy, constant),
@@ -205,7 +193,7 @@ def _fit_domain(
     appraisals, difference, best_difference = _appraise(labelled, orders, folds, target)
     new_agents = _new_agents(labelled, values, agents)
     alone = zip(values, estimates(kept, [*values.values()], labelled.groups), strict=True)
-    missing = _missing(slope, appraisals["fitted"], difference, best_difference)
+    missing = _missing(bool(np.ptp(probabilities) > 0), appraisals["fitted"], difference, best_difference)
     origin = _origin(labelled, today, agents, appraisals["fitted"], new_agents)
     return replace(
         result,
@@ -216,7 +204,7 @@ def _fit_domain(
         difference=difference,
         best_difference=best_difference,
         new_agents=new_agents,
-        leaks={term: area for term, area in alone if leaks_label(area)},
+        leaks={term: area for term, area in alone if leaks_label(area.value)},
         stated=outcomes_in_text(labelled),
         reliability=_reliability(probabilities, kept),
     )
@@ -230,14 +218,14 @@ def _appraise(
     aucs, drawn = areas(kept, columns, groups, folds)
     within: Sequence[Estimate | None] = [None] * len(orders)
     if groups.max() + 1 < len(groups):
-        within = estimates(kept, columns, groups, groups)
+        within = [known(one) for one in estimates(kept, columns, groups, groups)]
     passes = np.array([_best(order, folds, target) for order in columns])
-    parts = zip(map(percentiles, aucs, drawn), within, precisions(passes, labelled), strict=True)
+    parts = zip(map(percentiles, aucs, drawn), within, precisions(passes, kept, groups), strict=True)
     appraisals = {name: Appraisal(*part) for name, part in zip(orders, parts, strict=True)}
     (force, fitted), (force_drawn, fitted_drawn) = ratios(passes[:2] & kept, passes[:2], groups)
-    best = percentiles(float(fitted - force), fitted_drawn - force_drawn)
+    best = percentiles(fitted - force, fitted_drawn - force_drawn)
     difference = percentiles(aucs[1] - aucs[0], drawn[1] - drawn[0])
-    return appraisals, difference, None if np.isnan(best.value) else best
+    return appraisals, difference, known(best)
 
 
 def _best(order: Array, folds: Array, target: float) -> Array:
@@ -250,13 +238,13 @@ def _best(order: Array, folds: Array, target: float) -> Array:
     return passes
 
 
-def _missing(slope: float, fitted: Appraisal, difference: Estimate, best: Estimate | None) -> list[str]:
+def _missing(rises: bool, fitted: Appraisal, difference: Estimate, best: Estimate | None) -> list[str]:
     """Return what the labels do not show, and would have to."""
     shown = {
         f"an interval of the AUC above {CHANCE + MARGIN:g}": fitted.auc.low > CHANCE + MARGIN,
         "an interval of the gain above 0": difference.low > 0,
         "best traces as good as those under the policy in force": best is None or best.value >= 0,
-        "probabilities that rise with the fitted value": slope > 0,
+        "probabilities that rise with the fitted value": rises,
     }
     return [name for name, is_shown in shown.items() if not is_shown]
 
@@ -268,7 +256,7 @@ def _new_agents(labelled: Labelled, values: dict[str, Array], agents: Sequence[s
         return None
     odds = logistic.out_of_fold(values, labelled.kept, index)
     (found,) = estimates(labelled.kept, [odds], labelled.groups, index)
-    return None if np.isnan(found.value) else found
+    return known(found)
 
 
 def _origin(
@@ -283,13 +271,9 @@ def _origin(
         **{name: labelled.counts[name] for name in ("traces", "kept", "groups")},
         agents=tuple(frequent),
         auc=(value, low, high),
-        within_groups=_finite(fitted.within),
-        new_agents=_finite(new_agents),
+        within_groups=fitted.within and round(fitted.within.value, 3),
+        new_agents=new_agents and round(new_agents.value, 3),
     )
-
-
-def _finite(found: Estimate | None) -> float | None:
-    return None if found is None or np.isnan(found.value) else round(found.value, 3)
 
 
 def _reliability(probabilities: Array, kept: Array) -> list[tuple[float, float]]:

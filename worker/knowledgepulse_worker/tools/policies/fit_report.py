@@ -14,7 +14,7 @@ from knowledgepulse_worker.tools.policies.fit import ENOUGH, GROUPS, LENGTH, TEL
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
 from knowledgepulse_worker.tools.policies.policy_output import learned_table
-from knowledgepulse_worker.tools.policies.tune import effect, policy_toml
+from knowledgepulse_worker.tools.policies.tune import policy_toml
 
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:
@@ -22,7 +22,7 @@ def fit_tables(fit: Fit) -> Iterator[Table | str]:
     yield from (f"fit: {name}: {_sentence(one)}" for name, one in fit.domains.items())
     yield ""
     yield (
-        f"policy {fit.policy.digest}; figures of traces that were not fitted to, in {FOLDS} folds of whole "
+        f"policy {fit.policy}; figures of traces that were not fitted to, in {FOLDS} folds of whole "
         "groups; 95% intervals over groups"
     )
     if fit.unmatched:
@@ -36,8 +36,8 @@ def fitted_toml(fit: Fit) -> str:
     comments = []
     for name, one in fit.domains.items():
         comments.append(f"{name}: {_sentence(one)}")
-        if one.outcome == "supported" and name in fit.tuning.domains:
-            comments.append(effect(fit.tuning.domains[name]))
+        if one.effect:
+            comments.append(one.effect)
     return policy_toml(fit.proposed, comments)
 
 

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score
 from knowledgepulse_worker.texts import counted, printable
-from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, auc
-from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
+from knowledgepulse_worker.tools.policies.estimates import Array
+from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of
+
+with extra("policy"):
+    from sklearn.metrics import roc_auc_score
 
 SUPPORT = 10
 """A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
@@ -138,7 +142,7 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
 def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     """Say that no label matches a trace, and which id is meant."""
     first, given = records[0], next(iter(labels))
-    native_id = native_id_of(first)
+    native_id = first.native_id
     named = f"native_id {printable(native_id)}" if native_id else "native_id, which the first one lacks"
     numbers = f"{counted(len(labels), 'label')}, {counted(len(records), 'trace')}"
     return (
@@ -147,9 +151,9 @@ def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     )
 
 
-def leaks_label(alone: Estimate) -> bool:
+def leaks_label(area: float) -> bool:
     """Return whether a dimension of this AUC contains the label."""
-    return not 1 - LEAK_AUC < alone.value < LEAK_AUC
+    return not 1 - LEAK_AUC < area < LEAK_AUC
 
 
 def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
@@ -170,8 +174,7 @@ def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
         kept = labelled.kept[[*values]]
         if min(kept.sum(), (~kept).sum()) < SUPPORT:
             continue
-        area = float(auc(kept, np.array([*values.values()]))[0])
-        if not 1 - LEAK_AUC < area < LEAK_AUC:
+        if leaks_label(roc_auc_score(kept, [*values.values()])):
             found[name] = len(values)
     return found
 
@@ -186,12 +189,10 @@ def held_scores(
     """
     scores = labelled.scores(policy)
     held = {constant: float(np.mean([getattr(one, constant) for one in scores]))} if constant else {}
+    values = [None] * len(scores) if probabilities is None else probabilities.tolist()
     found = []
-    for number, (one, score) in enumerate(zip(labelled.traces, scores, strict=True)):
+    for one, score, value in zip(labelled.traces, scores, values, strict=True):
         profile, dimensions = policy.profile(score.domain), replace(score.dimensions, **held)
-        if probabilities is None:
-            learned = learned_value(profile, dimensions, one.record.counts)
-        else:
-            learned = float(probabilities[number])
+        learned = learned_value(profile, dimensions, one.record.counts) if value is None else value
         found.append(quality_score(dimensions, score.overrides, profile, learned))
     return np.array(found)

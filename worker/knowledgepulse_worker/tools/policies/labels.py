@@ -69,29 +69,18 @@ def read_label(source: str, text: bytes) -> Label:
     return label
 
 
-def labels_of_files(paths: Iterable[Path]) -> Labels:
-    """Read labels, one JSON document per line; a trace's last label wins.
+def labels_of_files(paths: Iterable[Path]) -> list[Label]:
+    """Read labels, one JSON document per line, including labels that a later one replaces.
 
     Raises:
         InputError: a file is empty or a line is not a label.
     """
-    return {label.id: label for label in all_labels_of_files(paths)}
-
-
-def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
-    """Yield the labels of :func:`labels_of_files`, including labels that a later one replaces."""
-    yield from (read_label(source, line) for path in paths for source, line in located_lines(path))
-
-
-def native_id_of(record: ScoredRecord) -> str | None:
-    """Return the id of a trace's run in the system it comes from, if the trace names it."""
-    return record.content.native_id if record.content else None
+    return [read_label(source, line) for path in paths for source, line in located_lines(path)]
 
 
 def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
     """Return the label of a trace, by the trace's id or else by its run's native id."""
-    native_id = native_id_of(record)
-    return labels.get(record.id) or (labels.get(native_id) if native_id else None)
+    return labels.get(record.id) or labels.get(record.native_id or "")
 
 
 @dataclass(frozen=True)

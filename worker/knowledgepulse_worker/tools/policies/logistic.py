@@ -15,6 +15,7 @@ with extra("policy"):
     from scipy.special import expit, logit
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
+    from sklearn.preprocessing import TargetEncoder
 
 FOLDS = 5
 
@@ -46,21 +47,17 @@ def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
 
     All arrays are of shape (n,), and ``kept`` has both kinds.
     """
-    telling = [name for name, column in values.items() if np.ptp(column) > 0]
-    if not telling:
-        intercept = _round(logit(kept.mean()))
-        return Learned(share=share, facts_version=FACTS_VERSION, intercept=intercept, terms={})
-    columns = np.column_stack([values[name] for name in telling])
-    means, deviations = columns.mean(axis=0), columns.std(axis=0)
-    scaled = np.clip((columns - means) / deviations, -CLIP, CLIP)
-    model = LogisticRegression(C=PENALTY, max_iter=1000).fit(scaled, kept)
-    rows = zip(telling, means, deviations, model.coef_[0], strict=True)
-    terms = {
-        name: Term(mean=_round(mean), deviation=_round(deviation), weight=_round(weight), clip=CLIP)
-        for name, mean, deviation, weight in rows
-    }
-    intercept = _round(model.intercept_[0])
-    return Learned(share=share, facts_version=FACTS_VERSION, intercept=intercept, terms=terms)
+    intercept, terms = logit(kept.mean()), dict[str, Term]()
+    if telling := [name for name, column in values.items() if np.ptp(column) > 0]:
+        columns = np.column_stack([values[name] for name in telling])
+        means, deviations = columns.mean(axis=0), columns.std(axis=0)
+        scaled = np.clip((columns - means) / deviations, -CLIP, CLIP)
+        model = LogisticRegression(C=PENALTY, max_iter=1000).fit(scaled, kept)
+        intercept = model.intercept_[0]
+        for name, *figures in zip(telling, means, deviations, model.coef_[0], strict=True):
+            mean, deviation, weight = map(_round, figures)
+            terms[name] = Term(mean=mean, deviation=deviation, weight=weight, clip=CLIP)
+    return Learned(share=share, facts_version=FACTS_VERSION, intercept=_round(intercept), terms=terms)
 
 
 def log_odds(learned: Learned, values: dict[str, Array]) -> Array:
@@ -95,38 +92,29 @@ def out_of_fold(values: dict[str, Array], kept: Array, folds: Array) -> Array:
 
 
 def rates_out_of_fold(names: Sequence[str], kept: Array, folds: Array) -> Array:
-    """Return the log odds of each trace by its name alone, such as its agent's, from the other folds."""
-    _, index = np.unique(names, return_inverse=True)
-    found = np.zeros(len(kept))
+    """Return the share kept of each trace's name alone, such as its agent's, in the other folds."""
+    column, found = np.array(names, object)[:, None], np.zeros(len(kept))
     for fold in np.unique(folds):
         at, others = folds == fold, folds != fold
-        numbers, hits = (
-            np.bincount(index[others], weights=one[others], minlength=index.max() + 1)
-            for one in (np.ones(len(kept)), kept)
-        )
-        rates = (hits + _SMOOTHING * kept[others].mean()) / (numbers + _SMOOTHING)
-        found[at] = logit(np.clip(rates[index[at]], 1e-6, 1 - 1e-6))
+        encoder = TargetEncoder(target_type="binary", smooth=_SMOOTHING).fit(column[others], kept[others])
+        found[at] = encoder.transform(column[at])[:, 0]
     return found
 
 
-def calibration(odds: Array, kept: Array) -> tuple[float, float]:
-    """Return slope and offset that make log odds of unseen traces probabilities (Platt's scaling)."""
+def calibrated(learned: Learned, odds: Array, kept: Array) -> tuple[Learned, Array]:
+    """Return a learned value with calibrated probabilities, and those of the traces (Platt's scaling).
+
+    ``odds``: the log odds of the traces, by values that were not fitted to them.
+    """
     model = LogisticRegression(C=1e6, max_iter=1000).fit(odds[:, None], kept)
-    return max(0.0, float(model.coef_[0, 0])), float(model.intercept_[0])
-
-
-def calibrated(learned: Learned, slope: float, offset: float) -> Learned:
-    """Return a learned value with calibrated probabilities."""
-    weights = {name: {"weight": _round(slope * term.weight)} for name, term in learned.terms.items()}
-    terms = {name: term.model_copy(update=weights[name]) for name, term in learned.terms.items()}
+    slope, offset = max(0.0, float(model.coef_[0, 0])), float(model.intercept_[0])
+    terms = {
+        name: term.model_copy(update={"weight": _round(slope * term.weight)})
+        for name, term in learned.terms.items()
+    }
     intercept = _round(slope * learned.intercept + offset)
-    return learned.model_copy(update={"intercept": intercept, "terms": terms})
-
-
-def probabilities(odds: Array, slope: float, offset: float) -> Array:
-    """Return calibrated probabilities, shape (n,)."""
-    found: Array = expit(slope * odds + offset)
-    return found
+    changed = learned.model_copy(update={"intercept": intercept, "terms": terms})
+    return changed, expit(slope * odds + offset)
 
 
 def _round(value: float) -> float:

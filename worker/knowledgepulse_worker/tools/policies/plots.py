@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.texts import counted
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts
@@ -72,9 +73,7 @@ def plot_fit(fit: Fit, records: Sequence[ScoredRecord]) -> Figure:
         _plot_estimates(axes[0], domain, {name: one.auc for name, one in domain.appraisals.items()})
         axes[1].plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
         axes[1].plot(*zip(*domain.reliability, strict=True), "o-", color=_BLUE, label="tenths of the traces")
-        axes[1].set(xlabel="learned value", ylabel="worth keeping", xlim=(0, 1), ylim=(0, 1))
-        axes[1].set_title("reliability", fontsize="medium")
-        _legend(axes[1])
+        _finish(axes[1], "reliability", xlabel="learned value", ylabel="worth keeping", ylim=(0, 1))
     return figure
 
 
@@ -101,12 +100,12 @@ def _evaluation_title(domain: DomainEvaluation) -> str:
     return f"{domain.domain}: {without}{told}"
 
 
-def _about(policy: Policy, records: Sequence[ScoredRecord], left_out: str) -> str:
+def _about(policy: str, records: Sequence[ScoredRecord], left_out: str) -> str:
     """Say what the figures are of: a plot is read without its report."""
     stamps = [record.timestamp_ms for record in records if record.timestamp_ms is not None]
-    days = [datetime.fromtimestamp(stamp / 1000, UTC).date().isoformat() for stamp in stamps]
-    period = f"; {min(days)} to {max(days)}" if days else ""
-    about = f"policy {policy.digest}; {described(embedders_of(records))}{period}"
+    first, last = (time_text(end(stamps, default=0)).partition("T")[0] for end in (min, max))
+    period = f"; {first} to {last}" if stamps else ""
+    about = f"policy {policy}; {described(embedders_of(records))}{period}"
     return f"{about}\nleft out: {left_out}" if left_out else about
 
 
@@ -124,9 +123,18 @@ def _figure(titles: Sequence[str], about: str) -> tuple[Figure, list[Any]]:
     return figure, [part.axes for part in parts]
 
 
-def _legend(axes: Any) -> None:
-    """Put the legend below the axes, where there are no data."""
+def _finish(axes: Any, title: str, **settings: Any) -> None:
+    """Name axes, by default from 0 to 1, and put the legend below them, where there are no data."""
+    axes.set(**{"xlim": (0, 1)} | settings)
+    axes.set_title(title, fontsize="medium")
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2)
+
+
+def _plot_with_interval(axes: Any, thresholds: Sequence[float], estimates: Array, label: str) -> None:
+    """Plot estimates, shape (thresholds, 3), above their intervals."""
+    values, low, high = estimates.reshape(-1, 3).T
+    axes.plot(thresholds, values, color=_BLUE, label=label)
+    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="its 95% interval")
 
 
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
@@ -136,18 +144,14 @@ def _plot_scores(axes: Any, domain: DomainTuning) -> None:
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     if domain.proposal:
         axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
-    axes.set(xlabel="score", ylabel="traces", xlim=(0, 1))
-    axes.set_title(f"{counted(domain.traces, 'trace')}", fontsize="medium")
-    _legend(axes)
+    _finish(axes, counted(domain.traces, "trace"), xlabel="score", ylabel="traces")
 
 
 def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
     proposed = [domain.proposal.passing] if domain.proposal else []
     points = sorted([*domain.grid, *proposed], key=lambda one: one.threshold)
-    thresholds = [one.threshold for one in points]
-    low, high = ([100 * getattr(one.share, end) for one in points] for end in ("low", "high"))
-    axes.plot(thresholds, [100 * one.share.value for one in points], color=_BLUE, label="share")
-    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="its 95% interval")
+    shares = 100 * np.array([one.share for one in points])
+    _plot_with_interval(axes, [one.threshold for one in points], shares, "share")
     axes.axhline(100 * target, color=_GREY, linewidth=0.8, linestyle=":", label=f"target {target:.0%}")
     if domain.proposal:
         needed = domain.proposal.needed
@@ -155,9 +159,7 @@ def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
         axes.axvspan(
             needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0, label="its 95% interval"
         )
-    axes.set(xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
-    axes.set_title("share that passes", fontsize="medium")
-    _legend(axes)
+    _finish(axes, "share that passes", xlabel="threshold", ylabel="%", ylim=(0, 101))
 
 
 def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
@@ -177,22 +179,18 @@ def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
     axes.axvline(CHANCE, color=_GREY, linestyle="--", linewidth=1, label="chance")
-    axes.set(xlabel="AUC, with 95% interval", xlim=(-0.03, 1.03))
-    axes.set_title(f"{domain.kept:,} of {counted(domain.traces, 'trace')} worth keeping", fontsize="medium")
-    _legend(axes)
+    title = f"{domain.kept:,} of {counted(domain.traces, 'trace')} worth keeping"
+    _finish(axes, title, xlabel="AUC, with 95% interval", xlim=(-0.03, 1.03))
 
 
 def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
-    points = [(one.threshold, *one.precision) for one in domain.operating if one.precision]
-    thresholds, precisions, low, high = zip(*points, strict=True) if points else [()] * 4
-    axes.plot(thresholds, precisions, color=_BLUE, label="precision")
-    axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="its 95% interval")
+    precise = [one for one in domain.operating if one.precision]
+    precisions = np.array([one.precision for one in precise])
+    _plot_with_interval(axes, [one.threshold for one in precise], precisions, "precision")
     recalls = [one.recall for one in domain.operating]
     axes.plot([one.threshold for one in domain.operating], recalls, color=_ORANGE, label="recall")
     chance = domain.kept / domain.traces
     axes.axhline(chance, color=_GREY, linestyle=":", linewidth=1, label="precision by chance")
     if domain.current:
         axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
-    axes.set(xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
-    axes.set_title("precision and recall", fontsize="medium")
-    _legend(axes)
+    _finish(axes, "precision and recall", xlabel="threshold", ylim=(0, 1.02))

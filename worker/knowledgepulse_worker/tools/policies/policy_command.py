@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,8 +68,6 @@ def diff(old: str, new: str, config: Path | None) -> None:
 def _file_or_kept(name: str, config: Path | None) -> Policy:
     if Path(name).exists():
         return load_policy(Path(name))
-    from knowledgepulse_worker.tools.policies.scored_topics import find_policy  # noqa: PLC0415 - keeps `--help` fast
-
     if not re.fullmatch("[0-9a-f]{4,12}", name):
         raise InputError(f"'{name}' is neither a policy file nor a digest (4 to 12 hexadecimal digits)")
     return find_policy(_history(config), name).policy
@@ -84,8 +82,6 @@ def show(digest: str | None, config: Path | None) -> None:
     DIGEST is the policy's digest, or the beginning of it. By default, the policy that came into force last is
     printed.
     """
-    from knowledgepulse_worker.tools.policies.scored_topics import find_policy  # noqa: PLC0415 - keeps `--help` fast
-
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
     head = f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}"
@@ -112,6 +108,17 @@ def _history(config: Path | None) -> list[KeptPolicy]:
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - keeps `--help` fast
 
     return asyncio.run(policy_history(load_settings(config)))
+
+
+def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
+    """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
+    found = [one for one in history if one.policy.digest.startswith(digest)]
+    if len(found) == 1:
+        return found[0]
+    digests = ", ".join(one.policy.digest for one in found or history)
+    if found:
+        raise InputError(f"{len(found)} policies begin with '{digest}': {digests}; give more digits")
+    raise InputError(f"no policy in force begins with '{digest}'; known: {digests}")
 
 
 @policy.command()
@@ -141,7 +148,7 @@ def tune(
 
         save(plot_tuning(tuning, records), plot)
     words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
-    print_report(tuning.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
+    print_report(tuning, words, as_json=as_json, proposal=proposal, output=output)
 
 
 @policy.command()
@@ -218,22 +225,21 @@ def evaluate(
     the first, each with its interval. Where several sources label the same traces, it prints how far they
     agree; the last label counts, but no model's where there are people's.
     """
-    from knowledgepulse_worker.tools.policies import compare, evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies import evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
 
     policies = [load_policy(file) for file in policy_files] or [given.policy]
     every = given.all_labels()
     agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
     records = given.records()
     found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
-    compared = compare.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
+    compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
 
         save(plot_evaluation(found, records), plot)
-    others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
     told = evaluate_report.evaluation_tables(found)
-    words = (*labels.agreement_lines(agreed), *told, *compare.comparison_tables(compared))
-    print_report(found.as_dict() | others, words, as_json=as_json)
+    words = (*labels.agreement_lines(agreed), *told, *evaluate_report.comparison_tables(compared))
+    print_report(vars(found) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)
 
 
 @policy.command()
@@ -282,8 +288,8 @@ def fit(
         save(plot_fit(fitted, records), plot)
     words = (*fit_report.fit_tables(fitted), *labels.agreement_lines(agreed))
     proposal = fit_report.fitted_toml(fitted)
-    plain = fitted.as_dict() | {"agreements": [asdict(one) for one in agreed]}
-    print_report(plain, words, as_json=as_json, proposal=proposal, output=output)
+    report = vars(fitted) | {"agreements": agreed}
+    print_report(report, words, as_json=as_json, proposal=proposal, output=output)
 
 
 @policy.command()
@@ -317,4 +323,4 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
                 markup=False,
             )
         found = list(drift.drifts(current, accepted))
-        print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)
+        print_report(found, [drift.drift_table(found)], as_json=as_json)

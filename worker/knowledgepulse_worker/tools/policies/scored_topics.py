@@ -20,7 +20,7 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.terminal.console import TopicProgressCallback, topic_progress
-from knowledgepulse_worker.tools.policies.labels import Labels, native_id_of, read_label
+from knowledgepulse_worker.tools.policies.labels import Labels, read_label
 
 
 async def require_topics(
@@ -56,6 +56,24 @@ class ScoredTopics:
         """
         # Source alone is not unique: offsets start over when a raw topic is recreated.
         seen: set[tuple[str, str]] = set()
+        async for record, scored in self._with_repeats(period):
+            if (scored.source, scored.id) in seen:
+                self.repeats += 1
+            else:
+                seen.add((scored.source, scored.id))
+                yield record, scored
+
+    async def find(self, name: str) -> list[ScoredRecord]:
+        """Return the different records with this id, or this position of the raw or of the scored record."""
+        found: list[ScoredRecord] = []
+        async for record, scored in self._with_repeats(Period()):
+            position = f"{record.topic}/{record.partition}/{record.offset}"
+            one = replace(scored, content=content_of(record.value or b""))
+            if name in (one.id, one.source, position, one.native_id) and one not in found:
+                found.append(one)
+        return found
+
+    async def _with_repeats(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:
         for topic in self.topics:
             progress = partial(self._progress, topic.name)
             async for record in read_topic(self._reader, topic, period.since_ms, progress):
@@ -64,26 +82,8 @@ class ScoredTopics:
                 scored = read_counted(record)
                 if scored is None:
                     self.foreign += 1
-                elif (scored.source, scored.id) in seen:
-                    self.repeats += 1
                 else:
-                    seen.add((scored.source, scored.id))
                     yield record, scored
-
-    async def find(self, name: str) -> list[ScoredRecord]:
-        """Return the different records with this id, or this position of the raw or of the scored record."""
-        found: list[ScoredRecord] = []
-        for topic in self.topics:
-            async for record in read_topic(self._reader, topic, None, partial(self._progress, topic.name)):
-                scored = read_counted(record)
-                position = f"{record.topic}/{record.partition}/{record.offset}"
-                if scored is None:
-                    continue
-                scored = replace(scored, content=content_of(record.value or b""))
-                names = (scored.id, scored.source, position, native_id_of(scored))
-                if name in names and scored not in found:
-                    found.append(scored)
-        return found
 
 
 @asynccontextmanager
@@ -151,14 +151,3 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
     if not history:
         raise InputError(f"{topic} contains no policies: no worker of this group has started yet")
     return history
-
-
-def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
-    """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
-    found = [one for one in history if one.policy.digest.startswith(digest)]
-    if len(found) == 1:
-        return found[0]
-    digests = ", ".join(one.policy.digest for one in found or history)
-    if found:
-        raise InputError(f"{len(found)} policies begin with '{digest}': {digests}; give more digits")
-    raise InputError(f"no policy in force begins with '{digest}'; known: {digests}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,6 @@ from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.settings import EmbeddingSettings
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
-from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
@@ -25,6 +26,7 @@ GRID = tuple(round(number * 0.05, 2) for number in range(21))
 Changes = Mapping[str, Mapping[str, Any]]
 """By domain, its new ``threshold`` or ``weights``, or both."""
 
+_DECIMALS = range(4, 20)
 _UNRECORDED = "not recorded"
 """The embedder of a record of a topic: its ``kp-score`` header does not say."""
 
@@ -76,23 +78,18 @@ class Tuning:
     """The tuning of all domains that have traces.
 
     Attributes:
-        policy: the policy that all traces are scored under.
+        policy: the digest of the policy that all traces are scored under.
         embedders: number of traces by the embedder that computed their novelty.
         withheld: number of traces that are left out because the policy withholds them at any score.
         proposed: the policy with the proposed thresholds; domains without a proposal keep theirs.
     """
 
-    policy: Policy
+    policy: str
     target: float
     domains: dict[str, DomainTuning]
     embedders: dict[str, int]
     withheld: int
     proposed: Policy
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON."""
-        proposed = self.proposed.model_dump(exclude_none=True)
-        return {**asdict(self), "policy": self.policy.digest, "proposed": proposed}
 
 
 def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuning:
@@ -115,7 +112,7 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         raise InputError(f"no scored traces to tune with{because}")
     domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
     proposed = with_changes(policy, threshold_changes(domains))
-    return Tuning(policy, target, domains, embedders_of(records), withheld, proposed)
+    return Tuning(policy.digest, target, domains, embedders_of(records), withheld, proposed)
 
 
 def threshold_changes(domains: Mapping[str, DomainTuning]) -> Changes:
@@ -161,6 +158,31 @@ def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> Doma
 
 def _passing(values: Array, threshold: float) -> Passing:
     return Passing(threshold, share(int((values >= threshold).sum()), len(values)))
+
+
+def rounded_threshold(scores: Array, lowest: float) -> float:
+    """Return a threshold that exactly the scores of at least ``lowest``, one of the scores, reach.
+
+    The threshold is rounded down to four decimals, or to more decimals where four would reach the next lower
+    score.
+    """
+    below = float(scores[scores < lowest].max(initial=-math.inf))
+    exact = Decimal(repr(float(lowest)))
+    rounded = (float(exact.quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR)) for decimals in _DECIMALS)
+    return next((one for one in rounded if one > below), lowest)
+
+
+def lowest_within(scores: Array, target: float) -> tuple[float, int] | None:
+    """Return the lowest score among the best traces, at most a target share of all, and their number.
+
+    Traces with equal scores pass or fail together. Return None if the traces with the highest score already
+    exceed the target, which is more than 0 and up to 1.
+    """
+    values, numbers = np.unique(-scores, return_counts=True)
+    passing = numbers.cumsum()
+    # 0.07 * 100 is 7.000000000000001, and 0.29 * 100 is 28.999999999999996.
+    last = int(np.searchsorted(passing, round(target * len(scores), 9), side="right")) - 1
+    return None if last < 0 else (float(-values[last]), int(passing[last]))
 
 
 def with_changes(policy: Policy, changes: Changes) -> Policy:

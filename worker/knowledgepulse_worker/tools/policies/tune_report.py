@@ -23,7 +23,7 @@ DETAILS = 10
 def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     """Yield the report of a tuning, with 95% intervals."""
     domains = list(tuning.domains.values())
-    yield f"policy {tuning.policy.digest}; 95% intervals in parentheses"
+    yield f"policy {tuning.policy}; 95% intervals in parentheses"
     yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
         yield f"without {counted(tuning.withheld, 'trace')} that the policy withholds whatever their score"

@@ -121,11 +121,7 @@ def show_trace(name: str, given: Inputs) -> None:
     name, given = _with_its_file(name, given)
     active = given.policy
     if given.files:
-        from knowledgepulse_worker.tools.policies.labels import native_id_of  # noqa: PLC0415 - keeps `--help` fast
-
-        found = [
-            one for one in given.records(policy=active) if name in (one.id, one.source, native_id_of(one))
-        ]
+        found = [one for one in given.records(policy=active) if name in (one.id, one.source, one.native_id)]
     else:
         found = asyncio.run(_find(given.settings, name))
     if not found:

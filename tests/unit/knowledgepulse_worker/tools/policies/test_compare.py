@@ -1,13 +1,14 @@
 """Policies compared on the same labels."""
 
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
-from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables
+from knowledgepulse_worker.terminal.reports import plain
+from knowledgepulse_worker.tools.policies.evaluate import compare
+from knowledgepulse_worker.tools.policies.evaluate_report import comparison_tables
 from knowledgepulse_worker.tools.policies.labels import Label
 
 DIVERSE = Policy(
@@ -47,7 +48,7 @@ def test_a_better_policy_differs_by_more_than_chance(labelled):
     assert f"change: default: {DIVERSE.digest} has higher AUC, precision, recall" in [
         *comparison_tables([one])
     ]
-    assert json.loads(json.dumps(asdict(one)))["differences"]
+    assert json.loads(json.dumps(plain(one)))["differences"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_sco
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies.estimates import auc
 from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
 from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict
@@ -22,7 +23,7 @@ from support.traces import LABELS
 @pytest.fixture(scope="module")
 def labels():
     """Return the labels of the real traces: the rewards of their runs."""
-    return labels_of_files([LABELS])
+    return {one.id: one for one in labels_of_files([LABELS])}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
     )
     assert verdicts[0].endswith("; no threshold is proposed")
     assert verdicts[1].startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
-    report = json.loads(json.dumps(evaluation.as_dict()))
+    report = json.loads(json.dumps(plain(evaluation)))
     assert report["policy"] == Policy().digest
     assert report["domains"]["customer_service"]["leaks"] == ["outcome_confidence"]
 
@@ -194,7 +195,7 @@ def test_a_resamples_auc_matches_scikit_learn(rows):
     kept, values, counts = (np.array(part) for part in zip(*rows, strict=True))
     drawn = np.repeat(np.arange(len(rows)), counts)
 
-    area = auc(kept, values, counts[None, :])[0]
+    area = auc(kept, values, counts[None, :], [np.arange(len(rows))])[0]
 
     if len(set(kept[drawn])) < 2:
         assert np.isnan(area)

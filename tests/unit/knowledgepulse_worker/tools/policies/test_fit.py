@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from knowledgepulse_worker.policy import Learned, Policy
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value
+from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.fit import ENOUGH, fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
@@ -87,7 +88,7 @@ def test_a_planted_signal_is_found_with_its_signs_and_proposed(planted):
     assert sum(record.under(written).decision == "contribute" for record in records) == 60
     assert tune(records, written, 0.2).proposed == written
     assert report(found).startswith("fit: default: the labels support the learned value")
-    json.dumps(found.as_dict())
+    json.dumps(plain(found))
 
 
 def test_the_policy_records_what_it_was_fitted_to(planted):
@@ -112,6 +113,19 @@ def test_the_value_in_the_policy_is_the_one_that_was_judged(usual):
     profile = Policy(domains={"default": {"learned": learned}}).profile("default")
     found = [learned_value(profile, one.score.dimensions, one.counts) for one in records]
     assert found == pytest.approx(expit(odds))
+
+
+def test_groups_of_one_kind_say_nothing_about_runs_of_one_task(planted):
+    """There is no pair within a group, so its AUC is unknown and not a number that JSON has no word for."""
+    records, labels = planted(groups=60)
+    first = {label.group: label.keep for label in reversed(labels.values())}
+    labels = {name: Label(name, keep=first[label.group], group=label.group) for name, label in labels.items()}
+
+    found = fitted(records, labels)
+
+    assert only(found).appraisals["fitted"].within is None
+    assert only(found).learned.fitted.within_groups is None
+    assert "it is not shown to tell good from bad runs of the same task" in report(found)
 
 
 def test_probabilities_are_calibrated(planted):
@@ -275,7 +289,7 @@ def test_the_same_labels_give_the_same_fit_in_any_order(planted):
     records, labels = planted(groups=50)
     backwards = dict(reversed(labels.items()))
 
-    assert fitted(records, labels).as_dict() == fitted(records, backwards).as_dict()
+    assert plain(fitted(records, labels)) == plain(fitted(records, backwards))
 
 
 @pytest.mark.parametrize("groups", [np.arange(40) // 4, np.arange(53) % 17])

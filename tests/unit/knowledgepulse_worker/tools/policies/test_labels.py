@@ -10,12 +10,8 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.labels import (
-    Label,
-    label_of,
-    labels_of_files,
-    read_label,
-)
+from knowledgepulse_worker.tools.policies.command_inputs import labels_to_use
+from knowledgepulse_worker.tools.policies.labels import Label, label_of, labels_of_files, read_label
 from knowledgepulse_worker.tools.policies.scored_topics import labels_of_records
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import dead_letter
@@ -67,7 +63,7 @@ def test_a_traces_last_label_wins(tmp_path):
     first.write_bytes(label(keep=True))
     second.write_bytes(label(keep=False) + b"\n\n" + label(keep=True, source="after a second look"))
 
-    assert labels_of_files([first, second]) == {
+    assert labels_to_use(labels_of_files([first, second])) == {
         "kp:trace:1": Label("kp:trace:1", True, source="after a second look")
     }
 

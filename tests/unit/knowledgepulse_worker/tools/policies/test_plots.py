@@ -28,7 +28,8 @@ def records(reference_records):
 
 @pytest.fixture(scope="module")
 def evaluation_plot(records):
-    return plot_evaluation(evaluate(records, labels_of_files([LABELS]), Policy()), records)
+    labels = {one.id: one for one in labels_of_files([LABELS])}
+    return plot_evaluation(evaluate(records, labels, Policy()), records)
 
 
 @pytest.fixture(scope="module")

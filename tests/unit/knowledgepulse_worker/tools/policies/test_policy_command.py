@@ -7,7 +7,7 @@ import pytest
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.scored_topics import find_policy
+from knowledgepulse_worker.tools.policies.policy_command import find_policy
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.tools.policies.thresholds import lowest_within, rounded_threshold
+from knowledgepulse_worker.tools.policies.tune import lowest_within, rounded_threshold
 
 SCORES = st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.5, 0.50001, 0.1 + 0.2, 0.3])), min_size=1)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
+from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies.tune import proposed_toml, tune, with_changes
 from knowledgepulse_worker.tools.policies.tune_report import tuning_tables
 
@@ -73,7 +74,7 @@ def test_describes_a_domain_by_its_own_traces_and_lets_the_target_share_pass(tun
     assert 0 <= proposal.needed.value - proposal.passing.threshold < 1e-4
     assert proposal.passing.share.value == 14 / 140
     assert tuning.proposed.profile("customer_service").threshold == proposal.passing.threshold
-    report = json.loads(json.dumps(tuning.as_dict()))
+    report = json.loads(json.dumps(plain(tuning)))
     assert report["policy"] == Policy().digest
     assert Policy.model_validate(report["proposed"]) == tuning.proposed
 

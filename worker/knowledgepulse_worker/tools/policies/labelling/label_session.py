@@ -144,15 +144,16 @@ class LabelFile:
     def _read(self) -> list[Label]:
         self._file.seek(0)
         text = self._file.read()
-        *lines, last = text.split(b"\n")
-        if last and _is_label(last):  # somebody's editor ended the file without a line feed
-            self._write(b"\n")
-            lines.append(last)
-        elif not _BEGINNING.startswith(last[: len(_BEGINNING)]):
-            lines.append(last)  # another program's, which is refused below
-        elif last:
-            self.removed = printable(last.decode(errors="replace"))
-            self._file.truncate(len(text) - len(last))
+        lines = text.split(b"\n")
+        if last := lines[-1]:
+            try:
+                read_label("", last)
+            except InputError:
+                if _BEGINNING.startswith(last[: len(_BEGINNING)]):  # else another program's, refused below
+                    self.removed = printable(lines.pop().decode(errors="replace"))
+                    self._file.truncate(len(text) - len(last))
+            else:
+                self._write(b"\n")  # somebody's editor ended the file without a line feed
         numbered = enumerate((line.strip() for line in lines), start=1)
         return [read_label(f"{self.path}:{number}", line) for number, line in numbered if line]
 
@@ -180,11 +181,3 @@ class LabelFile:
         while rest:
             rest = rest[self._file.write(rest) :]
         os.fsync(self._file.fileno())
-
-
-def _is_label(line: bytes) -> bool:
-    try:
-        read_label("", line)
-    except InputError:
-        return False
-    return True
