@@ -245,6 +245,27 @@ async def test_seeking_sets_the_offset_that_is_fetched_next(stage, join, at):
     assert await fetch(member, 3) == {0: [b"a", b"b", b"c"]}
 
 
+async def test_what_was_fetched_for_an_assignment_is_not_returned_in_the_next(stage, join, at):
+    """The source relies on it: a fetch may wait for a whole rebalance."""
+    listener = Listener()
+    member = await join(listener)
+    await stage.publish(0, b"a")
+    await stage.publish(1, b"x")
+    await fetch(member, 2)
+    await stage.publish(0, b"b")
+    await stage.publish(1, b"y")
+    await until(lambda: [member.highwater(one) for one in at] == [2, 2])
+
+    listener.assigned.clear()
+    await join()
+    await stage.rebalance(member)
+    async with asyncio.timeout(LIMIT):
+        await listener.assigned.wait()
+    owned = {one.partition for one in member.assignment()}
+
+    assert await fetch(member, 2 * len(owned)) == {one: [[b"a", b"b"], [b"x", b"y"]][one] for one in owned}
+
+
 async def test_the_beginning_moves_as_records_are_deleted(stage, join, at):
     await stage.publish(0, b"a", b"b", b"c")
     member = await join()

@@ -30,6 +30,7 @@ class MemoryTopic:
         committed: the group's committed offsets, by partition.
         metadata: the metadata that was committed with the offsets, by partition.
         begins: the first remaining offset, by partition.
+        leader_epoch: the epoch of all leaders.
     """
 
     name: str
@@ -39,6 +40,7 @@ class MemoryTopic:
     committed: dict[int, int] = field(default_factory=dict)
     metadata: defaultdict[int, str] = field(default_factory=lambda: defaultdict(str))
     begins: dict[int, int] = field(default_factory=dict)
+    leader_epoch: int = 0
 
     @classmethod
     def empty(cls, name: str, partitions: int, topic_id: bytes = b"") -> MemoryTopic:
@@ -52,6 +54,7 @@ class MemoryTopic:
         offset = self.end(partition) + gap
         size = -1 if value is None else len(value)
         record = Record(self.name, partition, offset, 0, 0, key, value, None, -1, size, ())
+        record.leader_epoch = self.leader_epoch
         self.records[partition].append(record)
         return record
 
@@ -199,7 +202,7 @@ class MemoryGroupMember:
         return self._positions[partition]
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
-        """Return the end of the topic, whose leader never changes."""
+        """Return the end of the topic, of which no leader loses records."""
         return self._topic.end(partition.partition)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

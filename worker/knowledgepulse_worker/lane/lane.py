@@ -261,17 +261,13 @@ class Lane:
             self._request_commit()
             await self._wait_for_change()
 
-    def stop_scoring(self) -> None:
-        """Take and score no more records; what is complete can still be committed."""
+    def close(self) -> None:
+        """Stop at once; the partition's next owner reads the records that are not committed."""
         self._is_closed = True
         self._changed.set()
         for taken in self._taken:
             _cancel_embedding(taken)
         self._taken.clear()
-
-    def close(self) -> None:
-        """Stop at once; the partition's next owner reads the records that are not committed."""
-        self.stop_scoring()
         for scored in self._scored:
             if scored.copying is not None:
                 scored.copying.cancel()
@@ -362,7 +358,8 @@ class Lane:
                 self._journal.end(taken.record.location)
                 self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
-            self.stop_scoring()
+            self._is_closed = True  # the record stays in the journal
+            self._taken.clear()
             self._on_failure(error)
 
     def _score(self, taken: Taken) -> Scored:

@@ -75,8 +75,8 @@ class Lanes:
     async def take(self, record: RawRecord) -> None:
         """Hand a record to its partition's lane; return when the lane has taken it.
 
-        Before :meth:`open` and after :meth:`stop_scoring`, records are ignored, since the partition's next
-        owner reads them.
+        Before :meth:`open` and after :meth:`close`, records are ignored, since the partition's next owner
+        reads them.
         """
         assignment = self._assignment
         try:
@@ -171,12 +171,6 @@ class Lanes:
     def open(self) -> None:
         """Start taking the records of a new assignment."""
         self._assignment = _Assignment()
-
-    def stop_scoring(self) -> None:
-        """Stop taking and scoring records; the records that are complete can still be committed."""
-        self._assignment.is_over = True
-        for lane in self._assignment.lanes.values():
-            lane.stop_scoring()
 
     def close(self) -> None:
         """Stop at once and drop the lanes; the next owners read what is not committed."""

@@ -158,7 +158,6 @@ class Source:
         self._topic_id = b""
         self._looked_up = time.monotonic()
         self._is_stopping = False
-        self._has_lost_partitions = False
         self._has_failed = False
         self.is_rebalancing = False
         self.gaps = Gaps(client, metrics)
@@ -195,7 +194,6 @@ class Source:
         if self._is_stopping:
             return
         self._partitions = owned
-        self._has_lost_partitions = False
         self._ledgers.retain(owned)
         await self._host.partitions_assigned(owned)
         self._on_assigned(set(owned))
@@ -222,7 +220,6 @@ class Source:
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
-        self._lanes.stop_scoring()
         try:
             async with asyncio.timeout(self._drain):
                 await self.commit()
@@ -271,26 +268,23 @@ class Source:
     async def hand_over(self, is_wanted: Callable[[], bool]) -> None:
         """Fetch and hand over batches as long as they are wanted.
 
+        The client returns only records of the present assignment, from its position on.
+
         Raises:
             KafkaError: the group membership has ended, or the broker refuses to serve the client.
         """
         while is_wanted():
-            owned = self._partitions
             fetched = await self._client.getmany(timeout_ms=_FETCH_WAIT_MS)
-            if self._partitions is not owned:
-                await self._refetch(fetched)
-                continue
-            recovered = {at: partition for at in fetched if (partition := self._recovered_partition(at))}
-            self._pause(fetched.keys() - recovered)
+            owned = [self._partitions.get(at.partition) for at in fetched]
+            recovered = [one for one in owned if one is not None and one.is_recovered]
             if not recovered:
                 await self._look_up_while_idle()
                 continue
-            numbers = [partition.at.partition for partition in recovered.values()]
-            if await self._topic_ids.current(numbers) != self._topic_id:
+            if await self._topic_ids.current([one.at.partition for one in recovered]) != self._topic_id:
                 await self._start_over()
                 continue
-            for at, partition in recovered.items():
-                await self._hand_over_batch(partition, fetched[at])
+            for partition in recovered:
+                await self._hand_over_batch(partition, fetched[partition.at])
 
     async def _look_up_while_idle(self) -> None:
         """Check at intervals whether the topic was recreated.
@@ -309,31 +303,12 @@ class Source:
                 await self._start_over()
         self._looked_up = time.monotonic()
 
-    async def _refetch(self, fetched: Iterable[TopicPartition]) -> None:
-        """Discard a fetch that spanned two assignments, and reset the positions that it moved.
-
-        Its records may belong to either assignment.
-        """
-        for at in fetched:
-            if (partition := self._recovered_partition(at)) is not None:
-                await self._seek_to_expected(partition)
-
     async def _seek_to_expected(self, partition: Partition) -> None:
         with suppress(IllegalStateError):  # revoked: the next owner reads its records
             if partition.expected is None:
                 await self._client.seek_to_beginning(partition.at)
             else:
                 self._client.seek(partition.at, partition.expected)
-
-    def _recovered_partition(self, at: TopicPartition) -> Partition | None:
-        partition = self._partitions.get(at.partition)
-        return partition if partition is not None and partition.is_recovered else None
-
-    def _pause(self, unrecovered: Iterable[TopicPartition]) -> None:
-        """Stop fetching for partitions until their recovery has ended, which resets their positions."""
-        for at in unrecovered:
-            with suppress(IllegalStateError):  # revoked: the next owner reads its records
-                self._client.pause(at)
 
     async def _start_over(self) -> None:
         """Read the topic from its beginning, because it was recreated."""
@@ -361,11 +336,12 @@ class Source:
             if not partition.is_full and is_current():
                 self._client.resume(partition.at)
 
-        if await self._truncation.move_back_at(partition, records[0]):
+        is_moved = await self._truncation.move_back_at(partition, records[0])
+        if not is_current():
+            return  # revoked meanwhile: the next assignment reads the records
+        if is_moved:
             await self._seek_to_expected(partition)
             return
-        if not is_current():
-            return  # revoked meanwhile: the next owner reads the records
         partition.outstanding += 1
         self.gaps.note(partition, records[0].offset)
         partition.fetched = records[-1].offset
@@ -385,7 +361,7 @@ class Source:
             return await self._commit()
 
     async def _commit(self) -> bool:
-        if not self._client.is_member or self._has_lost_partitions or self._has_failed:
+        if not self._client.is_member or self._has_failed:
             return False
         publish = partial(self._transact, self._client.group)
         try:
@@ -395,7 +371,7 @@ class Source:
             logger.warning(
                 "the transaction was aborted, because the group has rebalanced without this worker"
             )
-            self._has_lost_partitions = True
+            self._lanes.close()  # otherwise, every further transaction would be aborted, too
             return False
         except WorkerError as error:
             self._has_failed = True  # the producer begins no other transaction

@@ -1,4 +1,4 @@
-"""How a lane ends: stopped, to commit what is complete, or closed."""
+"""How a lane ends."""
 
 import asyncio
 
@@ -15,26 +15,7 @@ def tasks():
     return [task.get_name() for task in others if task.get_name() != "batcher"]
 
 
-async def test_a_stopped_lane_commits_what_is_complete_and_scores_nothing_more(make_harness, raw):
-    """Otherwise a rebalance could last for as long as there are records in the lane."""
-    harness = make_harness()
-    lane = await harness.lane()
-    await feed(lane, raw(0))
-    await harness.until(lane.complete)
-    harness.embedder.free.clear()
-    await feed(lane, raw(1))
-    await harness.until(lambda: harness.embedder.requested == 2)
-
-    lane.stop_scoring()
-    harness.embedder.free.set()
-    await harness.settle()
-    await harness.commit(lane)
-
-    assert lane.position == 1
-    assert list(harness.entries()) == [0]
-
-
-async def test_stopping_releases_a_take_that_waits_for_a_hung_embedder(make_harness, raw):
+async def test_closing_releases_a_take_that_waits_for_a_hung_embedder(make_harness, raw):
     harness = make_harness(admitted=1)
     harness.embedder.free.clear()
     lane = await harness.lane()
@@ -43,9 +24,8 @@ async def test_stopping_releases_a_take_that_waits_for_a_hung_embedder(make_harn
     await harness.settle()
     assert not taking.done()
 
-    lane.stop_scoring()
-    await taking
     lane.close()
+    await taking
     await harness.settle()
 
     assert lane.position == 0
@@ -54,14 +34,14 @@ async def test_stopping_releases_a_take_that_waits_for_a_hung_embedder(make_harn
     assert tasks() == []
 
 
-async def test_stopping_releases_a_take_that_waits_for_room(make_harness, raw):
+async def test_closing_releases_a_take_that_waits_for_room(make_harness, raw):
     harness = make_harness(in_flight_records=1)
     lane = await harness.lane()
     await feed(lane, raw(0))
     taking = asyncio.create_task(lane.take(raw(1)))
     await harness.settle()
 
-    lane.stop_scoring()
+    lane.close()
     await taking
 
     assert lane.next_offset == 1

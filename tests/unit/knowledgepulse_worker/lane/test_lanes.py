@@ -210,8 +210,7 @@ async def test_closed_partitions_publish_nothing_more(make_harness, raw):
     assert harness.metric("kp_in_flight_records") == 0
 
 
-@pytest.mark.parametrize("ending", ["stop_scoring", "close"])
-async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(ending, make_harness, raw):
+async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(make_harness, raw):
     """The end of the assignment is what ends its wait; nothing would close the lane."""
     harness = make_harness()
     descriptor = shared_memory()
@@ -223,11 +222,12 @@ async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignme
     suspect = asyncio.create_task(lanes.take(raw(0, partition=1)))
     await harness.settle()
 
-    getattr(lanes, ending)()
+    assignment = lanes._assignment
+    lanes.close()
     harness.embedder.free.set()
     await suspect
 
-    assert 1 not in lanes.positions()
+    assert 1 not in assignment.lanes
     assert harness.failures == []
 
 
@@ -239,12 +239,13 @@ async def test_no_lane_is_created_once_the_assignment_has_ended(partition, offse
     lanes = harness.lanes()
     await lanes.take(raw(5))
     taking = asyncio.create_task(lanes.take(raw(offset, partition=partition)))
-    lanes.stop_scoring()
+    assignment = lanes._assignment
+    lanes.close()
 
     harness.embedder.free.set()
     await taking
 
-    assert lanes.positions() == {0: 5}
+    assert [(number, one.next_offset) for number, one in assignment.lanes.items()] == [(0, 6)]
 
 
 async def test_a_large_ledger_is_opened_beside_the_event_loop(make_harness, raw, monkeypatch):

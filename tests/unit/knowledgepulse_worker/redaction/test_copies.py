@@ -166,7 +166,6 @@ async def test_a_stop_leaves_slow_redactions_to_the_next_owner(make_harness, raw
     await harness.until(lambda: len(harness.embedder.texts) == 3)
     await harness.settle()
 
-    lane.stop_scoring()
     await harness.commit(lane)
     lane.close()
     assert (lane.position, copies(harness), harness.failures) == (0, [], [])

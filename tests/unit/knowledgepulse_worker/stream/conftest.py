@@ -121,9 +121,10 @@ class World:
 
     async def transact(self, group, records, positions, alone=()):
         """Publish in memory, and commit the group's positions."""
-        offsets = await self.publisher.publish(records, positions, alone)
+        await self.publisher.gate.wait()
         if group != self.member.group or not self.member.is_member:
             raise LostPartitionsError("the group has rebalanced")
+        offsets = await self.publisher.publish(records, positions, alone)
         for number, position in positions.items():
             self.topic.committed[number] = position.offset
             self.topic.metadata[number] = metadata_of(position)

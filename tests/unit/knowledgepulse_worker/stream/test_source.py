@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.records.record import OutputRecord
-from knowledgepulse_worker.stream import source
+from knowledgepulse_worker.stream import source, truncation
 from knowledgepulse_worker.stream.diagnosing import observe
 from knowledgepulse_worker.stream.ledgers import PARALLEL_READERS
 from knowledgepulse_worker.stream.partition import Batch
@@ -93,6 +93,7 @@ async def test_a_partition_without_a_ledger_is_not_read_and_the_others_are(start
     await world.settle()
 
     assert world.outputs() == [1]
+    assert [one.partition for one in world.member.paused()] == [1]
     assert world.metric("kp_partitions", state="owned") == 1
     assert not world.app.readiness.reasons
 
@@ -148,28 +149,47 @@ async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
     assert world.outputs() == list(range(10))
 
 
-async def test_records_fetched_in_an_earlier_assignment_are_not_taken_in_the_next(start, monkeypatch):
-    """The position of the new assignment is not behind them, so they would be taken twice."""
-    world = await start()
-    world.publish(0, *range(10))
-    fetch, fetched, may_return = world.member.getmany, asyncio.Event(), asyncio.Event()
+def hold_next(monkeypatch, target, method):
+    """Hold the next call of a look-up; return events of its begin, and of its end without an answer."""
+    look_up, asked, given_up = getattr(target, method), asyncio.Event(), asyncio.Event()
 
-    async def fetch_across_a_rebalance(**arguments):
-        records = await fetch(**arguments)
-        if records and not fetched.is_set():
-            fetched.set()
-            await may_return.wait()
-        return records
+    async def hold_first(*arguments):
+        if not asked.is_set():
+            asked.set()
+            await given_up.wait()
+            if method == "epoch_end":
+                raise TimeoutError
+        return await look_up(*arguments)
 
-    monkeypatch.setattr(world.member, "getmany", fetch_across_a_rebalance)
+    monkeypatch.setattr(target, method, hold_first)
+    return asked, given_up
+
+
+@pytest.mark.parametrize("look_up", ["topic", "leader epoch"])
+async def test_a_look_up_that_outlives_its_assignment_leaves_the_next_alone(start, monkeypatch, look_up):
+    """Its partition would be paused for good, or its position set behind records that are read again."""
+    monkeypatch.setattr(truncation, "_ANSWER_LIMIT", 60)
+    world = await start(in_flight_records=1)
     await world.member.rebalance([0])
-    await fetched.wait()
+    world.publish(0, 0)
+    await world.committed({0: 1})
+    world.publisher.gate.clear()
+    world.publish(0, 1, 2)
+    await world.until(lambda: world.metric("kp_in_flight_records") == 1)
+
+    target = (world.topic_ids, "current") if look_up == "topic" else (world.member, "epoch_end")
+    asked, given_up = hold_next(monkeypatch, *target)
+    world.topic.leader_epoch = 1
+    world.publish(0, 3)
+    await asked.wait()
+    world.member.expel()
+    world.publisher.gate.set()
     await world.member.rebalance([0])
     await world.until(lambda: not world.member.paused())
-    may_return.set()
-    await world.committed({0: 10})
+    given_up.set()
+    await world.committed({0: 4})
 
-    assert world.outputs() == list(range(10))
+    assert world.outputs() == [0, 1, 2, 3]
 
 
 async def test_a_batch_of_an_ended_assignment_is_dropped(start):
@@ -279,6 +299,7 @@ async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
     await world.settle()
 
     assert world.outputs() == []
+    assert world.source.progress.recovering == 0
     assert world.failures == []
 
 
