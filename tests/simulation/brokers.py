@@ -49,7 +49,7 @@ class Log:
         written: every record ever appended, including deleted ones.
         open_from: the first offset of a stranger's open transaction, which contains all later records.
         transactions: the offsets of open transactions, by transactional id.
-        epochs: the first offset of each leader epoch; only a truncation begins a new one.
+        epochs: the first offset of each leader epoch.
     """
 
     def __init__(self):
@@ -147,12 +147,17 @@ class Log:
             one for one in self.written if one.is_data and one.offset < end and one.offset not in still_open
         ]
 
+    def begin_epoch(self):
+        """Get another leader."""
+        self.epochs.append(self.end)
+
     def truncate(self, offset):
         """Lose the records from an offset on, as when a leader is elected that lacks them."""
         for log in (self.records, self.written):
             log[:] = [one for one in log if one.offset < offset]
         self.end = offset
-        self.epochs = [*(min(first, offset) for first in self.epochs), offset]
+        self.epochs = [min(first, offset) for first in self.epochs]
+        self.begin_epoch()
 
     def epoch_end(self, epoch):
         """Return the offset at which an epoch ends."""
@@ -274,9 +279,11 @@ class Cluster:
 
     def move_leaders(self, away_from):
         """Elect new leaders for the partitions that this broker leads."""
-        for at, broker in self.leaders.items():
+        for (name, partition), broker in self.leaders.items():
             if broker == away_from:
-                self.leaders[at] = (broker + 1) % self.count
+                self.leaders[name, partition] = (broker + 1) % self.count
+                if partition < len(logs := self.topics[name].logs):
+                    logs[partition].begin_epoch()
 
     def find(self, broker, name, partition):
         """Return the topic as a broker knows it."""

@@ -166,12 +166,13 @@ class Faults:
             self._group.committed.clear()
 
     def _truncate(self, event, pod):
-        """Elect a leader that lacks the last records of a partition, while no worker runs."""
+        """Elect a leader that lacks the last records of a partition."""
         log, partition = self._log(event), self._partition(event)
-        is_idle = self._group.state == "empty" and self._cluster.transactions.have_ended
-        if is_idle and log.open_from is None:
-            end = log.begin + int((log.end - log.begin) * (event.value * 7 % 1))
-            self._oracles.truncate(partition, end)
+        if log.open_from is None:
+            held = log.end - log.begin
+            lost = 1 if event.value < 0.3 else round(held * (event.value * 7 % 1))
+            end = log.end - min(lost, held)
+            self._oracles.truncate(partition)
             log.truncate(end)
 
     def _grow(self, event, pod):

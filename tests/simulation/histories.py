@@ -258,11 +258,12 @@ def _rare(seed, setting, span, publications):
     kind = random.choice(RARE)
     if kind == "grow":
         return [event(random, setting.pods, span, 3, {kind: 1})], publications
-    # No worker runs then, and the second half of the records follows.
-    at, half = span + 6 + 4 * random.random(), len(publications) // 2
+    # The second half of the records follows; before a truncation, workers may still score the first.
+    runs = kind == "truncate" and random.random() < 0.5
+    at, half = span * random.random() if runs else span + 6 + 4 * random.random(), len(publications) // 2
     stops = [Event("stop", at - 4, pod, seconds=5 + 3 * random.random()) for pod in range(setting.pods)]
     later = tuple(replace(one, at=one.at + at) for one in publications[half:])
-    return [*stops, Event(kind, at, value=random.random())], publications[:half] + later
+    return [*([] if runs else stops), Event(kind, at, value=random.random())], publications[:half] + later
 
 
 def _replaced(random, setting):

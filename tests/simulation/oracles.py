@@ -34,7 +34,7 @@ class Oracles:
     def __init__(self, history, world, violated):
         self.policies = {world.policy.digest: world.policy}
         self.expired = {}
-        self._truncated = {}
+        self._truncated = set()
         self._setting = history.setting
         self._world = world
         self._cluster = world.cluster
@@ -50,13 +50,13 @@ class Oracles:
     def _topic(self):
         return self._cluster.topics[self._raw]
 
-    def truncate(self, partition, end):
-        """Note that the raw records of a partition from an offset on are about to be lost.
+    def truncate(self, partition):
+        """Note that the raw records of a partition are about to be lost.
 
-        They keep their outcomes. The present position counts as that offset, and the ledger is no longer that
-        of a single pass.
+        They keep their outcomes. A position behind them counts as the offset at which the log differs, and
+        the ledger is no longer that of a single pass.
         """
-        self._truncated[partition] = end, self._committed(partition)
+        self._truncated.add(partition)
 
     # --- as it happens
 
@@ -117,8 +117,9 @@ class Oracles:
             self._violated(f"ledger: {partition} got {offsets}, and the position is {position}")
         if self._setting.embeds and not set(scored) <= set(offsets):
             self._violated(f"ledger: {partition} got {offsets}, and scored are {scored}")
-        if position and self._kept(partition) != position:
-            self._violated(f"ledger: {partition} is at {self._kept(partition)}, the group at {position}")
+        kept = self._kept(partition)
+        if position and (kept is None or kept.offset != position):
+            self._violated(f"ledger: {partition} is at {kept}, the group at {position}")
         if position and (held := self._held(partition)) != offsets[-self._setting.max_elements :]:
             self._violated(f"ledger: {partition} holds {held} of {offsets}")
 
@@ -143,14 +144,15 @@ class Oracles:
         """Return the position that the changelog holds; None if it is of another topic."""
         held = [one.value for one in self._ledger(partition) if one.key == POSITION_KEY]
         position = decode_position(held[-1]) if held else None
-        return position.offset if position is not None and position.topic_id == self._topic.id else None
+        return position if position is not None and position.topic_id == self._topic.id else None
 
     def _position(self, partition):
         position = self._committed(partition)
         if position is None or position.metadata != TOPIC_ID + self._topic.id.hex():
             return 0
-        end, former = self._truncated.get(partition, (0, None))
-        return min(position.offset, end) if position is former else position.offset
+        if partition not in self._truncated or (kept := self._kept(partition)) is None:
+            return position.offset
+        return min(position.offset, self._topic.logs[partition].epoch_end(kept.leader_epoch))
 
     def _committed(self, partition):
         at = (self._raw, partition)

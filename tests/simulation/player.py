@@ -16,6 +16,8 @@ from simulation.histories import History
 
 LIVENESS = 240.0
 """Virtual seconds from the last fault by which every record must have ended."""
+AFTERMATH = 5.0
+"""Virtual seconds in which brokers react to an event without an end."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Player(ABC):
 
     Attributes:
         resources: freed after the history.
+        calm_since: the end of the last fault, or the end of its effects on the brokers.
         world: the pods and brokers; subclasses set this attribute and the following ones.
         oracles: know which records are finished, and check the result.
         faults: the faults that may happen.
@@ -59,7 +62,7 @@ class Player(ABC):
         self._waiting = [one for one in history.events if one.moment]
         self._reached = Counter()
         self._published = 0
-        self._faults_end = 0.0
+        self._faults_end = self.calm_since = 0.0
         self._is_undisturbed = True
         self._is_healed = False
         self._changed = asyncio.Event()
@@ -191,6 +194,7 @@ class Player(ABC):
             self._faults_end = max(self._faults_end, self._loop.time() + event.seconds)
             self._loop.call_later(event.seconds, self._end, undo, context=Context())
         self._faults_end = max(self._faults_end, self.faults.hang_until)
+        self.calm_since = max(self._faults_end, self._loop.time() + AFTERMATH)
 
     def _end(self, undo):
         if not self._is_healed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.errors import DeliveryError, TopicError
+from knowledgepulse_worker.errors import DeliveryError, StalledError, TopicError
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -91,8 +92,8 @@ class InlineBatcher(Batcher):
             return
         self._batches -= 1
         self._pod.note("embedding")
-        if any(DEADLY in waiting.text for waiting in batch):
-            self._pod.kill("a deadly record")
+        if deadly := [waiting for waiting in batch if DEADLY in waiting.text]:
+            self._pod.die_at(waiting.text for waiting in deadly if not waiting.result.cancelled())
             return
         outcome = self._embed([waiting.text for waiting in batch])
         self._embedding -= len(batch)
@@ -143,13 +144,29 @@ class WorkerPod(Pod):
         world.watch.resources.callback(os.close, self._memory)
         os.ftruncate(self._memory, 2 * journal._TABLE_BYTES)
         self._isolates = False
+        self._assigned_at = 0.0
+        self._deaths_at = Counter()
 
     def note(self, moment):
         super().note(moment)
-        if moment == "assigned" and self._isolates:
-            super().note("isolating")
+        if moment == "assigned":
+            self._assigned_at = self._loop.time()
+            if self._isolates:
+                super().note("isolating")
+
+    def die_at(self, texts):
+        """Die while deadly texts are embedded for lanes, none of which may kill too many workers."""
+        limit = self._world.settings.limits.poison_attempts
+        for text in texts:
+            self._deaths_at[text] += 1
+            if self._deaths_at[text] > limit:
+                self._world.watch.violated(f"poison: {text.rstrip()} killed {limit} workers of {self.name}")
+        self.kill("a deadly record")
 
     def _bury(self, process, reason):
+        watch = self._world.watch
+        if reason.startswith(StalledError.__name__) and self._assigned_at > watch.calm_since:
+            watch.violated(f"liveness: {process.name} stalled, and no fault happened since its assignment")
         self.app = self.member = self.batcher = None
         super()._bury(process, reason)
         self._learn_suspects()
