@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Protocol, TypeAlias
 
 from msgspec import Meta, Struct
-from pydantic import StringConstraints, TypeAdapter
+from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.scoring.text import input_json
@@ -35,23 +35,23 @@ REFUSALS = (
 """Words of a result that declines the task, in lower case."""
 
 
-def _search(words: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that says whether a text names one of the words, in letters of any case.
+def _search(words: Iterable[str]) -> Callable[[Sequence[str]], list[str]]:
+    """Return a function that returns the texts which name one of the words, in letters of any case.
 
     pydantic's regular expressions search for all words at once, in a quarter of the time of `in`.
     """
     pattern = StringConstraints(pattern="|".join(words))
-    matches = TypeAdapter(Annotated[str, pattern]).validator.isinstance_python
-
-    def names(text: str) -> bool:
-        lowered = text.lower()
-        # A lone surrogate, which no decoded text has, would not match.
-        return matches(lowered if lowered.isascii() else lowered.encode(errors="replace"))
-
-    return names
+    matching = TypeAdapter(list[OnErrorOmit[Annotated[str, pattern]]]).validator.validate_python
+    return lambda texts: matching([*map(_lowered, texts)])
 
 
-_names_failure, _names_refusal = _search(FAILURES), _search(REFUSALS)
+def _lowered(text: str) -> str | bytes:
+    lowered = text.lower()
+    # A lone surrogate, which no decoded text has, would not match.
+    return lowered if lowered.isascii() else lowered.encode(errors="replace")
+
+
+_naming_failures, _naming_refusals = _search(FAILURES), _search(REFUSALS)
 
 
 class Counts(Struct, frozen=True):
@@ -131,11 +131,12 @@ def count_steps(steps: Sequence[_Step], result: str) -> Counts:
         steps: the steps.
         result: the summary of the result.
     """
-    thoughts = recoveries = observations = failed = 0
+    thoughts = recoveries = 0
     characters = thought_characters = observation_characters = 0
     called: list[tuple[str, str, str]] = []
     by_tool: dict[str, int] = {}  # building a Counter takes longer than all else that is done for calls
-    kind, fails = "", False
+    observed_heads: list[str] = []
+    kind = ""
     for step in steps:
         kind, content, output = step.type, step.content or "", step.output_summary or ""
         given = "" if step.input is None else input_json(step.input)
@@ -157,15 +158,13 @@ def count_steps(steps: Sequence[_Step], result: str) -> Counts:
         else:
             observed = content or output
             recoveries += kind == "error_recovery"
-        observations += 1
         observation_characters += len(observed)
-        fails = _names_failure(observed[:HEAD])
-        failed += fails
+        observed_heads.append(observed[:HEAD])
     return Counts(
         len(steps),
         thoughts,
         len(called),
-        observations,
+        len(observed_heads),
         recoveries,
         characters,
         thought_characters,
@@ -174,9 +173,9 @@ def count_steps(steps: Sequence[_Step], result: str) -> Counts:
         tools=len(by_tool),
         most_used=max(by_tool.values(), default=0),
         repeated=len(called) - len({*called}),
-        failed=failed,
-        last_failed=fails,
+        failed=len(_naming_failures(observed_heads)),
+        last_failed=bool(_naming_failures(observed_heads[-1:])),
         ends_observed=kind == "observation",
-        declines=_names_refusal(result[:RESULT]),
+        declines=bool(_naming_refusals([result[:RESULT]])),
         asks="?" in result[-QUESTION:],
     )
