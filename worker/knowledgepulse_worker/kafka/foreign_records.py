@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+
+Decoded = TypeVar("Decoded")
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +28,14 @@ class ForeignRecords:
         self.count = 0
         self.example = ""
 
-    def skip(self, record: Record, problem: object) -> None:
-        """Count a record."""
-        self.count += 1
-        self.example = self.example or f"offset {record.offset} ({problem})"
+    def decoded(self, record: Record, decode: Callable[[Record], Decoded]) -> Decoded | None:
+        """Decode a record; count it and return None if it is foreign."""
+        try:
+            return decode(record)
+        except (InputError, ValueError, *DECODE_ERRORS) as error:
+            self.count += 1
+            self.example = self.example or f"offset {record.offset} ({error})"
+            return None
 
 
 @contextmanager

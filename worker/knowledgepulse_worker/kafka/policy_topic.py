@@ -92,11 +92,7 @@ async def _policies(
 ) -> AsyncIterator[KeptPolicy]:
     """Yield the policies in a range of offsets, and count other records as foreign."""
     async for record in reader.read(topic, 0, offsets):
-        try:
-            kept = _kept_policy(record)
-        except ValueError as error:
-            foreign.skip(record, error)
-        else:
+        if (kept := foreign.decoded(record, _kept_policy)) is not None:
             yield kept
 
 

@@ -6,13 +6,14 @@ aiokafka has no such request. The request in this module needs Kafka 2.3.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import Array, Int16, Int32, Int64, Schema, String
+
+from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
 
 NO_EPOCH = -1
 _RETRY_PAUSE = 0.1
@@ -27,12 +28,13 @@ async def epoch_end(client: AIOKafkaClient, at: TopicPartition, epoch: int) -> i
     Returns:
         the first offset of the next epoch, or the log's end if there is none; None if the leader cannot tell.
     """
+    request = _EpochEndRequest(_CONSUMER, [(at.topic, [(at.partition, NO_EPOCH, epoch)])])
     while True:
         leader = client.cluster.leader_for_partition(at)
         if leader not in (None, -1):
             try:
-                response = await client.send(leader, _EpochEndRequest(at, epoch))
-            except (NotImplementedError, IncompatibleBrokerVersion):
+                response = await client.send(leader, request)
+            except IncompatibleBrokerVersion:
                 return None
             except KafkaError:
                 pass
@@ -67,7 +69,8 @@ class _EpochEndResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 - aiok
     )
 
 
-class _EpochEndRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+class _EpochEndRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
+    NEEDS = "the ends of leader epochs need Kafka 2.3 or later"
     API_KEY = 23
     API_VERSION = 3
     RESPONSE_TYPE = _EpochEndResponse_v3
@@ -84,15 +87,3 @@ class _EpochEndRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - 
             ),
         ),
     )
-
-
-class _EpochEndRequest(Request[_EpochEndRequest_v3]):  # type: ignore[misc]  # aiokafka is untyped
-    API_KEY = 23
-
-    def __init__(self, at: TopicPartition, epoch: int) -> None:
-        self._at = at
-        self._epoch = epoch
-
-    def build(self, request_struct_class: type[_EpochEndRequest_v3]) -> Any:
-        partition = (self._at.partition, NO_EPOCH, self._epoch)
-        return request_struct_class(_CONSUMER, [(self._at.topic, [partition])])

@@ -120,11 +120,9 @@ class AssemblyLog:
             offsets = await reader.bounds(self._topic, self._partition)
             with skipping_foreign_records(self._topic) as foreign:
                 async for record in reader.read(self._topic, self._partition, offsets):
-                    try:
-                        trace_id, last = _read_mark(record)
-                    except ValueError as error:
-                        foreign.skip(record, error)
+                    if (mark := foreign.decoded(record, _read_mark)) is None:
                         continue
+                    trace_id, last = mark
                     if record.key == POSITION:
                         position = last or 0
                     elif last is None:

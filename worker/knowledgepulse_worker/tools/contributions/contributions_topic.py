@@ -13,7 +13,6 @@ from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
-from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.redaction.departure import Held
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
@@ -93,13 +92,9 @@ async def read_contributions(settings: Settings, records: Collection[ScoredRecor
         return []
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         held = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
-    all_of_them = []
     with skipping_foreign_records(name) as foreign:
-        for record in held:
-            try:
-                all_of_them.append(_decode(record.value or b""))
-            except DECODE_ERRORS as error:
-                foreign.skip(record, error)
+        decoded = [foreign.decoded(record, lambda one: _decode(one.value or b"")) for record in held]
+    all_of_them = list(filter(None, decoded))
     sources, ids = {one.source for one in records}, {one.id for one in records}
     ids |= {one.trace_id for one in all_of_them if one.source in sources and one.trace_id}
     return [one for one in all_of_them if one.source in sources or one.trace_id in ids]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -55,19 +55,19 @@ Key = tuple[str, str]
 """Domain and dimension."""
 
 
+class Distribution(NamedTuple):
+    """The number of traces, and the share of their values up to each bound."""
+
+    traces: int
+    cdf: dict[float, float]
+
+
 @dataclass(frozen=True)
 class Distributions:
-    """The distributions of scored traces by domain and dimension.
-
-    Attributes:
-        policy: the digest of the policy that gave the scores and decisions.
-        traces: the number of traces, by domain and dimension.
-        cdf: the share of the values up to each bound, by domain and dimension.
-    """
+    """The distributions of scored traces, and the digest of the policy that gave scores and decisions."""
 
     policy: str
-    traces: dict[Key, int]
-    cdf: dict[Key, dict[float, float]]
+    of: dict[Key, Distribution]
 
 
 @dataclass(frozen=True)
@@ -101,30 +101,26 @@ def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributi
         values[score.domain, "decision"].append(score.decision == "contribute")
         if score.learned is not None:
             values[score.domain, "learned"].append(score.learned)
-    return Distributions(
-        policy.digest,
-        {key: len(found) for key, found in values.items()},
-        {
-            key: {bound: float(np.mean(np.array(found) <= bound)) for bound in _BOUNDS[key[1]]}
-            for key, found in values.items()
-        },
-    )
+    found = {}
+    for key, column in values.items():
+        cdf = {bound: float(np.mean(np.array(column) <= bound)) for bound in _BOUNDS[key[1]]}
+        found[key] = Distribution(len(column), cdf)
+    return Distributions(policy.digest, found)
 
 
 def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
     """Yield the drift of each dimension, by domain; decisions only under the same policy."""
-    domains = sorted({domain for domain, _ in (*current.traces, *reference.traces)})
+    domains = sorted({domain for domain, _ in (*current.of, *reference.of)})
     same = current.policy == reference.policy
     for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
-        traces, accepted = current.traces.get(key, 0), reference.traces.get(key, 0)
-        if key[1] == "learned" and not traces and not accepted:
+        now, then = (one.of.get(key, Distribution(0, {})) for one in (current, reference))
+        if key[1] == "learned" and not now.traces and not then.traces:
             continue
         distance, limit = None, RELEVANT
-        if traces and accepted:
-            shares = reference.cdf[key]
-            distance = max(abs(share - shares[bound]) for bound, share in current.cdf[key].items())
-            limit = max(RELEVANT, _SIGNIFICANT * math.sqrt(1 / traces + 1 / accepted))
-        yield Drift(*key, traces, accepted, distance, limit, drifted=(distance or 0) > limit)
+        if now.traces and then.traces:
+            distance = max(abs(share - then.cdf[bound]) for bound, share in now.cdf.items())
+            limit = max(RELEVANT, _SIGNIFICANT * math.sqrt(1 / now.traces + 1 / then.traces))
+        yield Drift(*key, now.traces, then.traces, distance, limit, drifted=(distance or 0) > limit)
 
 
 def drift_table(found: Iterable[Drift]) -> Table:
@@ -140,11 +136,10 @@ def drift_table(found: Iterable[Drift]) -> Table:
 def reference_rules(accepted: Distributions) -> str:
     """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
     rules = [_rule(_POLICY, 1, policy=accepted.policy)]
-    for (domain, dimension), traces in sorted(accepted.traces.items()):
+    for (domain, dimension), one in sorted(accepted.of.items()):
         key = {"domain": domain, "dimension": dimension}
-        rules.append(_rule(_TRACES, traces, **key))
-        shares = accepted.cdf[domain, dimension].items()
-        rules += (_rule(_CDF, share, **key, le=repr(at)) for at, share in shares)
+        rules.append(_rule(_TRACES, one.traces, **key))
+        rules += (_rule(_CDF, share, **key, le=repr(at)) for at, share in one.cdf.items())
     # A constant is visible for five minutes, so each minute is often enough.
     groups = [{"name": "reference", "interval": "1m", "rules": rules}]
     return json.dumps({"groups": groups}, indent=1) + "\n"
@@ -186,14 +181,13 @@ def read_reference(path: Path) -> Distributions:
     try:
         rules = [rule for group in msgspec.json.decode(content, type=_File).groups for rule in group.rules]
         found = {one: [rule for rule in rules if rule.record == one] for one in (_POLICY, _TRACES, _CDF)}
-        traces = {rule.key: int(rule.value(1, 2**53)) for rule in found[_TRACES]}
-        cdf: dict[Key, dict[float, float]] = {key: {} for key in traces}
+        read = {rule.key: Distribution(int(rule.value(1, 2**53)), {}) for rule in found[_TRACES]}
         for rule in found[_CDF]:
-            cdf[rule.key][float(rule.labels["le"])] = rule.value(0, 1)
+            read[rule.key].cdf[float(rule.labels["le"])] = rule.value(0, 1)
         policy = found[_POLICY][0].labels["policy"]
     except (*DECODE_ERRORS, ValueError, LookupError):
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
-    for (_, dimension), shares in cdf.items():
-        if tuple(sorted(shares)) != _BOUNDS.get(dimension):
+    for (_, dimension), one in read.items():
+        if tuple(sorted(one.cdf)) != _BOUNDS.get(dimension):
             raise InputError(f"{path}: other buckets of {printable(dimension)} than those of this release")
-    return Distributions(policy, traces, cdf)
+    return Distributions(policy, read)

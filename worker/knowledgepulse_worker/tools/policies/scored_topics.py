@@ -20,7 +20,7 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.terminal.console import TopicProgressCallback, topic_progress
-from knowledgepulse_worker.tools.policies.labels import Labels, read_label
+from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_label
 
 
 async def require_topics(
@@ -123,14 +123,13 @@ async def labels_of_records(records: AsyncIterable[Record], foreign: ForeignReco
     async for record in records:
         if record.value is None:
             labels.pop((record.key or b"").decode(errors="replace"), None)
-        else:
-            try:
-                label = read_label(f"partition {record.partition}", record.value)
-            except InputError as error:
-                foreign.skip(record, error)
-            else:
-                labels[label.id] = label
+        elif label := foreign.decoded(record, _label):
+            labels[label.id] = label
     return labels
+
+
+def _label(record: Record) -> Label:
+    return read_label(f"partition {record.partition}", record.value or b"")
 
 
 def kept_policy_rights(settings: Settings) -> Iterator[Right]:
