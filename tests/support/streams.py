@@ -73,13 +73,13 @@ class Worker:
         """Wait until it owns this number of partitions."""
         async with asyncio.timeout(READY_LIMIT):
             while page.value(await self.metrics(), "kp_partitions", state="owned") != partitions:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.1)
 
     async def published(self, count: int) -> None:
         """Wait until it has published at least this number of records."""
         async with asyncio.timeout(ARRIVAL_LIMIT):
             while page.value(await self.metrics(), "kp_traces_total") < count:
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
 
     async def logged(self, text: str) -> None:
         """Wait until its log contains the text."""
