@@ -34,8 +34,6 @@ from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights
-from knowledgepulse_worker.tools.export.export_inputs import export_rights
-from knowledgepulse_worker.tools.policies.scored_topics import kept_policy_rights
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
 from support.secured import (
@@ -271,8 +269,10 @@ DECLARED = {
     "replay": replay_rights,
     "evaluations": evaluation_rights,
     "contributions": contributions_topic.contribution_rights,
-    "export": lambda settings: export_rights(settings.topics.copies),
-    "policy": lambda settings: [*rights.scored_rights(settings), *kept_policy_rights(settings)],
+    "export": lambda settings: rights.topic_rights(rights.READ, *settings.topics.copies),
+    "policy": lambda settings: rights.topic_rights(
+        rights.READ, *settings.topics.scored, f"{settings.kafka.group}-policies"
+    ),
 }
 
 

@@ -96,14 +96,9 @@ class TopicAdmin:
         return policies_topic_name(self._kafka.group)
 
     @property
-    def outputs(self) -> tuple[str, str, str]:
-        """The outputs' names."""
-        return self._topics.contribute, self._topics.rejected, self._topics.dead_letter
-
-    @property
     def own(self) -> set[str]:
         """The names of all the worker's topics."""
-        published = (*self.outputs, *self._topics.copies)
+        published = (*self._topics.outputs, *self._topics.copies)
         return {self._topics.raw, *published, self.changelog, self.policies, self.replays}
 
     async def existing(self, *needed: str) -> dict[str, Topic]:
@@ -185,7 +180,7 @@ class TopicAdmin:
         if raw is None:
             raw = await self.create(self._topics.raw, partitions, replication_factor, {})
             created[raw.name] = raw
-        published = (*self.outputs, *self._topics.copies)
+        published = (*self._topics.outputs, *self._topics.copies)
         configs = dict.fromkeys(published, output_config(raw)) | {self.changelog: CHANGELOG_CONFIG}
         for name, config in configs.items():
             if name not in existing:
@@ -238,7 +233,7 @@ class TopicAdmin:
         Raises:
             TopicError: a topic is missing, or its settings would stop the worker.
         """
-        existing = await self.existing(self._topics.raw, *self.outputs, *self._topics.copies)
+        existing = await self.existing(self._topics.raw, *self._topics.outputs, *self._topics.copies)
         if self.changelog not in existing or self.policies not in existing:
             partitions = existing[self._topics.raw].partitions
             existing |= await self.create_missing(partitions, replication_factor=-1)

@@ -180,7 +180,7 @@ def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator
 def differences(topics: Mapping[str, Topic], settings: TopicSettings) -> Iterator[str]:
     """Yield the settings that work but are not recommended, each with its consequence."""
     raw = topics[settings.raw]
-    for name in (settings.contribute, settings.rejected, settings.dead_letter, *settings.copies):
+    for name in (*settings.outputs, *settings.copies):
         output = topics[name]
         yield from _shape_differences(raw, output)
         yield from _timestamp_differences(raw, output)

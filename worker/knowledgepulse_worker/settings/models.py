@@ -165,13 +165,23 @@ class TopicSettings(_Section):
     )
 
     @property
+    def scored(self) -> tuple[str, str]:
+        """The topics of scored traces."""
+        return self.contribute, self.rejected
+
+    @property
+    def outputs(self) -> tuple[str, str, str]:
+        """The topics in which each raw record has its outcome once."""
+        return *self.scored, self.dead_letter
+
+    @property
     def copies(self) -> tuple[str, ...]:
         """The topic of redacted copies, if there is one."""
         return () if self.redacted is None else (self.redacted,)
 
     @model_validator(mode="after")
     def _distinct(self) -> TopicSettings:
-        names = [self.raw, self.contribute, self.rejected, self.dead_letter, *self.copies, self.evaluations]
+        names = [self.raw, *self.outputs, *self.copies, self.evaluations]
         if len(set(names)) < len(names):
             raise ValueError(f"the topics must have different names, got {', '.join(names)}")
         return self

@@ -23,7 +23,7 @@ async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last
     created = await admin.create_missing(partitions=5, replication_factor=1)
 
     assert {name: topic.partitions for name, topic in created.items()} == brokers.partitions
-    assert brokers.partitions == dict.fromkeys((NAMES.raw, *admin.outputs, CHANGELOG), 5) | {POLICIES: 1}
+    assert brokers.partitions == dict.fromkeys((NAMES.raw, *NAMES.outputs, CHANGELOG), 5) | {POLICIES: 1}
 
 
 async def test_a_topic_is_created_only_if_it_is_missing(admin, brokers):
@@ -55,7 +55,7 @@ async def test_the_nearest_topic_is_named_for_a_missing_one_which_is_not_created
 
 
 async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
-    for name in (NAMES.raw, *admin.outputs):
+    for name in (NAMES.raw, *NAMES.outputs):
         brokers.add(name, 2)
 
     topics = await admin.require()
@@ -100,7 +100,7 @@ async def test_new_output_topics_accept_and_keep_whatever_raw_accepts(admin, bro
 
     created = await admin.create_missing(partitions=9, replication_factor=1)
 
-    for name in admin.outputs:
+    for name in NAMES.outputs:
         output = created[name]
         assert (output.partitions, output.max_message_bytes) == (1, 5000 + 2**20)
         assert (output.retention_ms, output.timestamp_after_max_ms) == (-1, 77)

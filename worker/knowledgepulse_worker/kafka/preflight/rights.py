@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
@@ -22,6 +23,10 @@ from knowledgepulse_worker.settings import KafkaSettings, Settings
 
 # https://kafka.apache.org/protocol: the bit of each operation.
 _BITS = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
+
+READ, WRITE = ("Read", "DescribeConfigs"), ("Write", "DescribeConfigs")
+BOTH = ("Read", "Write", "DescribeConfigs")
+"""The operations on a topic of a client that reads it, writes to it, or both."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,9 @@ def worker_rights(settings: Settings) -> Iterator[Right]:
     :func:`worker_id_prefix`.
     """
     topics, group = settings.topics, settings.kafka.group
-    yield from topic_rights(topics.raw, "Read", "DescribeConfigs")
-    for name in (*outputs(settings), *topics.copies):
-        yield from topic_rights(name, "Write", "DescribeConfigs")
-    for name in (changelog_topic_name(group), policies_topic_name(group)):
-        yield from topic_rights(name, "Read", "Write", "DescribeConfigs")
+    yield from topic_rights(READ, topics.raw)
+    yield from topic_rights(WRITE, *topics.outputs, *topics.copies)
+    yield from topic_rights(BOTH, changelog_topic_name(group), policies_topic_name(group))
     yield Right("Read", "group", group)
 
 
@@ -58,21 +61,10 @@ def worker_id_prefix(group: str) -> str:
 
 def creation_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker topics`` needs, except Create, which only the broker can check."""
-    group = settings.kafka.group
-    for name in (
-        settings.topics.raw,
-        *outputs(settings),
-        *settings.topics.copies,
-        changelog_topic_name(group),
-        policies_topic_name(group),
-    ):
-        yield from topic_rights(name, "Describe", "DescribeConfigs")
-
-
-def scored_rights(settings: Settings) -> Iterator[Right]:
-    """Yield the rights that ``kp-worker policy`` and ``kp-worker traces`` need to read scored traces."""
-    for name in (settings.topics.contribute, settings.topics.rejected):
-        yield from topic_rights(name, "Read", "DescribeConfigs")
+    topics, group = settings.topics, settings.kafka.group
+    names = (topics.raw, *topics.outputs, *topics.copies)
+    own = (changelog_topic_name(group), policies_topic_name(group))
+    yield from topic_rights(("Describe", "DescribeConfigs"), *names, *own)
 
 
 async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
@@ -129,13 +121,7 @@ async def _missing(client: AIOKafkaClient, rights: list[Right]) -> list[Right]:
     ]
 
 
-def outputs(settings: Settings) -> tuple[str, str, str]:
-    """Return the names of the output topics."""
-    topics = settings.topics
-    return topics.contribute, topics.rejected, topics.dead_letter
-
-
-def topic_rights(name: str, *operations: str) -> Iterator[Right]:
-    """Yield rights on a topic."""
-    for operation in operations:
+def topic_rights(operations: Iterable[str], *names: str) -> Iterator[Right]:
+    """Yield the rights to operations on each of some topics."""
+    for name, operation in product(names, operations):
         yield Right(operation, "topic", name)

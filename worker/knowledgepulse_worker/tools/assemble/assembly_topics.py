@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import BOTH, READ, WRITE, Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import (
     CLEANUP_POLICY,
@@ -34,10 +34,10 @@ def assembly_rights(settings: Settings) -> Iterator[Right]:
     group, and Create on the topics of late spans and of published runs, if they are missing.
     """
     group = settings.kafka.group
-    yield from topic_rights(settings.assemble.spans, "Read", "DescribeConfigs")
-    for name in (settings.topics.raw, settings.topics.dead_letter, settings.assemble.late):
-        yield from topic_rights(name, "Write", "DescribeConfigs")
-    yield from topic_rights(assembled_topic_name(group), "Read", "Write", "DescribeConfigs")
+    yield from topic_rights(READ, settings.assemble.spans)
+    written = (settings.topics.raw, settings.topics.dead_letter, settings.assemble.late)
+    yield from topic_rights(WRITE, *written)
+    yield from topic_rights(BOTH, assembled_topic_name(group))
     yield Right("Read", "group", assembly_group(group))
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.policy_topic import read_policies
-from knowledgepulse_worker.kafka.preflight.rights import Right, outputs, require_rights, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import READ, Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, policies_topic_name
@@ -56,12 +56,12 @@ async def audit(
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         raw = settings.topics.raw
-        topics = await admin.existing(raw, *admin.outputs)
+        topics = await admin.existing(raw, *settings.topics.outputs)
         committed = await admin.committed(topics[raw])
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         # Opened in this order, the bounds include the outputs of all committed records, and their entries.
         log = _Log(reader, progress)
-        for name in (*admin.outputs, admin.changelog, raw):
+        for name in (*settings.topics.outputs, admin.changelog, raw):
             if name in topics:
                 await log.open(topics[name])
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
@@ -73,14 +73,9 @@ async def audit(
 
 def audit_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker audit`` needs."""
-    group = settings.kafka.group
-    for name in (
-        settings.topics.raw,
-        *outputs(settings),
-        changelog_topic_name(group),
-        policies_topic_name(group),
-    ):
-        yield from topic_rights(name, "Read", "DescribeConfigs")
+    topics, group = settings.topics, settings.kafka.group
+    own = (changelog_topic_name(group), policies_topic_name(group))
+    yield from topic_rights(READ, topics.raw, *topics.outputs, *own)
     yield Right("Describe", "group", group)
 
 
@@ -144,7 +139,7 @@ class _Run:
                     index.add_entries(partition, entries)
                 except LedgerError as error:
                     raise LedgerError(f"{changelog}: {error}") from error
-            for name in outputs(self.settings):
+            for name in self.settings.topics.outputs:
                 async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))
             index.complete()
@@ -175,7 +170,7 @@ class _Run:
         count = self.topics[self.settings.topics.raw].partitions
         firsts = [
             index.first_source(name, number, partition)
-            for name in outputs(self.settings)
+            for name in self.settings.topics.outputs
             for number, first in enumerate(self.log.first_offsets(name))
             if first > 0 and (number == partition or self.topics[name].partitions != count)
         ]

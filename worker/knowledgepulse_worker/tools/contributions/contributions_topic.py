@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
-from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
@@ -69,9 +69,9 @@ def contribution_rights(settings: Settings) -> Iterator[Right]:
     Only the broker can check two more: Create on the topic of contributions, if it is missing, and Write on
     the transactional id.
     """
-    yield from topic_rights(source_topic(settings), "Read", "DescribeConfigs")
+    yield from topic_rights(READ, source_topic(settings))
     name = contributions_topic_name(settings.kafka.group)
-    yield from topic_rights(name, "Write", "DescribeConfigs")
+    yield from topic_rights(WRITE, name)
     yield Right("Read", "group", name)
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import READ, Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic, replays_topic_name
@@ -64,8 +64,7 @@ class DeadLetters:
 
 def dead_letter_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker dead-letters list`` and ``show`` need."""
-    for name in (settings.topics.dead_letter, replays_topic_name(settings.kafka.group)):
-        yield from topic_rights(name, "Read", "DescribeConfigs")
+    yield from topic_rights(READ, settings.topics.dead_letter, replays_topic_name(settings.kafka.group))
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import WRITE, Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_limits import record_bytes
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
@@ -149,8 +149,8 @@ def replay_rights(settings: Settings) -> Iterator[Right]:
     Only the broker can check two more: Create on the replays topic, if it is missing, and Write on the
     transactional id.
     """
-    yield from topic_rights(settings.topics.raw, "Write", "DescribeConfigs")
-    yield from topic_rights(replays_topic_name(settings.kafka.group), "Write")
+    yield from topic_rights(WRITE, settings.topics.raw)
+    yield from topic_rights(["Write"], replays_topic_name(settings.kafka.group))
 
 
 def _dry_run(raw: Topic) -> Publish:

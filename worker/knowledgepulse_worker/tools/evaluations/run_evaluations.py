@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from knowledgepulse_worker.http.metrics_port import serving_metrics
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import READ, WRITE, Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
@@ -68,8 +68,8 @@ def evaluation_rights(settings: Settings) -> Iterator[Right]:
     Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
     transactional id.
     """
-    yield from scored_rights(settings)
-    yield from topic_rights(settings.topics.evaluations, "Write", "DescribeConfigs")
+    yield from topic_rights(READ, *settings.topics.scored)
+    yield from topic_rights(WRITE, settings.topics.evaluations)
     yield Right("Read", "group", evaluations_group(settings.kafka.group))
 
 
@@ -84,7 +84,7 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         DeliveryError: a broker rejected an event, or another process took over.
     """
     await require_rights(settings.kafka, evaluation_rights(settings))
-    names = (settings.topics.contribute, settings.topics.rejected)
+    names = settings.topics.scored
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names)
         evaluations_topic = settings.topics.evaluations

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.records.outputs import with_original_timestamp
@@ -57,7 +56,7 @@ async def open_topics(
     settings: Settings, names: Sequence[str], progress: TopicProgressCallback
 ) -> AsyncIterator[TopicInputs]:
     """Connect and open topics of scored traces; see :func:`require_topics`."""
-    topics = await require_topics(settings, names, export_rights(names))
+    topics = await require_topics(settings, names)
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         inputs = TopicInputs(reader, progress)
         for topic in topics:
@@ -70,12 +69,6 @@ async def open_topics(
             for one in partitions:
                 inputs.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
         yield inputs
-
-
-def export_rights(names: Iterable[str]) -> Iterator[Right]:
-    """Yield the rights for exporting topics."""
-    for name in names:
-        yield from topic_rights(name, "Read", "DescribeConfigs")
 
 
 class FileInputs:

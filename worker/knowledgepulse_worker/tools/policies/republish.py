@@ -8,7 +8,7 @@ from typing import Any
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher
-from knowledgepulse_worker.kafka.preflight.rights import topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import WRITE
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
@@ -45,10 +45,9 @@ async def republish(
         InputError: there are no scored traces; see also :func:`check_targets`.
         DeliveryError: the broker rejected a record; see also :func:`require_topics`.
     """
-    allowed = {settings.topics.contribute, settings.topics.rejected} if live else set()
+    allowed = {*settings.topics.scored} if live else set()
     check_targets(names, TopicAdmin(settings.kafka, settings.topics).own, allowed)
-    rights = (right for name in names for right in topic_rights(name, "Write", "DescribeConfigs"))
-    topics = await require_topics(settings, names, rights, "create them first")
+    topics = await require_topics(settings, names, WRITE, "create them first")
     targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
         open_scored_topics(settings) as scored,

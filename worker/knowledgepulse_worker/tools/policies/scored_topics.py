@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,7 @@ from functools import partial
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import READ, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import REMEDY, Topic, policies_topic_name
@@ -24,16 +24,16 @@ from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_labe
 
 
 async def require_topics(
-    settings: Settings, names: Sequence[str], rights: Iterable[Right], remedy: str = REMEDY
+    settings: Settings, names: Sequence[str], operations: Sequence[str] = READ, remedy: str = REMEDY
 ) -> list[Topic]:
-    """Return topics that exist and may be used.
+    """Return topics that exist and allow the operations, by default reading.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
         SecurityError: they refuse the login, the certificate or a right.
         TopicError: a topic is missing.
     """
-    await require_rights(settings.kafka, rights)
+    await require_rights(settings.kafka, topic_rights(operations, *names))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names, remedy)
     return [topics[name] for name in names]
@@ -89,8 +89,7 @@ class ScoredTopics:
 @asynccontextmanager
 async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
     """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
-    names = (settings.topics.contribute, settings.topics.rejected)
-    topics = await require_topics(settings, names, scored_rights(settings))
+    topics = await require_topics(settings, settings.topics.scored)
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             yield ScoredTopics(reader, topics, progress)
@@ -102,8 +101,7 @@ async def labels_of_topic(settings: Settings, name: str) -> Labels:
     Raises:
         InputError: there is no label; see also :func:`require_topics`.
     """
-    rights = topic_rights(name, "Read", "DescribeConfigs")
-    (topic,) = await require_topics(settings, [name], rights, "create it first")
+    (topic,) = await require_topics(settings, [name], remedy="create it first")
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         with topic_progress() as progress, skipping_foreign_records(name) as foreign:
             labels = await labels_of_records(
@@ -132,11 +130,6 @@ def _label(record: Record) -> Label:
     return read_label(f"partition {record.partition}", record.value or b"")
 
 
-def kept_policy_rights(settings: Settings) -> Iterator[Right]:
-    """Yield the rights that ``kp-worker policy show`` and ``history`` need."""
-    yield from topic_rights(policies_topic_name(settings.kafka.group), "Read", "DescribeConfigs")
-
-
 async def policy_history(settings: Settings) -> list[KeptPolicy]:
     """Return the policies in the order in which they last came into force; at least one.
 
@@ -144,7 +137,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
         InputError: no policy has come into force yet; see also :func:`require_topics`.
     """
     topic = policies_topic_name(settings.kafka.group)
-    await require_topics(settings, [topic], kept_policy_rights(settings))
+    await require_topics(settings, [topic])
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         history = await read_policies(reader, topic)
     if not history:

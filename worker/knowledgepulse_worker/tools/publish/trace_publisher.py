@@ -147,7 +147,7 @@ class TracePublisher:
 
 def publishing_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that publishing needs."""
-    yield from topic_rights(settings.topics.raw, "Write")
+    yield from topic_rights(["Write"], settings.topics.raw)
 
 
 def publish_lines(lines: Iterable[bytes], publisher: TracePublisher, limit: float | None = None) -> None:
