@@ -30,7 +30,7 @@ class MemoryTopic:
         committed: the group's committed offsets, by partition.
         metadata: the metadata that was committed with the offsets, by partition.
         begins: the first remaining offset, by partition.
-        leader_epoch: the epoch of all leaders.
+        leader_epoch: the epoch of the present leaders.
     """
 
     name: str
@@ -62,6 +62,11 @@ class MemoryTopic:
         """Delete the records before an offset, as retention does."""
         self.begins[partition] = offset
         self.records[partition] = [one for one in self.records[partition] if one.offset >= offset]
+
+    def truncate(self, partition: int, offset: int) -> None:
+        """Elect a leader that lacks the records from an offset on."""
+        self.leader_epoch += 1
+        self.records[partition] = [one for one in self.records[partition] if one.offset < offset]
 
     def begin(self, partition: int) -> int:
         """Return the first remaining offset."""
@@ -202,8 +207,10 @@ class MemoryGroupMember:
         return self._positions[partition]
 
     async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
-        """Return the end of the topic, of which no leader loses records."""
-        return self._topic.end(partition.partition)
+        """Return the offset of the first record of a later epoch, or the partition's end."""
+        records = self._topic.records[partition.partition]
+        later = (one.offset for one in records if one.leader_epoch > epoch)
+        return next(later, self._topic.end(partition.partition))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the first remaining offsets."""

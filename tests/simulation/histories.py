@@ -46,11 +46,11 @@ KINDS = {
 }
 """What happens, and how often."""
 
-RARE = ("grow", "expire", "truncate")
+RARE = ("grow", "expire", "truncate", "truncate")
 """Events that are drawn by themselves: none of them changes the other events of a seed."""
 COMPACTED_SHARE = 0.08
 """The share of histories in which contributed traces need a key, and some records have none."""
-RARE_SHARE = 0.05
+RARE_SHARE = 0.1
 
 
 FOUND = (2534, 3274, 37389, 43446)

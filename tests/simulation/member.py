@@ -360,7 +360,9 @@ class SimMember:
                 continue  # sought meanwhile
             state.polled = int((EPOCH + self._loop.time()) * 1000)
             if answer.error is OffsetOutOfRangeError:
-                state.position = (await self.beginning_offsets([tp]))[tp]
+                begin = (await self.beginning_offsets([tp]))[tp]
+                if state.position == asked:  # otherwise, sought meanwhile
+                    state.position = begin
             elif answer.error is not None:
                 self._connection.refresh()
             else:

@@ -33,7 +33,7 @@ from knowledgepulse_worker.stream.truncation import Truncation
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two look-ups of the topic's id while no records arrive.
+# Seconds between two look-ups of the topic's id and of the logs' epochs while no records arrive.
 _LOOK_UP_INTERVAL = 5.0
 # Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200
@@ -287,21 +287,31 @@ class Source:
                 await self._hand_over_batch(partition, fetched[partition.at])
 
     async def _look_up_while_idle(self) -> None:
-        """Check at intervals whether the topic was recreated.
+        """Check at intervals whether the topic was recreated or a partition's log was truncated.
 
-        Fetches do not reveal it if the new topic ends at the offset up to which the former topic was read.
+        Fetches reveal neither if the log now ends at the offset up to which it was read.
         """
         if time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
             return
-        consumed = [number for number, partition in self._partitions.items() if partition.is_recovered]
+        consumed = [partition for partition in self._partitions.values() if partition.is_recovered]
         if not consumed:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
-                found = await self._topic_ids.current(consumed)
+                found = await self._topic_ids.current([one.at.partition for one in consumed])
+                if found == self._topic_id:
+                    await asyncio.gather(*map(self._go_back_if_truncated, consumed))
             if found != self._topic_id:
                 await self._start_over()
         self._looked_up = time.monotonic()
+
+    async def _go_back_if_truncated(self, partition: Partition) -> None:
+        if await self._truncation.move_back(partition) and self._is_current(partition):
+            await self._seek_to_expected(partition)
+
+    def _is_current(self, partition: Partition) -> bool:
+        """Return whether a partition is of the present assignment."""
+        return self._partitions.get(partition.at.partition) is partition
 
     async def _seek_to_expected(self, partition: Partition) -> None:
         with suppress(IllegalStateError):  # revoked: the next owner reads its records
@@ -328,8 +338,7 @@ class Source:
         self._topic_id = topic_id  # set last, so that an interrupted call is repeated
 
     async def _hand_over_batch(self, partition: Partition, records: Sequence[Record]) -> None:
-        def is_current() -> bool:
-            return self._partitions.get(partition.at.partition) is partition
+        is_current = partial(self._is_current, partition)
 
         def done() -> None:
             partition.outstanding -= 1

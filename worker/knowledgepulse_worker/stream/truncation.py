@@ -36,11 +36,17 @@ class Truncation:
 
     async def move_back(self, partition: Partition) -> bool:
         """Expect the first difference next if there is one; return whether there is."""
+        return self._move_back(partition, await self._end(partition))
+
+    async def _end(self, partition: Partition) -> int | None:
+        """Return the offset up to which a log can agree with the one that was read; None if unknown."""
+        if partition.expected is None or partition.epoch < 0:
+            return None
+        return await self._client.epoch_end(partition.at, partition.epoch)
+
+    def _move_back(self, partition: Partition, end: int | None) -> bool:
         expected = partition.expected
-        if expected is None or partition.epoch < 0:
-            return False
-        end = await self._client.epoch_end(partition.at, partition.epoch)
-        if end is None or end >= expected:
+        if expected is None or end is None or end >= expected:
             return False
         partition.expected = end
         partition.done = min(partition.done, end)
@@ -56,8 +62,8 @@ class Truncation:
         """Move a partition back if a fetch shows that its log was truncated; return whether to fetch again.
 
         This may be so if the first record was written under another leader than the last one, or if the
-        client went back, because the log ends before its position. While the leader does not tell, the fetch
-        is repeated.
+        client went back, because the log ended before its position. If the log agrees up to the expected
+        offset nevertheless, the fetch is repeated from there, as it is while the leader does not tell.
 
         Args:
             partition: the partition.
@@ -68,6 +74,7 @@ class Truncation:
             return False
         try:
             async with asyncio.timeout(_ANSWER_LIMIT):
-                return await self.move_back(partition)
+                end = await self._end(partition)
         except TimeoutError:
             return True
+        return self._move_back(partition, end) or (is_behind and end is not None)

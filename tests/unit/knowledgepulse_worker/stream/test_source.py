@@ -334,6 +334,36 @@ async def test_a_recreated_topic_that_ends_where_the_former_one_was_read_to_is_r
     assert world.outputs()[5:] == list(range(100, 105))
 
 
+async def test_a_truncated_log_that_ends_where_it_was_read_to_is_read(start, monkeypatch):
+    """No fetch returns anything, and the last records would wait for the next."""
+    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await world.committed({0: 5})
+
+    world.topic.truncate(0, 3)
+    world.publish(0, 100, 101)
+    await world.until(lambda: len(world.outputs()) == 7)
+
+    assert world.outputs() == [*range(5), 100, 101]
+
+
+async def test_a_client_that_went_back_though_the_log_is_whole_reads_on_where_it_was(start):
+    """As when the log ends before its position under one leader, and the next has all of it."""
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await world.committed({0: 5})
+
+    world.member.seek(*world.member.assignment(), 0)
+    await world.settle()
+    world.publish(0, 5)
+    await world.committed({0: 6})
+
+    assert world.outputs() == list(range(6))
+
+
 async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_find(start, monkeypatch):
     """A look-up that was cut short had taken the new topic's id, and was never repeated."""
     monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
