@@ -174,6 +174,15 @@ def _by_topic(values: Mapping[TopicPartition, Any]) -> list[tuple[str, list[Any]
     return [(topic, of_partitions, {}) for topic, of_partitions in topics.items()]
 
 
+def _by_partition(*fields: tuple[str, Any]) -> CompactArray:
+    """Return the schema of fields by topic and partition."""
+    partitions = CompactArray(("partition", Int32), *fields, _TAGS)
+    return CompactArray(("topic", _TEXT), ("partitions", partitions), _TAGS)
+
+
+_OFFSET = (("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT))
+
+
 class StableOffsetsResponse_v7(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
     """The response to OffsetFetch, version 7."""
 
@@ -181,24 +190,7 @@ class StableOffsetsResponse_v7(Response):  # type: ignore[misc]  # noqa: N801 - 
     API_VERSION = 7
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("topic", _TEXT),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                        ("error_code", Int16),
-                        _TAGS,
-                    ),
-                ),
-                _TAGS,
-            ),
-        ),
+        ("topics", _by_partition(*_OFFSET, ("error_code", Int16))),
         ("error_code", Int16),
         _TAGS,
     )
@@ -223,18 +215,7 @@ class StableOffsetsRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # 
 class _MemberOffsetsResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
     API_KEY = 28
     API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "errors",
-            CompactArray(
-                ("topic", _TEXT),
-                ("partition_errors", CompactArray(("partition", Int32), ("error_code", Int16), _TAGS)),
-                _TAGS,
-            ),
-        ),
-        _TAGS,
-    )
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("errors", _by_partition(("error_code", Int16))), _TAGS)
 
 
 class MemberOffsetsRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
@@ -253,22 +234,6 @@ class MemberOffsetsRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # 
         ("generation", Int32),
         ("member", _TEXT),
         ("instance", _TEXT),
-        (
-            "topics",
-            CompactArray(
-                ("topic", _TEXT),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                        _TAGS,
-                    ),
-                ),
-                _TAGS,
-            ),
-        ),
+        ("topics", _by_partition(*_OFFSET)),
         _TAGS,
     )

@@ -6,6 +6,7 @@ aiokafka has no such request. The request in this module needs Kafka 2.3.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -46,6 +47,11 @@ async def epoch_end(client: AIOKafkaClient, at: TopicPartition, epoch: int) -> i
         await asyncio.sleep(_RETRY_PAUSE)
 
 
+def _by_topic(*fields: tuple[str, Any]) -> Array:
+    """Return the schema of the fields of partitions by topic."""
+    return Array(("topic", String("utf-8")), ("partitions", Array(*fields)))
+
+
 class _EpochEndResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
     API_KEY = 23
     API_VERSION = 3
@@ -53,17 +59,8 @@ class _EpochEndResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 - aiok
         ("throttle_time_ms", Int32),
         (
             "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader_epoch", Int32),
-                        ("end_offset", Int64),
-                    ),
-                ),
+            _by_topic(
+                ("error_code", Int16), ("partition", Int32), ("leader_epoch", Int32), ("end_offset", Int64)
             ),
         ),
     )
@@ -78,12 +75,6 @@ class _EpochEndRequest(OwnRequest, RequestStruct):  # type: ignore[misc]  # aiok
         ("replica_id", Int32),
         (
             "topics",
-            Array(
-                ("topic", String("utf-8")),
-                (
-                    "partitions",
-                    Array(("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32)),
-                ),
-            ),
+            _by_topic(("partition", Int32), ("current_leader_epoch", Int32), ("leader_epoch", Int32)),
         ),
     )
