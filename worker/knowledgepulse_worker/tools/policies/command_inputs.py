@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -100,23 +100,25 @@ class Inputs:
         settings = self.settings  # read even with a file, so that wrong settings are reported at once
         return load_policy(self.policy_file) if self.policy_file else settings.policy
 
-    def records(self, *, content: bool = True, policy: Policy | None = None) -> list[ScoredRecord]:
+    def records(self, *, content: bool = True) -> list[ScoredRecord]:
         """Return the scored traces of the files, or else of the topics.
 
         Args:
             content: from topics, read also what a person needs to judge a trace.
-            policy: score raw traces under this policy, instead of the settings'.
         """
         if not self.files:
             return asyncio.run(self._records_of_topics(content=content))
+        return [*self.records_of_files(self.settings.policy)]
+
+    def records_of_files(self, policy: Policy) -> Iterator[ScoredRecord]:
+        """Return an iterator over the traces of the files; raw traces are scored under the policy."""
         if self.period != Period():
             raise click.UsageError(
                 "--since and --until apply only to topics: lines of files have no timestamp"
             )
         from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415 - topics need no numpy
 
-        settings = self.settings.model_copy(update={"policy": policy}) if policy else self.settings
-        return [*read_files(self.files, settings)]
+        return read_files(self.files, self.settings.model_copy(update={"policy": policy}))
 
     async def _records_of_topics(self, *, content: bool) -> list[ScoredRecord]:
         from knowledgepulse_worker.records.content import content_of  # noqa: PLC0415

@@ -121,7 +121,7 @@ def show_trace(name: str, given: Inputs) -> None:
     name, given = _with_its_file(name, given)
     active = given.policy
     if given.files:
-        found = [one for one in given.records(policy=active) if name in (one.id, one.source, one.native_id)]
+        found = _matching(given.records_of_files(active), name)
     else:
         found = asyncio.run(_find(given.settings, name))
     if not found:
@@ -132,6 +132,17 @@ def show_trace(name: str, given: Inputs) -> None:
         print_parts(*([""] if number else []), *explained)
     if not given.files:
         print_parts(*asyncio.run(_contributions(given.settings, found)))
+
+
+def _matching(records: Iterable[ScoredRecord], name: str) -> list[ScoredRecord]:
+    """Return the traces with a name; a line that is named is the last one to be read."""
+    found = []
+    for record in records:
+        if record.source == name:
+            return [record]
+        if name in (record.id, record.native_id):
+            found.append(record)
+    return found
 
 
 def _with_its_file(name: str, given: Inputs) -> tuple[str, Inputs]:

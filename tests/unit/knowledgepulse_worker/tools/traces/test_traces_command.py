@@ -32,6 +32,17 @@ def test_a_line_of_a_file_is_found_without_naming_the_file_twice(kp_worker, scor
     )
 
 
+def test_a_line_is_shown_although_a_later_one_is_invalid(kp_worker, real_traces, tmp_path):
+    raw = tmp_path / "raw.jsonl"
+    raw.write_bytes(real_traces[0] + b"\n" + "no trace".encode("utf-16") + b"\n")
+
+    shown = output(kp_worker("traces", "show", f"{raw}:1", "--embedder", "none"))
+
+    assert f"\nfrom {raw}:1\n" in shown
+    refused = kp_worker("traces", "show", f"{raw}:2", "--embedder", "none")
+    assert f"{raw}:2: not a trace: " in refused.stderr
+
+
 def test_a_scored_trace_is_shown_with_the_score_that_the_given_policy_would_give(kp_worker, scored, tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("[policy]\nthreshold = 0.1\n")
