@@ -156,7 +156,11 @@ class _Group(CommandGroup):
             raise exception from error
 
 
-@click.group(cls=_Group, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Group,
+    commands=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
 @click.version_option(__version__, package_name="knowledgepulse-worker")
 @click.pass_context
 def main(ctx: click.Context) -> None:

@@ -22,14 +22,14 @@ from knowledgepulse_worker.texts import counted
     "--partitions",
     type=click.IntRange(min=1),
     default=4,
-    show_default=True,
     help="Partition count of a new raw topic.",
 )
 @click.option(
     "--replication-factor",
     type=int,
     default=-1,
-    help="Replication factor of new topics.  [default: the broker's]",
+    show_default="the broker's",
+    help="Replication factor of new topics.",
 )
 def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
     """Create missing topics, and report existing ones with other settings.

@@ -39,14 +39,12 @@ conversion_options = with_options(
         "--visibility",
         type=click.Choice(get_args(Visibility)),
         default="private",
-        show_default=True,
         help="Visibility of the traces.",
     ),
     click.option(
         "--privacy-level",
         type=click.Choice(get_args(PrivacyLevel)),
         default="private",
-        show_default=True,
         help="Privacy level of the traces. Private traces never leave the organization.",
     ),
     click.option(
@@ -72,7 +70,6 @@ conversion_options = with_options(
     "format_name",
     type=click.Choice([AUTO, *INPUT_FORMATS]),
     default=AUTO,
-    show_default=True,
     help="Format of the files.",
 )
 @conversion_options

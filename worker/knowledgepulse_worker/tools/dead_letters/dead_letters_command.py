@@ -79,7 +79,6 @@ def show_dead_letter(location: tuple[int, int], config: Path | None, raw: bool) 
     "--max-attempts",
     type=click.IntRange(min=1),
     default=3,
-    show_default=True,
     help="Skip dead letters that were already replayed this many times.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be replayed, and publish nothing.")

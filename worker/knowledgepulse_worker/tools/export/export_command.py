@@ -64,12 +64,11 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Export only this number of new traces, the most diverse ones.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the splits and of --diverse.")
+@click.option("--seed", type=int, default=0, help="Seed of the splits and of --diverse.")
 @click.option(
     "--shares",
     type=(NumberInRange(0, 100), NumberInRange(0, 100)),
     default=(10.0, 10.0),
-    show_default=True,
     help="Percentages of the groups for the validation and test splits.",
 )
 @embedder_option("Embedder for the similarity of traces, instead of embedding.backend.")

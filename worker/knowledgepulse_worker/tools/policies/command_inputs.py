@@ -37,9 +37,9 @@ policy_option = click.option(
     "--policy", "policy_file", type=EXISTING, help="Policy file to use instead of the settings' policy."
 )
 _TARGET = "Share of each domain's traces that should pass at most."
-target_option = click.option("--target", type=SHARE, default=0.1, show_default=True, help=_TARGET)
+target_option = click.option("--target", type=SHARE, default=0.1, help=_TARGET)
 _REWARD = "Lowest reward of a trace worth keeping."
-reward_option = click.option("--min-reward", type=Number(), default=0.5, show_default=True, help=_REWARD)
+reward_option = click.option("--min-reward", type=Number(), default=0.5, help=_REWARD)
 _OUTPUT = "Write the proposed [policy] to this file instead of printing it."
 output_option = click.option("--output", type=NewFile(), help=_OUTPUT)
 _PLOT = "Write a plot to this .png or .svg file."

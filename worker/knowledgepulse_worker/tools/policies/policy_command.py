@@ -198,13 +198,7 @@ def rescore(
     help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the "
     "first.",
 )
-@click.option(
-    "--precision",
-    type=SHARE,
-    default=0.9,
-    show_default=True,
-    help="Precision for which a threshold is proposed.",
-)
+@click.option("--precision", type=SHARE, default=0.9, help="Precision for which a threshold is proposed.")
 @command_inputs.reward_option
 @command_inputs.plot_option
 @json_option
@@ -248,9 +242,7 @@ def evaluate(
 @command_inputs.policy_option
 @command_inputs.target_option
 @command_inputs.reward_option
-@click.option(
-    "--share", type=SHARE, default=1.0, show_default=True, help="Share of the learned value in the score."
-)
+@click.option("--share", type=SHARE, default=1.0, help="Share of the learned value in the score.")
 @click.option(
     "--outcome-confidence",
     is_flag=True,

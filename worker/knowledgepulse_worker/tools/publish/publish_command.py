@@ -59,7 +59,6 @@ SPOOL_LIMIT = 15.0
     "--key",
     type=click.Choice(get_args(KeyBy)),
     default="id",
-    show_default=True,
     help="Record key. Traces with the same key are compared with each other.",
 )
 @click.option(

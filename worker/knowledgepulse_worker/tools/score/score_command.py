@@ -39,14 +39,12 @@ from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name,
     "--partitions",
     type=click.IntRange(1, 10_000),
     default=1,
-    show_default=True,
     help="Score as in a topic with this number of partitions, where a trace is compared only with its own.",
 )
 @click.option(
     "--key",
     type=click.Choice(get_args(KeyBy)),
     default="id",
-    show_default=True,
     help="Field that determines the partition, as in `kp-worker publish`.",
 )
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")

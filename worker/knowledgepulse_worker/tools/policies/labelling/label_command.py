@@ -32,12 +32,8 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 @command_inputs.policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
-@click.option(
-    "--count", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of traces."
-)
-@click.option(
-    "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
-)
+@click.option("--count", type=click.IntRange(1, 10_000), default=50, help="Maximum number of traces.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=6068, help="Port on 127.0.0.1.")
 @click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
 @click.option("--model", help="The model's name.")
 @click.option(
@@ -45,9 +41,7 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
     type=EXISTING,
     help="File that says what makes a run worth keeping, for the page or for the model.",
 )
-@click.option(
-    "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
-)
+@click.option("--per-minute", type=click.IntRange(1, 10_000), default=60, help="Limit of requests.")
 def label(
     given: command_inputs.Inputs,
     output: Path,
