@@ -45,7 +45,6 @@ FIGURES = ("AUC", "precision", "recall", "passing")
 
 Figures = dict[str, Estimate | None]
 
-
 ScoreVerdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
 
 
