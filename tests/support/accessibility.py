@@ -24,13 +24,16 @@ _MARK_NEW_LOOKS = """known => {
     const computed = getComputedStyle(node);
     return [node.localName, node.className, hasText(node), ...styles.map(name => computed[name])].join(" ");
   };
-  const path = node => node ? [...path(node.parentElement), look(node)] : [];
+  const paths = new Map([[null, ""]]);
+  const path = node => {
+    if (!paths.has(node)) paths.set(node, `${path(node.parentElement)} > ${look(node)}`);
+    return paths.get(node);
+  };
   const looks = new Set(known);
   for (const node of document.body.querySelectorAll("*")) {
     if (!hasText(node)) continue;
-    const whole = path(node).join(" > ");
-    if (looks.has(whole)) continue;
-    looks.add(whole);
+    if (looks.has(path(node))) continue;
+    looks.add(path(node));
     node.setAttribute("data-new-look", "");
   }
   return [...looks].slice(known.length);
