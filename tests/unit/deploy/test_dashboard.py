@@ -4,9 +4,6 @@ import json
 import re
 
 import pytest
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.cog.plugins import register_default_plugins
-from grafana_foundation_sdk.models.dashboard import Dashboard
 
 OUTSIDE_THE_SCHEMA = {"definition", "expr", "refId", "textFormat", "titleFormat"}
 """Members of annotations and variables that only the data source's plugin knows."""
@@ -38,6 +35,10 @@ def members(value, *path):
 
 def test_every_member_is_in_grafanas_schema(dashboard):
     """Grafana ignores a misspelled member; its SDK drops it when it parses the dashboard."""
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
     register_default_plugins()
     parsed = json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard)))
 
