@@ -115,7 +115,6 @@ class Lanes:
             await lane.wait_idle()
             if assignment.is_over:
                 return
-            lane.close()
             lane = None
         if lane is None:
             lane = assignment.lanes[record.partition] = Lane(
