@@ -206,8 +206,11 @@ class MemoryGroupMember:
         self._require_assigned(partition)
         return self._positions[partition]
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return the offset of the first record of a later epoch, or the partition's end."""
+        return {partition: self._epoch_end(partition, epoch) for partition, epoch in epochs.items()}
+
+    def _epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         records = self._topic.records[partition.partition]
         later = (one.offset for one in records if one.leader_epoch > epoch)
         return next(later, self._topic.end(partition.partition))

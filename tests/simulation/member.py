@@ -267,8 +267,10 @@ class SimMember:
     async def end_offsets(self, partitions):
         return {tp: (await self._bounds(tp)).stop for tp in sorted(partitions)}
 
-    async def epoch_end(self, partition, epoch):
-        at = (partition.topic, partition.partition)
+    async def epoch_ends(self, epochs):
+        return {tp: await self._epoch_end((tp.topic, tp.partition), epoch) for tp, epoch in epochs.items()}
+
+    async def _epoch_end(self, at, epoch):
         return await self._connection.ask_leader(
             at, lambda broker: self._cluster.find(broker, *at).logs[at[1]].epoch_end(epoch)
         )

@@ -40,7 +40,9 @@ class Client(Protocol):
     async def committed(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None: ...  # noqa: D102
+    async def epoch_ends(  # noqa: D102
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]: ...
     def highwater(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def last_stable_offset(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None: ...  # noqa: D102

@@ -300,14 +300,15 @@ class Source:
             async with asyncio.timeout(_LOOK_UP_LIMIT):
                 found = await self._topic_ids.current([one.at.partition for one in consumed])
                 if found == self._topic_id:
-                    await asyncio.gather(*map(self._go_back_if_truncated, consumed))
+                    await self._go_back_if_truncated(consumed)
             if found != self._topic_id:
                 await self._start_over()
         self._looked_up = time.monotonic()
 
-    async def _go_back_if_truncated(self, partition: Partition) -> None:
-        if await self._truncation.move_back(partition) and self._is_current(partition):
-            await self._seek_to_expected(partition)
+    async def _go_back_if_truncated(self, partitions: Sequence[Partition]) -> None:
+        for partition in await self._truncation.move_back(*partitions):
+            if self._is_current(partition):
+                await self._seek_to_expected(partition)
 
     def _is_current(self, partition: Partition) -> bool:
         """Return whether a partition is of the present assignment."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
+
+from aiokafka import TopicPartition
 
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
@@ -34,15 +37,15 @@ class Truncation:
         self._client = client
         self._metrics = metrics
 
-    async def move_back(self, partition: Partition) -> bool:
-        """Expect the first difference next if there is one; return whether there is."""
-        return self._move_back(partition, await self._end(partition))
+    async def move_back(self, *partitions: Partition) -> list[Partition]:
+        """Expect the first difference next in the partitions that have one; return these partitions."""
+        ends = await self._ends(partitions)
+        return [one for one in partitions if self._move_back(one, ends.get(one.at))]
 
-    async def _end(self, partition: Partition) -> int | None:
-        """Return the offset up to which a log can agree with the one that was read; None if unknown."""
-        if partition.expected is None or partition.epoch < 0:
-            return None
-        return await self._client.epoch_end(partition.at, partition.epoch)
+    async def _ends(self, partitions: Iterable[Partition]) -> Mapping[TopicPartition, int]:
+        """Return the offsets up to which logs can agree with those that were read, where that is known."""
+        epochs = {one.at: one.epoch for one in partitions if one.expected is not None and one.epoch >= 0}
+        return await self._client.epoch_ends(epochs)
 
     def _move_back(self, partition: Partition, end: int | None) -> bool:
         expected = partition.expected
@@ -74,7 +77,7 @@ class Truncation:
             return False
         try:
             async with asyncio.timeout(_ANSWER_LIMIT):
-                end = await self._end(partition)
+                end = (await self._ends([partition])).get(partition.at)
         except TimeoutError:
             return True
         return self._move_back(partition, end) or (is_behind and end is not None)

@@ -157,7 +157,7 @@ def hold_next(monkeypatch, target, method):
         if not asked.is_set():
             asked.set()
             await given_up.wait()
-            if method == "epoch_end":
+            if method == "epoch_ends":
                 raise TimeoutError
         return await look_up(*arguments)
 
@@ -177,7 +177,7 @@ async def test_a_look_up_that_outlives_its_assignment_leaves_the_next_alone(star
     world.publish(0, 1, 2)
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)
 
-    target = (world.topic_ids, "current") if look_up == "topic" else (world.member, "epoch_end")
+    target = (world.topic_ids, "current") if look_up == "topic" else (world.member, "epoch_ends")
     asked, given_up = hold_next(monkeypatch, *target)
     world.topic.leader_epoch = 1
     world.publish(0, 3)

@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, fetch_stable_offsets
-from knowledgepulse_worker.kafka.wire.leader_epochs import epoch_end
+from knowledgepulse_worker.kafka.wire.leader_epochs import epoch_ends
 from knowledgepulse_worker.kafka.wire.metadata import never_creating
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
 from knowledgepulse_worker.kafka.wire.throttling import CONSUMER_QUOTA, logged_throttle, waiting_out
@@ -121,12 +121,12 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         found = await self._coordinator.fetch_committed_offsets(list(partitions))
         return cast("Mapping[TopicPartition, OffsetAndMetadata]", found)
 
-    async def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
-        """Return the offset at which a leader epoch ends in a partition's log; None if that is unknown.
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the offsets at which leader epochs end in the partitions' logs, where that is known.
 
-        See :func:`~knowledgepulse_worker.kafka.wire.leader_epochs.epoch_end`.
+        See :func:`~knowledgepulse_worker.kafka.wire.leader_epochs.epoch_ends`.
         """
-        return await epoch_end(self._client, partition, epoch)
+        return await epoch_ends(self._client, epochs)
 
     def check_membership(self) -> None:
         """Check that the client is still in its group, as every fetch does.

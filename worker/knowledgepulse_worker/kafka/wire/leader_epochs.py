@@ -1,4 +1,4 @@
-"""Ask a partition's leader where the epoch of a former leader ends in its log (KIP-101, KIP-320).
+"""Ask partitions' leaders where the epochs of former leaders end in their logs (KIP-101, KIP-320).
 
 aiokafka has no such request. The request in this module needs Kafka 2.3.
 """
@@ -6,6 +6,10 @@ aiokafka has no such request. The request in this module needs Kafka 2.3.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -21,30 +25,56 @@ _RETRY_PAUSE = 0.1
 _CONSUMER = -1
 
 
-async def epoch_end(client: AIOKafkaClient, at: TopicPartition, epoch: int) -> int | None:
-    """Return the offset at which a leader epoch ends in the log of a partition's leader.
+async def epoch_ends(
+    client: AIOKafkaClient, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the offsets at which leader epochs end in the logs of the partitions' leaders.
 
-    Waits while there is no leader.
+    Waits while a partition has no leader.
+
+    Args:
+        client: the client, which knows the leaders.
+        epochs: an epoch for each partition.
 
     Returns:
-        the first offset of the next epoch, or the log's end if there is none; None if the leader cannot tell.
+        the first offset of the next epoch, or the log's end if there is none; partitions whose leader cannot
+            tell are left out.
     """
-    request = _EpochEndRequest(_CONSUMER, [(at.topic, [(at.partition, NO_EPOCH, epoch)])])
-    while True:
-        leader = client.cluster.leader_for_partition(at)
-        if leader not in (None, -1):
+    ends: dict[TopicPartition, int] = {}
+    waiting = set(epochs)
+    while waiting:
+        for leader, led in _by_leader(client, waiting).items():
+            asked = [
+                (topic, [(at.partition, NO_EPOCH, epochs[at]) for at in some])
+                for topic, some in groupby(led, attrgetter("topic"))
+            ]
             try:
-                response = await client.send(leader, request)
+                response = await client.send(leader, _EpochEndRequest(_CONSUMER, asked))
             except IncompatibleBrokerVersion:
-                return None
+                return {}
             except KafkaError:
-                pass
-            else:
-                [(_, [(error, _, _, end)])] = response.topics
-                if not error:
-                    return end if end >= 0 else None
-        await client.force_metadata_update()
-        await asyncio.sleep(_RETRY_PAUSE)
+                continue
+            for topic, answers in response.topics:
+                for error, partition, _, end in answers:
+                    if not error:
+                        at = TopicPartition(topic, partition)
+                        waiting.remove(at)
+                        if end >= 0:
+                            ends[at] = end
+        if waiting:
+            await client.force_metadata_update()
+            await asyncio.sleep(_RETRY_PAUSE)
+    return ends
+
+
+def _by_leader(
+    client: AIOKafkaClient, partitions: Iterable[TopicPartition]
+) -> dict[int, list[TopicPartition]]:
+    """Return partitions by the broker that leads them; those without a leader are left out."""
+    led = defaultdict(list)
+    for at in sorted(partitions):
+        led[client.cluster.leader_for_partition(at)].append(at)
+    return {leader: some for leader, some in led.items() if leader not in (None, -1)}
 
 
 def _by_topic(*fields: tuple[str, Any]) -> Array:
