@@ -21,6 +21,9 @@ from knowledgepulse_worker.records.outputs import TRUNCATED_BYTES
 from knowledgepulse_worker.settings import TopicSettings
 from support.streams import source_of
 
+_FETCH_BYTES, _FETCH_MS = 1_048_576, 100
+"""A fetch is answered once there is that much, or after that time: not once for each record."""
+
 
 class Identity(NamedTuple):
     """The identity of a raw record; a recreated topic has records with the same offsets but other keys.
@@ -75,7 +78,8 @@ class Witness:
             bootstrap_servers=bootstrap_servers,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
-            fetch_max_wait_ms=20,
+            fetch_min_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=_FETCH_MS,
         )
         self.last_seen = time.monotonic()
         self._published = dict.fromkeys(range(partitions), -1)
