@@ -202,7 +202,7 @@ async def _all_come(stream: Stream, fleet: Fleet) -> None:
         before, found = found, [len(records) for records in await _read(stream)]
         if found != before:
             since = time.monotonic()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.0)
 
 
 def _outcome(fleet: Fleet, records: list[list[ConsumerRecord]], kills: int, open_runs: list[int]) -> Outcome:

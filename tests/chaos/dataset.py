@@ -92,7 +92,7 @@ class Chain:
     async def settled(self, sent: int) -> None:
         async with asyncio.timeout(120):
             while await self.committed() < sent:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
 
     async def kill_export(self) -> bool:
         """Kill an export when it has created some files; return whether it was still running."""
