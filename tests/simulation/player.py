@@ -15,7 +15,7 @@ from simulation.brokers import new_cluster
 from simulation.histories import History
 
 LIVENESS = 240.0
-"""Virtual seconds from the last fault by which every record must have ended."""
+"""Virtual seconds from the last fault by which every record must have ended, unless some are deadly."""
 AFTERMATH = 5.0
 """Virtual seconds in which brokers react to an event without an end."""
 
@@ -109,11 +109,16 @@ class Player(ABC):
         last = max((one.at for one in (*self.history.publications, *self.history.events)), default=0.0)
         await self._until(lambda: self._loop.time() > max(last, self._faults_end) and self._idle(), 60.0)
         self._heal()
-        if not await self._until(self.oracles.all_finished, LIVENESS):
-            self.violated(f"liveness: {self.oracles.unfinished()} {LIVENESS:g} s after the last fault")
+        limit = self._liveness()
+        if not await self._until(self.oracles.all_finished, limit):
+            self.violated(f"liveness: {self.oracles.unfinished()} {limit:g} s after the last fault")
             return
         await self._finish()
         self.oracles.check()
+
+    def _liveness(self):
+        """Return the virtual seconds from the last fault by which every record must have ended."""
+        return LIVENESS
 
     def _idle(self):
         return not self._waiting or self.oracles.all_finished()

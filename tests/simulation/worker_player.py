@@ -26,6 +26,10 @@ LARGE_TRACE = 800
 """The bytes by which every fourth trace is larger, so that a topic may refuse it and accept the others."""
 
 
+DEADLY_LIVENESS = 60.0
+"""Virtual seconds in which a record kills enough processes, after each of which the group rebalances."""
+
+
 class WorkerPlayer(Player):
     """Plays a history of workers."""
 
@@ -56,6 +60,9 @@ class WorkerPlayer(Player):
         self.faults = Faults(self.world, self.settings.topics.raw, self.oracles, self.changelog)
         for _ in range(history.setting.pods):
             self.world.add_pod()
+
+    def _liveness(self):
+        return LIVENESS + DEADLY_LIVENESS * sum(one.kind == DEADLY for one in self.history.publications)
 
     async def _finish(self):
         """End all workers; a last worker then scores a few more records from the state that they left."""
