@@ -252,7 +252,7 @@ class Source:
         """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
         changelog = self._ledgers.changelog(number)
-        await set_start(partition, changelog, self._topic_id, self._truncation)
+        set_start(partition, changelog, self._topic_id)
         # Until then fetched records are dropped, and this assignment would miss them.
         await self._host.resumed()
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused

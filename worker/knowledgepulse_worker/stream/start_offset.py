@@ -9,21 +9,17 @@ from aiokafka.structs import OffsetAndMetadata
 from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.stream.partition import Partition
-from knowledgepulse_worker.stream.truncation import Truncation
 
 logger = logging.getLogger(__name__)
 
 
-async def set_start(
-    partition: Partition, changelog: Changelog, topic_id: bytes, truncation: Truncation
-) -> None:
+def set_start(partition: Partition, changelog: Changelog, topic_id: bytes) -> None:
     """Set the offset that is expected first in a partition; None for its beginning.
 
     Args:
         partition: the partition, with the group's position.
         changelog: the partition's recovered changelog.
         topic_id: the id of the raw topic; empty if unknown.
-        truncation: compares the log with the one that was read.
     """
     number, topic = partition.at.partition, partition.at.topic
     if topic_id and _was_recreated(partition.committed, changelog, topic_id):
@@ -45,7 +41,6 @@ async def set_start(
         partition.expected = kept.offset
     if partition.expected == kept.offset:  # otherwise, an operator has set the group's position
         partition.epoch = kept.leader_epoch
-        await truncation.move_back(partition)
 
 
 def _was_recreated(position: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes) -> bool:
