@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from knowledgepulse_worker.tools.policies.drift import Distributions, reference_rules
+from knowledgepulse_worker.tools.policies.drift import Distribution, Distributions, reference_rules
 from support.tools import tool
 
 SEVERITIES = {"page", "ticket"}
@@ -106,7 +106,7 @@ def test_every_runbook_section_has_meaning_checks_and_actions(sections):
 
 def test_alerts_use_only_series_that_are_exposed(rules, labels_of, span_labels_of):
     """An unknown name is no error: the alert would never fire."""
-    accepted = json.loads(reference_rules(Distributions("", {("", ""): 0}, {("", ""): {0.5: 0}})))
+    accepted = json.loads(reference_rules(Distributions("", {("", ""): Distribution(0, {0.5: 0})})))
     recorded = {rule["record"] for rule in [*rules, *accepted["groups"][0]["rules"]] if "record" in rule}
     for rule in rules:
         named = set(re.findall(r"\bkp[_:][\w:]+", rule["expr"]))
