@@ -58,6 +58,7 @@ class Progress:
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait or the broker is silent."""
         marks, progress = self._lanes.positions(), dict[int, Hashable]()
+        generation = self._client.group.generation  # each assignment begins anew, wherever the former one was
         for number, partition in self._owned().items():
             if not partition.is_recovered:
                 continue
@@ -65,11 +66,11 @@ class Progress:
             stable = self._client.last_stable_offset(partition.at)
             answered = self._client.last_poll_timestamp(partition.at) or 0
             if partition.has_unfinished(mark):
-                progress[number] = ("finished", mark)
+                progress[number] = (generation, "finished", mark)
             elif stable is not None and partition.position < stable:
-                progress[number] = ("fetched", partition.position)
+                progress[number] = (generation, "fetched", partition.position)
             elif time.time() * 1000 - answered > _SILENCE_MS:
-                progress[number] = ("answered", answered)
+                progress[number] = (generation, "answered", answered)
         return progress
 
     @property
