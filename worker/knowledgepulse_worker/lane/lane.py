@@ -263,11 +263,7 @@ class Lane:
 
     def close(self) -> None:
         """Stop at once; the partition's next owner reads the records that are not committed."""
-        self._is_closed = True
-        self._changed.set()
-        for taken in self._taken:
-            _cancel_embedding(taken)
-        self._taken.clear()
+        self._stop()
         for scored in self._scored:
             if scored.copying is not None:
                 scored.copying.cancel()
@@ -358,8 +354,7 @@ class Lane:
                 self._journal.end(taken.record.location)
                 self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
-            self._is_closed = True  # the record stays in the journal
-            self._taken.clear()
+            self._stop()  # the record stays in the journal
             self._on_failure(error)
 
     def _score(self, taken: Taken) -> Scored:
@@ -404,6 +399,14 @@ class Lane:
         self._changed.set()
 
     # --- the lane's own
+
+    def _stop(self) -> None:
+        """Take and score no more records, and release whoever waits."""
+        self._is_closed = True
+        self._changed.set()
+        for taken in self._taken:
+            _cancel_embedding(taken)
+        self._taken.clear()
 
     def _count(self, records: int, size: int) -> None:
         self.in_flight += records

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from knowledgepulse_worker.errors import EmbeddingError
 from support.lanes import feed
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -44,6 +45,21 @@ async def test_closing_releases_a_take_that_waits_for_room(make_harness, raw):
     lane.close()
     await taking
 
+    assert lane.next_offset == 1
+
+
+async def test_a_failing_embedder_releases_a_take_that_waits_for_room(make_harness, raw):
+    """The process ends by itself; a lane that waits would only hold it up."""
+    harness = make_harness(in_flight_records=1)
+    lane = await harness.lane()
+    harness.embedder.error = EmbeddingError("out of memory")
+    await feed(lane, raw(0))
+    taking = asyncio.create_task(lane.take(raw(1)))
+
+    await harness.until(lambda: harness.failures)
+    await harness.settle()
+
+    assert taking.done()
     assert lane.next_offset == 1
 
 
