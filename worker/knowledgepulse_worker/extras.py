@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import distribution
+from typing import Final
 
 from knowledgepulse_worker.errors import MissingExtraError
+
+DISTRIBUTION: Final = "knowledgepulse-worker"
 
 
 @contextmanager
@@ -27,11 +32,16 @@ def extra(name: str, reason: str = "") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        install = install_command(name)
-        missing = f"{error.name} is not installed; in a checkout, this installs the extra with it: {install}"
+        missing = f"{error.name} is not installed; {how_to_install(name)}"
         raise MissingExtraError(f"{reason}; {missing}" if reason else missing) from error
 
 
-def install_command(name: str) -> str:
-    """Return the command that installs an extra in a checkout, at the tested versions."""
-    return f"pip install -c constraints.txt '.[{name}]'"
+def how_to_install(name: str) -> str:
+    """Return the command that installs an extra, for a checkout or for an installed wheel.
+
+    In a checkout, it installs the tested versions. Pip notes where a package came from (PEP 610).
+    """
+    origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    if "dir_info" in origin:
+        return f"in a checkout, this installs it: pip install -c constraints.txt '.[{name}]'"
+    return f"this installs it: pip install '{DISTRIBUTION}[{name}]'"

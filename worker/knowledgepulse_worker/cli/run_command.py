@@ -24,8 +24,9 @@ PROCESS = (sys.executable, "-m", "knowledgepulse_worker.cli.entry", "work")
 def run(config: Path | None) -> None:
     """Run a worker until SIGTERM, SIGHUP or Ctrl-C.
 
-    On a signal, the worker finishes the records in flight, commits, and leaves its group. Run at most as many
-    workers as the raw topic has partitions; Kafka assigns the partitions to them.
+    On a signal, the worker commits what it has scored (for at most `limits.drain` seconds), leaves the rest
+    to the next owner, and leaves its group. Run at most as many workers as the raw topic has partitions;
+    Kafka assigns the partitions to them.
 
     If no broker can be reached, the worker waits. If its child process exits or hangs, the worker restarts
     it. If the configuration is invalid, the worker exits with status 78.

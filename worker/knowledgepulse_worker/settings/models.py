@@ -192,8 +192,8 @@ class EmbeddingSettings(_Section):
 
     backend: Literal["sentence-transformers", "lexical", "none"] = Field(
         "sentence-transformers",
-        description="`sentence-transformers`: a model, as in the SDK; `lexical`: the words of the whole "
-        "trace; `none`: no embedding, so novelty is always 0.5",
+        description="`sentence-transformers`: a model, as in the SDK; `lexical`: hashed words of the "
+        "objective, the agent's steps and the user's messages; `none`: no embedding, so novelty is 0.5",
     )
     model: str | None = Field(
         None,
@@ -245,8 +245,8 @@ class CacheSettings(_Section):
         ge=1,
         le=100_000,
         description="number of scored traces with which a new one is compared. 1,000, 10,000 and 100,000 "
-        "traces take 8, 56 and 690 MB per partition; 2, 20 and 200 MB of changelog; 0.05, 0.2 "
-        "and 20 ms per look-up; and 0.03, 0.3 and 3 s when a partition is opened",
+        "traces take 4.5, 45 and 450 MB per partition, and more while it is opened; 2, 20 and 200 MB of "
+        "changelog; 0.05, 0.2 and 20 ms per look-up; and 0.03, 0.3 and 3 s when a partition is opened",
     )
     dimensions: int = Field(384, ge=1, le=16_384, description="dimensions of the model's vectors")
     ttl: float | None = Field(

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from knowledgepulse_worker.errors import NoBrokerError
-from knowledgepulse_worker.extras import install_command
+from knowledgepulse_worker.extras import how_to_install
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.java_kafka import (
     INSTALL_JAVA,
@@ -48,7 +48,7 @@ _DOCKER_PING_LIMIT = 2.0
 
 _IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
-_INSTALL_EXTRA = f"in a checkout: {install_command('demo')}"
+_INSTALL_EXTRA = how_to_install("demo")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ def evaluations(config: Path | None) -> None:
     OpenTelemetry Collector. Traces without `metadata.span_context` are skipped and counted; the traces that
     were converted from spans have it.
 
-    Each score is sent exactly once, even after a crash. Run one process; starting a second one stops the
+    Consumers of committed records get each score exactly once, even after a crash. The Collector's receiver
+    reads uncommitted records, too, and may get one twice. Run one process; starting a second one stops the
     first.
     """
     settings = load_settings(config)
