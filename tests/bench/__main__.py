@@ -25,7 +25,7 @@ from bench import (
 )
 from bench.context import Context
 from bench.measure import Budget, Section
-from knowledgepulse_worker.embedding.forward import best_precision
+from knowledgepulse_worker.embedding.forward import precisions
 from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
 
 
@@ -76,7 +76,7 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
             broker = stack.enter_context(running_broker(allow_embedded=False, say=say))
         header = machine.describe(broker) | {"form": "short" if short else "full"}
         servers = "" if broker is None else broker.bootstrap_servers
-        context = Context(short, folder, servers, best_precision() == "bfloat16", say)
+        context = Context(short, folder, servers, "bfloat16" in precisions(), say)
         sections: list[Section] = []
         for name, part in chosen.items():
             say(name)

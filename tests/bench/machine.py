@@ -9,7 +9,7 @@ from pathlib import Path
 
 import joblib
 
-from knowledgepulse_worker.embedding.forward import best_precision
+from knowledgepulse_worker.embedding.forward import precisions
 from knowledgepulse_worker.tools.demo.brokers import Broker
 
 _DISTRIBUTIONS = (
@@ -41,7 +41,7 @@ def describe(broker: Broker | None) -> dict[str, str]:
     return {
         "CPU": info.get("model name", platform.processor() or "unknown"),
         "cores": f"{len(cores())} usable of {os.cpu_count()}",
-        "best precision": best_precision(),
+        "best precision": precisions()[0],
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "load before the start": f"{os.getloadavg()[0]:.2f}",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",

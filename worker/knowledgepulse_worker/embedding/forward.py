@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Precision
 from knowledgepulse_worker.embedding.network import Bert, build_network, openvino
+from knowledgepulse_worker.errors import ModelError
 
 # The bindings initialize their use of NumPy at the first tensor. If two threads do this at the same time,
 # they deadlock, and one of them holds the GIL.
@@ -29,10 +31,29 @@ _STEP = 16
 
 _HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
 
+_WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}
+"""Values of ``ONEDNN_MAX_CPU_ISA`` that forbid instructions for bfloat16, although OpenVINO lists them."""
 
-def best_precision() -> Precision:
-    """Return bfloat16 where the CPU has instructions for it, else float32."""
-    return "bfloat16" if "BF16" in _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "float32"
+
+def precisions() -> tuple[Precision, ...]:
+    """Return the precisions that the CPU has instructions for, the fastest first."""
+    capabilities = _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if "BF16" in capabilities and os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in _WITHOUT_BFLOAT16:
+        return ("bfloat16", "float32")
+    return ("float32",)
+
+
+def require_precision(precision: Precision) -> None:
+    """Refuse a precision that the CPU has no instructions for: emulation takes thirty times as long.
+
+    Raises:
+        ModelError: the CPU lacks it; the message names those that it has.
+    """
+    if precision not in (has := precisions()):
+        raise ModelError(
+            f"embedding.precision: got {precision}, for which this processor has no instructions; "
+            f"set auto or {' or '.join(has)}"
+        )
 
 
 class Forward:
@@ -44,12 +65,16 @@ class Forward:
 
     Args:
         bert: the model.
-        precision: the number format of the arithmetic; a CPU without bfloat16 computes in float32.
+        precision: the number format of the arithmetic.
         longest: the longest text, in tokens.
         parallel: the number of threads that call concurrently; they share the cores.
+
+    Raises:
+        ModelError: the CPU has no instructions for the precision.
     """
 
     def __init__(self, bert: Bert, precision: Precision, longest: int, parallel: int = 1) -> None:
+        require_precision(precision)
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[precision],
             "NUM_STREAMS": parallel,
@@ -58,8 +83,6 @@ class Forward:
         }
         self._whole = _CORE.compile_model(build_network(bert, longest), "CPU", settings)
         self._padded = _CORE.compile_model(build_network(bert), "CPU", settings)
-        computed = self._whole.get_property("INFERENCE_PRECISION_HINT").to_string()
-        self.precision: Precision = precision if computed == _HINTS[precision] else "float32"
         self._longest = longest
         self._parallel = parallel
         self._threads = threading.local()

@@ -48,7 +48,7 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
 def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
     """Load the model into OpenVINO, or into PyTorch if it runs on a GPU or is not a BERT model."""
     with extra("worker"):  # these imports are slow, and the other backends do not need them
-        from knowledgepulse_worker.embedding.forward import best_precision  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.forward import precisions  # noqa: PLC0415
         from knowledgepulse_worker.embedding.network import UnsupportedModelError  # noqa: PLC0415
         from knowledgepulse_worker.embedding.tokenizing import Window  # noqa: PLC0415
         from knowledgepulse_worker.embedding.transformer import TransformerEmbedder  # noqa: PLC0415
@@ -60,7 +60,7 @@ def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
     if settings.device == "cpu" or (settings.device == "auto" and not _has_gpu()):
         if parallel > 1:  # the tokenizer's threads would compete with ours
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        precision = best_precision() if settings.precision == "auto" else settings.precision
+        precision = precisions()[0] if settings.precision == "auto" else settings.precision
         try:
             return TransformerEmbedder(model, window, precision, settings.trace_text, parallel)
         except UnsupportedModelError as error:

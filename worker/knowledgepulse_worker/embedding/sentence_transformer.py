@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
 from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
+from knowledgepulse_worker.embedding.forward import require_precision
 from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, well_formed
 from knowledgepulse_worker.embedding.weights import ModelFolder
@@ -49,6 +50,8 @@ class SentenceTransformerEmbedder:
         self.device = _device(device)
         best: Precision = "bfloat16" if self.device == "cuda" else "float32"
         self.precision: Precision = best if precision == "auto" else precision
+        if self.device == "cpu":
+            require_precision(self.precision)
         self.description = description_of(model.description, text)
         self._text = text
         self._model = _load(model, self.device)

@@ -24,13 +24,14 @@ class TransformerEmbedder:
     Args:
         model: the model's folder.
         window: the part of a text that is read.
-        precision: the precision of the arithmetic; a CPU without bfloat16 computes in float32.
+        precision: the number format of the arithmetic.
         text: the text of a trace that is embedded.
         parallel: the number of threads that call concurrently.
 
     Raises:
         UnsupportedModelError: the model has another architecture.
-        ModelError: a file of the model is missing, is damaged or does not fit the others or the window.
+        ModelError: a file of the model is missing, is damaged or does not fit the others or the window, or
+            the CPU has no instructions for the precision.
     """
 
     device = "cpu"
@@ -51,16 +52,12 @@ class TransformerEmbedder:
         self.dimensions = bert.dimensions
         self.identity = identity_of(bert.identity(window), text)
         self.parallel = parallel
+        self.precision = precision
         self._window = window
         self._text = text
         self._tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), window.max_tokens)
         self._forward = Forward(bert, precision, window.max_tokens, parallel)
         self._recent = EmbeddingCache()
-
-    @property
-    def precision(self) -> Precision:
-        """The number format of the arithmetic."""
-        return self._forward.precision
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts one by one; read unpaired surrogates as U+FFFD."""

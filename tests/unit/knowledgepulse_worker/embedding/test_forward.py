@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from knowledgepulse_worker.embedding import forward as module
-from knowledgepulse_worker.embedding.forward import Forward, best_precision
+from knowledgepulse_worker.embedding.forward import Forward, precisions
 from knowledgepulse_worker.embedding.network import read_bert
+from knowledgepulse_worker.errors import ModelError
 from support.bert import write_bert
 
 
@@ -52,25 +53,40 @@ def test_after_warming_no_length_is_new(bert, monkeypatch):
     assert len(warmed) == 4  # 16, 32 and 48 tokens with padding, and the whole window
 
 
-def test_a_precision_that_the_cpu_lacks_is_not_reported(bert, monkeypatch):
-    """OpenVINO then computes in float32, as only its own property shows."""
+@pytest.fixture
+def processor(monkeypatch):
+    """Sets the processor's capabilities, and the instructions to which oneDNN is limited."""
 
-    def lacking(network, device, config):
-        return compile_model(network, device, config | {"INFERENCE_PRECISION_HINT": "f32"})
+    def have(capabilities, limit="ALL"):
+        monkeypatch.setattr(module._CORE, "get_property", lambda _device, _name: capabilities)
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
 
-    compile_model = module._CORE.compile_model
-    monkeypatch.setattr(module._CORE, "compile_model", lacking)
-
-    assert Forward(bert, "bfloat16", 8).precision == "float32"
+    return have
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "expected"), [(["FP32", "BF16", "INT8"], "bfloat16"), (["FP32", "INT8"], "float32")]
+    ("capabilities", "limit", "expected"),
+    [
+        (["FP32", "BF16", "INT8"], "ALL", ("bfloat16", "float32")),
+        (["FP32", "INT8"], "ALL", ("float32",)),
+        (["FP32", "BF16", "INT8"], "avx512_core", ("float32",)),
+        (["FP32", "BF16", "INT8"], "AVX512_CORE_BF16", ("bfloat16", "float32")),
+    ],
 )
-def test_the_best_precision_is_what_the_processor_has_instructions_for(monkeypatch, capabilities, expected):
-    monkeypatch.setattr(module._CORE, "get_property", lambda _device, _name: capabilities)
+def test_the_precisions_are_those_that_the_processor_has_instructions_for(
+    processor, capabilities, limit, expected
+):
+    processor(capabilities, limit)
 
-    assert best_precision() == expected
+    assert precisions() == expected
+
+
+def test_a_precision_that_the_processor_lacks_is_refused_with_those_that_it_has(bert, processor):
+    """OpenVINO emulates it without a word, thirty times as slowly, or cannot compile the network."""
+    processor(["FP32", "INT8"])
+
+    with pytest.raises(ModelError, match=r"embedding\.precision: got bfloat16, .* set auto or float32"):
+        Forward(bert, "bfloat16", 8)
 
 
 def run(folder, code):

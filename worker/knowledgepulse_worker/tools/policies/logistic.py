@@ -45,10 +45,10 @@ def values_of(records: Sequence[ScoredRecord]) -> dict[str, Array]:
 def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
     """Return the regression of ``kept`` on dimensions and facts by name, not yet calibrated.
 
-    All arrays are of shape (n,), and ``kept`` has both kinds.
+    All arrays are of shape (n,), and ``kept`` has both kinds. A value that does not vary has no term.
     """
     intercept, terms = logit(kept.mean()), dict[str, Term]()
-    if telling := [name for name, column in values.items() if np.ptp(column) > 0]:
+    if telling := [name for name, column in values.items() if _varies(column)]:
         columns = np.column_stack([values[name] for name in telling])
         means, deviations = columns.mean(axis=0), columns.std(axis=0)
         scaled = np.clip((columns - means) / deviations, -CLIP, CLIP)
@@ -115,6 +115,11 @@ def calibrated(learned: Learned, odds: Array, kept: Array) -> tuple[Learned, Arr
     intercept = _round(slope * learned.intercept + offset)
     changed = learned.model_copy(update={"intercept": intercept, "terms": terms})
     return changed, expit(slope * odds + offset)
+
+
+def _varies(column: Array) -> bool:
+    """Return whether the values differ by more than the rounding of their mean; they may underflow, too."""
+    return bool(column.std() > 10.0**-_DIGITS * np.abs(column).max())
 
 
 def _round(value: float) -> float:
