@@ -6,12 +6,23 @@ It can change while the worker runs.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    JsonValue,
+    model_validator,
+)
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 
@@ -19,6 +30,12 @@ MAX_DOMAINS = 50
 """Maximum number of profiles; their names are metric labels."""
 
 DEFAULT_DOMAIN = "default"
+
+DIGEST_LENGTH = 32
+"""The number of hexadecimal digits of a policy's digest."""
+
+FORMER_DIGEST_LENGTH = 12
+"""The number of digits up to release 0.3.0, with which a digest begins."""
 
 Guard = Literal["visibility", "privacy_level"]
 """The member of a trace's metadata that a guard checks."""
@@ -44,6 +61,15 @@ def _some_of(values: tuple[str, ...]) -> BeforeValidator:
         return tuple(one for one in values if one in value)
 
     return BeforeValidator(some)
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """Return a value without numbers that JSON lacks."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise ValueError("should have no nan and no infinite number") from None
+    return value
 
 
 class Weights(BaseModel):
@@ -100,6 +126,8 @@ class Term(BaseModel):
 class Fitted(BaseModel):
     """The origin of a learned value, for people; it affects no score, so unknown members are kept.
 
+    They are JSON values, since the topic of policies keeps JSON, which has no NaN, infinity or date.
+
     Attributes:
         on: the date of the fit.
         labels: number of labels by source.
@@ -113,6 +141,7 @@ class Fitted(BaseModel):
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+    __pydantic_extra__: dict[str, Annotated[JsonValue, AfterValidator(_finite)]]
 
     on: str
     labels: dict[str, int]
@@ -120,9 +149,9 @@ class Fitted(BaseModel):
     kept: int
     groups: int
     agents: tuple[str, ...] = ()
-    auc: tuple[float, float, float]
-    within_groups: float | None = None
-    new_agents: float | None = None
+    auc: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
+    within_groups: FiniteFloat | None = None
+    new_agents: FiniteFloat | None = None
 
 
 class Learned(BaseModel):
@@ -271,12 +300,37 @@ class Policy(BaseModel):
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of everything that can change a score or a route: 12 hexadecimal digits."""
+        """A short hash of everything that can change a score or a route: 32 hexadecimal digits.
+
+        It begins with the digest that releases up to 0.3.0 gave the policy, which their outputs carry. The
+        rest is a hash of canonical JSON, in which no two different policies are alike.
+        """
+        effective = {
+            "domains": {
+                name: {
+                    "threshold": one.threshold,
+                    "weights": one.weights.model_dump(),
+                    "learned": one.learned and [one.learned.share, one.learned.intercept, sorted(one.terms)],
+                }
+                for name, one in self.profiles.items()
+            },
+            # Nothing is added for what has no effect, so that later releases keep the digests, too.
+            "guards": {
+                guard: listed
+                for guard, listed in self.guards.items()
+                if listed not in (VISIBILITIES, PRIVACY_LEVELS)
+            },
+        }
+        canonical = json.dumps(effective, sort_keys=True, allow_nan=False).encode()
+        former = self._former_digest()
+        return former + hashlib.sha256(canonical).hexdigest()[: DIGEST_LENGTH - len(former)]
+
+    def _former_digest(self) -> str:
+        """Return the digest up to release 0.3.0, in which a domain's name could look like another domain."""
         lines = [
             f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
             for name, p in sorted(self.profiles.items())
         ]
-        # Nothing is added for what has no effect, so that earlier releases' digests stay.
         lines += [
             f"learned {name} {one.share!r} {one.intercept!r} {sorted(p.terms)!r}"
             for name, p in sorted(self.profiles.items())
@@ -287,7 +341,7 @@ class Policy(BaseModel):
             for guard, listed in self.guards.items()
             if listed not in (VISIBILITIES, PRIVACY_LEVELS)
         ]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:FORMER_DIGEST_LENGTH]
 
     def _weights(self, name: str) -> Weights | None:
         domain = self.domains.get(name)
@@ -303,3 +357,14 @@ class Policy(BaseModel):
         return next(
             (domain.threshold for domain in named if domain and domain.threshold is not None), self.threshold
         )
+
+
+def is_digest_of(policy: Policy, digest: str) -> bool:
+    """Return whether a digest, of this release or of one up to 0.3.0, is the policy's."""
+    return digest in (policy.digest, policy.digest[:FORMER_DIGEST_LENGTH])
+
+
+def by_digest(policies: Iterable[Policy]) -> dict[str, Policy]:
+    """Return policies by their digests of this release and of those up to 0.3.0."""
+    found = list(policies)
+    return {one.digest[:FORMER_DIGEST_LENGTH]: one for one in found} | {one.digest: one for one in found}

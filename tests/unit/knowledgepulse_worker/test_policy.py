@@ -1,11 +1,23 @@
 """The policy: each domain's weights and threshold, and the equality of policies."""
 
+import datetime
+import math
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from knowledgepulse_worker.policy import MAX_DOMAINS, PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, Policy
+from knowledgepulse_worker.policy import (
+    MAX_DOMAINS,
+    PRIVACY_LEVELS,
+    REFERENCE_WEIGHTS,
+    VISIBILITIES,
+    Fitted,
+    Policy,
+    by_digest,
+    is_digest_of,
+)
 
 NAMES = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 ALL_NOVELTY = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
@@ -126,7 +138,18 @@ def test_the_digest_changes_with_the_common_threshold_and_with_a_new_domain():
     digests = {Policy().digest, policy(0.7).digest, policy(legal={}).digest}
 
     assert len(digests) == 3
-    assert all(len(digest) == 12 and int(digest, 16) >= 0 for digest in digests)
+    assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests)
+
+
+def test_a_domain_whose_name_looks_like_another_domain_changes_the_digest():
+    """Up to 0.3.0 it did not: such an edit was not loaded, and the audit failed."""
+    two = {name: {"threshold": at, "weights": ALL_NOVELTY} for name, at in {"aa": 0.1, "ab": 0.9}.items()}
+    weights = sorted(policy(**two).profile("aa").weights.model_dump().items())
+
+    before, after = policy(**two), policy(**{f"aa 0.1 {weights!r}\nab": two["ab"]})
+
+    assert before.digest != after.digest
+    assert before.digest[:12] == after.digest[:12]
 
 
 OF_0_1_0 = {
@@ -155,9 +178,34 @@ OF_0_1_0 = {
         {"contribute_privacy_level": ["private", "federated", "aggregated"]},
     ],
 )
-def test_a_policy_that_withholds_nothing_keeps_the_digest_of_earlier_releases(digest, guard):
+def test_a_digest_begins_with_that_of_earlier_releases_and_is_found_by_it(digest, guard):
     """The topic of policies and the outputs' kp-policy name it."""
-    assert Policy.model_validate(OF_0_1_0[digest] | guard).digest == digest
+    policy = Policy.model_validate(OF_0_1_0[digest] | guard)
+
+    assert policy.digest.startswith(digest)
+    assert is_digest_of(policy, digest)
+    assert by_digest([policy]) == {digest: policy, policy.digest: policy}
+    assert not any(is_digest_of(policy, other) for other in ("", digest[:11], policy.digest[:20]))
+
+
+FITTED = {"on": "2026-01-01", "labels": {}, "traces": 1, "kept": 1, "groups": 1, "auc": [0.5, 0.4, 0.6]}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [*FITTED, "within_groups", "new_agents", "unknown", "within"])
+def test_a_number_that_json_lacks_is_refused_anywhere_in_a_policy(value, place):
+    """The topic of policies keeps JSON: such a policy was recorded, and was foreign to every reader."""
+    values = {"auc": [0.5, value, 0.6], "labels": {"a": value}, "within": {"a": [1, {"b": value}]}}
+    fitted = FITTED | {place: values.get(place, value)}
+
+    with pytest.raises(ValidationError):
+        policy(code={"learned": {"facts_version": 1, "intercept": 0, "terms": {}, "fitted": fitted}})
+
+
+def test_a_date_is_refused_among_the_members_that_a_fit_may_add():
+    """JSON has none, so that it would be read as text."""
+    with pytest.raises(ValidationError):
+        Fitted.model_validate(FITTED | {"read_on": datetime.date(2026, 1, 1)})
 
 
 def lists(values):

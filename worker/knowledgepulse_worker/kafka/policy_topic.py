@@ -1,6 +1,7 @@
 """The topic that keeps every policy that was in force.
 
-Its records are keyed by the policy's digest, which outputs carry in the header ``kp-policy``.
+Its records are keyed by the policy's digest, which outputs carry in the header ``kp-policy``; those of
+releases up to 0.3.0 have the digest of that time, the beginning of today's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping
 from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.topics import policies_topic_name
-from knowledgepulse_worker.policy import DomainPolicy, Policy
+from knowledgepulse_worker.policy import DomainPolicy, Policy, is_digest_of
 from knowledgepulse_worker.settings import Settings
 
 _LAST_RECORDS = 8
@@ -106,7 +107,7 @@ def _kept_policy(record: Record) -> KeptPolicy:
         policy = Policy.model_validate_json(record.value or b"")
     except ValidationError:
         raise ValueError("not a policy of this release") from None
-    if policy.digest.encode() != record.key:
+    if not is_digest_of(policy, (record.key or b"").decode(errors="replace")):
         raise ValueError(f"policy {policy.digest} has another policy's digest as its key")
     return KeptPolicy(policy, record.timestamp)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, overload
 
 import msgspec
 
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, is_digest_of
 from knowledgepulse_worker.scoring import Decision, Explanation, Score, ScoredRecord, explain_score, shortened
 
 LAST_SCORES = 1000
@@ -138,7 +138,7 @@ class Recent:
 
     def detailed(self, record: ScoredRecord, objective: str | None) -> None:
         """Record the details of a published trace."""
-        policy = next((one for one in self.policies if one.digest == record.policy), None)
+        policy = next((one for one in self.policies if is_digest_of(one, record.policy or "")), None)
         trace = RecentTrace(
             _bounded(record), policy, excerpt(record.task_domain), excerpt(objective), time.time()
         )

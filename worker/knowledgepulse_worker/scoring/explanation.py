@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from knowledgepulse_worker.policy import DIMENSIONS, Guard, Policy, Profile
+from knowledgepulse_worker.policy import DIMENSIONS, Guard, Policy, Profile, is_digest_of
 from knowledgepulse_worker.scoring.learned import Contribution, contributions
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.records import ScoredRecord
@@ -64,7 +64,9 @@ class Explanation:
 def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
     """Explain a trace's score; return None if this policy gives another score, or needs unknown counts."""
     score, profile = record.score, policy.profile(record.task_domain)
-    if record.policy not in (None, policy.digest) or (profile.learned and record.counts is None):
+    if record.policy is not None and not is_digest_of(policy, record.policy):
+        return None
+    if profile.learned and record.counts is None:
         return None
     if record.under(policy) != score:
         return None

@@ -6,19 +6,52 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
 
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
 from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at, required_at
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.urls import without_secrets
 
 _PYTHONS_TYPES = re.compile(r"a valid (dictionary|tuple)( or instance of \w+)?")
 _TYPES = {"dictionary": "a table", "tuple": "a list"}
 """The names of pydantic's types in TOML."""
+
+
+MAX_PROBLEMS = 20
+"""The most problems that an error describes; a file may have a hundred thousand."""
+
+_MAX_LENGTH = 1_000
+"""The most characters of a problem's description."""
+
+_MAX_VALUE = 300
+"""The most characters of a value in it."""
+
+
+def message_of(
+    error: ValidationError, describe: Callable[[ErrorDetails], str], before: Sequence[str] = ()
+) -> str:
+    """Return the message of an error of the models: a line for each problem, up to :data:`MAX_PROBLEMS`.
+
+    Args:
+        error: the error.
+        describe: returns the line of a problem.
+        before: lines of other problems.
+    """
+    lines = [*before, *(describe(one) for one in error.errors(include_url=False)[:MAX_PROBLEMS])]
+    lines = [_shortened(printable(line), _MAX_LENGTH) for line in lines]
+    if (others := error.error_count() - MAX_PROBLEMS) > 0:
+        lines.append(f"and {counted(others, 'other problem')}")
+    return "\n".join(lines)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def ignored_variables() -> list[str]:
@@ -137,8 +170,10 @@ def _shown(location: list[str], value: Any) -> str:
     ].endswith("_file"):
         return "a secret"
     if isinstance(value, str) and ("://" in value or location[-1].endswith(("url", "servers"))):
-        return repr(without_secrets(value))
-    return repr(value) if isinstance(value, str | int | float | None) else "these values"
+        return _shortened(repr(without_secrets(value)), _MAX_VALUE)
+    if not isinstance(value, str | int | float | None):
+        return "these values"
+    return _shortened(repr(value), _MAX_VALUE)
 
 
 def accepted(location: list[str]) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pydantic_settings
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.explaining import (
     accepted,
     explain,
+    message_of,
     problem,
     unknown_variables,
     unreadable_variables,
@@ -75,9 +78,7 @@ def settings_from(values: Mapping[str, Any], config: Path | None = None) -> Sett
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise SettingsError(
-            "\n".join([*unknown, *(explain(one, config, values) for one in error.errors())])
-        ) from None
+        raise SettingsError(message_of(error, lambda one: explain(one, config, values), unknown)) from None
     except (pydantic_settings.SettingsError, RecursionError) as error:
         raise SettingsError("\n".join([*unknown, *unreadable_variables()])) from error.__cause__
     if unknown:
@@ -100,8 +101,7 @@ def load_policy(file: Path) -> Policy:
     try:
         return Policy.model_validate(content["policy"])
     except ValidationError as error:
-        lines = [problem({**one, "loc": ("policy", *one["loc"])}) for one in error.errors()]
-        raise SettingsError("\n".join(f"{file}: {line}" for line in lines)) from None
+        raise SettingsError(message_of(error, lambda one: f"{file}: {_problem_in('policy', one)}")) from None
 
 
 def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:
@@ -114,6 +114,10 @@ def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Set
     try:
         changed = type(model).model_validate({**model.model_dump(), **values})
     except ValidationError as error:
-        lines = [problem({**one, "loc": (section, *one["loc"])}) for one in error.errors()]
-        raise SettingsError("\n".join(lines)) from None
+        raise SettingsError(message_of(error, partial(_problem_in, section))) from None
     return settings.model_copy(update={section: changed})
+
+
+def _problem_in(section: str, error: ErrorDetails) -> str:
+    """Return the line of a problem in a section that was read alone."""
+    return problem({**error, "loc": (section, *error["loc"])})

@@ -75,7 +75,7 @@ async def test_records_that_are_no_policy_are_skipped_and_logged_once(kept, capl
 
 
 async def test_a_policy_under_another_key_is_skipped_and_logged(kept, caplog):
-    """As after a release that computes other digests: outputs name the policy by its former one."""
+    """As after a release that computes other digests: outputs name the policy by another one."""
     kept(Policy(), key=b"0123456789ab")
 
     assert await read_policies(kept.reader, TOPIC) == []
@@ -85,6 +85,16 @@ async def test_a_policy_under_another_key_is_skipped_and_logged(kept, caplog):
             f"(policy {Policy().digest} has another policy's digest as its key)"
         )
     ]
+
+
+async def test_a_policy_under_the_key_of_earlier_releases_is_the_same_policy(kept):
+    kept(Policy(), key=Policy().digest[:12].encode())
+    kept(Policy(threshold=0.9))
+    kept(Policy(), 7)
+
+    history = await read_policies(kept.reader, TOPIC)
+
+    assert [(one.policy.threshold, one.since_ms) for one in history] == [(0.9, 0), (0.75, 7)]
 
 
 async def test_a_topic_without_policies_has_no_last_one(kept):

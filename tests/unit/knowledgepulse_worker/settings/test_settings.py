@@ -291,6 +291,18 @@ def test_an_unknown_name_is_reported_with_the_closest_one(problems_of, text, mes
     assert any(message in line for line in problems_of(text))
 
 
+def test_the_message_is_bounded_whatever_a_file_has(problems_of):
+    """A hundred thousand unknown keys made a message of 12 MB."""
+    keys = [f"k{number} = 1" for number in range(1000)]
+
+    problems = problems_of("\n".join(["[cache]", f'ttl = "{"1" * 10_000}"', '"\\u001b]0;x" = 1', *keys]))
+
+    assert len(problems) == 21
+    assert problems[-1] == "and 982 other problems"
+    assert max(map(len, problems)) < 1100
+    assert not any("\x1b" in one for one in problems)
+
+
 @pytest.mark.parametrize("name", ["KP_NOSUCH__KEY", "kp_nosuch__key", "KP___"])
 def test_a_variable_of_an_unknown_section_is_reported_with_the_other_problems(problems_of, monkeypatch, name):
     monkeypatch.setenv(name, "x")

@@ -14,7 +14,7 @@ from knowledgepulse_worker.kafka.preflight.rights import READ, Right, require_ri
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, policies_topic_name
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, by_digest
 from knowledgepulse_worker.records.entry import POSITION_KEY
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord
@@ -66,7 +66,7 @@ async def audit(
                 await log.open(topics[name])
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
         kept = await read_policies(reader, admin.policies) if admin.policies in topics else []
-        policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
+        policies = by_digest([settings.policy, *(one.policy for one in kept)])
         run = _Run(settings, policies, topics, log, cache(embedder))
         return await run.audit(committed, admin.changelog)
 

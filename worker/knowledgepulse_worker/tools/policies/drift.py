@@ -21,7 +21,7 @@ import numpy as np
 from rich.table import Table
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import DIMENSIONS, Policy
+from knowledgepulse_worker.policy import DIMENSIONS, FORMER_DIGEST_LENGTH, Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.lines import file_errors
@@ -111,7 +111,7 @@ def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributi
 def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
     """Yield the drift of each dimension, by domain; decisions only under the same policy."""
     domains = sorted({domain for domain, _ in (*current.of, *reference.of)})
-    same = current.policy == reference.policy
+    same = reference.policy in (current.policy, current.policy[:FORMER_DIGEST_LENGTH])
     for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
         now, then = (one.of.get(key, Distribution(0, {})) for one in (current, reference))
         if key[1] == "learned" and not now.traces and not then.traces:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIGEST_LENGTH, Policy
 from knowledgepulse_worker.settings import load_policy, load_settings
 from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile
 from knowledgepulse_worker.terminal.command_group import CommandGroup
@@ -68,8 +68,10 @@ def diff(old: str, new: str, config: Path | None) -> None:
 def _file_or_kept(name: str, config: Path | None) -> Policy:
     if Path(name).exists():
         return load_policy(Path(name))
-    if not re.fullmatch("[0-9a-f]{4,12}", name):
-        raise InputError(f"'{name}' is neither a policy file nor a digest (4 to 12 hexadecimal digits)")
+    if not re.fullmatch(f"[0-9a-f]{{4,{DIGEST_LENGTH}}}", name):
+        raise InputError(
+            f"'{name}' is neither a policy file nor a digest (4 to {DIGEST_LENGTH} hexadecimal digits)"
+        )
     return find_policy(_history(config), name).policy
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from knowledgepulse_worker.errors import InputError, TopicError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import SCORE
 from knowledgepulse_worker.terminal.command_group import CommandGroup
@@ -128,7 +128,8 @@ def show_trace(name: str, given: Inputs) -> None:
         raise InputError(f"no scored trace matches '{name}'")
     policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
     for number, record in enumerate(found):
-        explained = explain(record, policies.get(record.policy, active), otherwise=bool(given.policy_file))
+        policy = policies.get(record.policy or "", active)
+        explained = explain(record, policy, otherwise=bool(given.policy_file))
         print_parts(*([""] if number else []), *explained)
     if not given.files:
         print_parts(*asyncio.run(_contributions(given.settings, found)))
@@ -180,13 +181,13 @@ async def _contributions(settings: Settings, records: Collection[ScoredRecord]) 
     ]
 
 
-async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
+async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str, Policy]:
     """Return the policies that the workers kept, by digest; empty if the settings' policy suffices."""
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - files need no Kafka
 
-    if all(one.policy in (None, settings.policy.digest) for one in records):
+    if all(one.policy is None or is_digest_of(settings.policy, one.policy) for one in records):
         return {}
     try:
-        return {kept.policy.digest: kept.policy for kept in await policy_history(settings)}
+        return by_digest(kept.policy for kept in await policy_history(settings))
     except (TopicError, InputError):  # of an earlier release, which kept none
         return {}

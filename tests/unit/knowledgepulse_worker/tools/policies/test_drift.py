@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,14 @@ def test_decisions_are_compared_under_the_same_policy_only(make_record):
 
     assert same - other == {"quality_score", "decision"}
     assert other == set(DIMENSIONS)
+
+
+def test_a_reference_of_release_0_3_0_has_the_same_policy(make_record):
+    now = distributions(shifted(make_record, 10, 0), POLICY)
+
+    found = {one.dimension for one in drifts(now, replace(now, policy=now.policy[:12]))}
+
+    assert found == {one.dimension for one in drifts(now, now)}
 
 
 def test_a_reference_is_read_as_it_was_written(make_record, tmp_path):
