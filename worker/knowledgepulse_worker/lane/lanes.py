@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
@@ -27,6 +28,9 @@ YIELD_SHARE = 10.0
 """The divisor of ``limits.stall`` that bounds such a pause, so that the lane never counts as stalled."""
 
 
+_Fetched: TypeAlias = tuple[Sequence[RawRecord], Callable[[], None]]
+
+
 @dataclass
 class _Assignment:
     """The state of an assignment of partitions, which ends with it.
@@ -34,11 +38,15 @@ class _Assignment:
     Attributes:
         lanes: the lanes by partition, created with the partitions' first records.
         lock: held exclusively while a suspect is processed.
+        queues: by partition, the records of each fetch that are not taken, and what to call once they are.
+        takers: take the records of each partition in order.
         is_over: whether records are ignored, since the partition's next owner reads them.
     """
 
     lanes: dict[int, Lane] = field(default_factory=dict)
     lock: SharedLock = field(default_factory=SharedLock)
+    queues: dict[int, asyncio.Queue[_Fetched]] = field(default_factory=dict)
+    takers: list[asyncio.Task[None]] = field(default_factory=list)
     is_over: bool = False
 
     async def wait_idle(self) -> None:
@@ -72,6 +80,28 @@ class Lanes:
         self._journal = services.journal
         self._assignment = _Assignment(is_over=True)
 
+    def feed(self, records: Sequence[RawRecord], done: Callable[[], None]) -> None:
+        """Have a partition's records taken in order, without waiting; ignore them once closed.
+
+        Args:
+            records: the records of a fetch.
+            done: called once all of them are taken.
+        """
+        assignment, partition = self._assignment, records[0].partition
+        if assignment.is_over:
+            return
+        if partition not in assignment.queues:
+            queue = assignment.queues[partition] = asyncio.Queue()
+            assignment.takers.append(asyncio.create_task(self._take_from(queue)))
+        assignment.queues[partition].put_nowait((records, done))
+
+    async def _take_from(self, queue: asyncio.Queue[_Fetched]) -> None:
+        while True:
+            records, done = await queue.get()
+            for record in records:
+                await self.take(record)
+            done()
+
     async def take(self, record: RawRecord) -> None:
         """Hand a record to its partition's lane; return when the lane has taken it.
 
@@ -81,7 +111,7 @@ class Lanes:
         assignment = self._assignment
         try:
             await self._dispatch(record, assignment)
-        except Exception as error:  # noqa: BLE001 - Faust would restart the actor and skip the record
+        except Exception as error:  # noqa: BLE001 - the task would only log it
             assignment.is_over = True
             self._on_failure(error)
 
@@ -174,6 +204,8 @@ class Lanes:
     def close(self) -> None:
         """Stop at once and drop the lanes; the next owners read what is not committed."""
         self._assignment.is_over = True
+        for taker in self._assignment.takers:
+            taker.cancel()
         for lane in self._assignment.lanes.values():
             lane.close()
         self._assignment = _Assignment(is_over=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiokafka import TopicPartition
@@ -12,30 +12,6 @@ from knowledgepulse_worker.records.record import RawRecord
 
 # The number of batches that the host holds before fetching pauses: one being taken and one ready.
 _MAX_OUTSTANDING = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The records that a fetch returned for a partition.
-
-    Attributes:
-        records: the records, in offset order.
-        is_current: returns whether the assignment of the fetch still holds. Otherwise, taking a record would
-            skip the records before it that are read again.
-        done: called once the lane has taken all records.
-    """
-
-    records: Sequence[RawRecord]
-    is_current: Callable[[], bool]
-    done: Callable[[], None]
-
-    async def give(self, take: Callable[[RawRecord], Awaitable[None]]) -> None:
-        """Pass on the records individually, as long as the assignment holds."""
-        for record in self.records:
-            if not self.is_current():
-                return
-            await take(record)
-        self.done()
 
 
 @dataclass(slots=True)
@@ -72,3 +48,11 @@ class Partition:
     def has_unfinished(self, position: int | None) -> bool:
         """Return whether a record that was handed over is not committed, given the lane's position."""
         return self.fetched >= 0 and (position is None or self.fetched >= position)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The records that a fetch returned for a partition, in offset order."""
+
+    partition: Partition
+    records: Sequence[RawRecord]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Protocol
@@ -44,33 +44,10 @@ _LOOK_UP_LIMIT = 1.0
 
 
 class Host(Protocol):
-    """The program that runs the source, passes batches to the lanes and takes part in rebalances.
-
-    A rebalance suspends it. It resumes some time after the assignment and drops batches passed before.
-    """
-
-    async def rebalance_started(self) -> None:
-        """Suspend, because a rebalance has begun."""
-        ...
-
-    async def partitions_revoked(self, partitions: Collection[int]) -> None:
-        """Release partitions whose records are finished and committed."""
-        ...
-
-    async def partitions_assigned(self, partitions: Collection[int]) -> None:
-        """Prepare for batches of newly assigned partitions."""
-        ...
-
-    async def resumed(self) -> None:
-        """Wait until batches are taken again; return at once unless suspended."""
-        ...
+    """The program that runs the source."""
 
     async def take(self, batch: Batch) -> None:
-        """Take a batch, or drop it when suspended before it is taken."""
-        ...
-
-    async def unless_suspended(self, work: Awaitable[object]) -> None:
-        """Await work, but stop waiting once suspended."""
+        """Pass a batch to :meth:`Source.feed`."""
         ...
 
     async def crash(self, error: BaseException) -> None:
@@ -154,6 +131,7 @@ class Source:
         self._on_recovered = on_recovered
         self._partitions: dict[int, Partition] = {}
         self._recovery: asyncio.Task[None] | None = None
+        self._start_over_task: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
         self._topic_id = b""
         self._looked_up = time.monotonic()
@@ -182,9 +160,7 @@ class Source:
         in KIP-429).
         """
         self.is_rebalancing = True
-        await self._host.rebalance_started()
         await self._finish()
-        await self._host.partitions_revoked(revoked)
 
     async def assign(self, assigned: Iterable[TopicPartition]) -> None:
         """Start the recovery of the ledgers; a partition is consumed once its own ledger is recovered."""
@@ -195,7 +171,6 @@ class Source:
             return
         self._partitions = owned
         self._ledgers.retain(owned)
-        await self._host.partitions_assigned(owned)
         self._on_assigned(set(owned))
         self._lanes.open()
         self.is_rebalancing = False
@@ -217,6 +192,8 @@ class Source:
 
     async def _finish(self) -> None:
         """Commit what is complete, and drop the rest, which the next owner scores again."""
+        if self._start_over_task is not None:
+            self._start_over_task.cancel()
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
@@ -253,8 +230,6 @@ class Source:
         partition = self._partitions[number]
         changelog = self._ledgers.changelog(number)
         set_start(partition, changelog, self._topic_id)
-        # Until then fetched records are dropped, and this assignment would miss them.
-        await self._host.resumed()
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
         partition.is_recovered = True
         self._client.resume(partition.at)
@@ -324,8 +299,10 @@ class Source:
     async def _start_over(self) -> None:
         """Read the topic from its beginning, because it was recreated."""
         logger.warning("%s was recreated; reading it from its beginning", self._topic)
-        with suppress(IllegalStateError):  # revoked: the next owner detects it by the ledger
-            await self._host.unless_suspended(self._read_from_beginning())
+        self._start_over_task = asyncio.create_task(self._read_from_beginning())
+        await asyncio.wait([self._start_over_task])
+        with suppress(asyncio.CancelledError, IllegalStateError):  # revoked: the next owner detects it
+            self._start_over_task.result()
 
     async def _read_from_beginning(self) -> None:
         """Read a recreated topic once the leaders of all partitions know it.
@@ -339,15 +316,8 @@ class Source:
         self._topic_id = topic_id  # set last, so that an interrupted call is repeated
 
     async def _hand_over_batch(self, partition: Partition, records: Sequence[Record]) -> None:
-        is_current = partial(self._is_current, partition)
-
-        def done() -> None:
-            partition.outstanding -= 1
-            if not partition.is_full and is_current():
-                self._client.resume(partition.at)
-
         is_moved = await self._truncation.move_back_at(partition, records[0])
-        if not is_current():
+        if not self._is_current(partition):
             return  # revoked meanwhile: the next assignment reads the records
         if is_moved:
             await self._seek_to_expected(partition)
@@ -359,9 +329,20 @@ class Source:
         partition.epoch = epoch_of(records[-1])
         if partition.is_full:
             self._client.pause(partition.at)
+        await self._host.take(Batch(partition, [raw_record(record, self._topic_id) for record in records]))
 
-        batch = Batch([raw_record(record, self._topic_id) for record in records], is_current, done)
-        await self._host.take(batch)
+    def feed(self, batch: Batch) -> None:
+        """Pass a batch to its lane, unless its assignment is over."""
+        partition = batch.partition
+        if not self._is_current(partition):
+            return
+
+        def done() -> None:
+            partition.outstanding -= 1
+            if not partition.is_full and self._is_current(partition):
+                self._client.resume(partition.at)
+
+        self._lanes.feed(batch.records, done)
 
     # --- commits
 

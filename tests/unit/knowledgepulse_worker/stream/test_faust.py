@@ -1,16 +1,15 @@
-"""Faust around the source: that its app takes part in rebalances, loses no batch, and ends when it must."""
+"""Faust around the source: that its agent loses no batch, and that its app ends when it must."""
 
 import asyncio
 from functools import partial
 from uuid import uuid4
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.records.record import OutputRecord
-from knowledgepulse_worker.stream.faust import TP, FaustApp
+from knowledgepulse_worker.stream.faust import FaustApp
 
 RAW = "raw-traces"
 
@@ -55,24 +54,6 @@ async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start
     assert world.outputs() == list(range(20))
 
 
-async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypatch):
-    """It does so some time after the assignment; a batch handed over earlier would be lost."""
-    world = await start()
-    consumer = world.program.app.consumer
-    resume = consumer.resume_flow
-    monkeypatch.setattr(consumer, "resume_flow", lambda: None)
-    world.publish(0, *range(10))
-    await world.member.rebalance([0])
-    await world.until(lambda: world.app.ledgers.remaining == {0: 0})
-    await world.settle()
-    assert await world.member.position(TopicPartition(RAW, 0)) == 0
-
-    resume()
-    await world.committed({0: 10})
-
-    assert world.outputs() == list(range(10))
-
-
 async def test_the_end_of_the_group_membership_is_reported_in_one_line(start):
     world = await start()
     await world.member.rebalance([0])
@@ -115,22 +96,16 @@ async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(
     assert not world.program.app.crashed
 
 
-async def test_an_actor_cancelled_amid_a_batch_is_not_started_again(start, monkeypatch):
-    """Faust revives one that dies of its cancellation, even for a partition that is gone."""
+async def test_a_batch_that_the_agent_fails_to_pass_on_ends_the_app(start, monkeypatch):
+    """Faust would restart the agent, and the records behind the batch would be committed without it."""
     world = await start()
-    taking = asyncio.Event()
 
-    async def take(_record):
-        taking.set()
-        await asyncio.Event().wait()
+    def fail(_batch):
+        raise RuntimeError("a defect")
 
-    monkeypatch.setattr(world.app.lanes, "take", take)
+    monkeypatch.setattr(world.source, "feed", fail)
     world.publish(0, 1)
     await world.member.rebalance([0])
-    await taking.wait()
-    [agent] = world.program.app.agents.values()
-    actor = agent._actor_by_partition[TP(RAW, 0)]
 
-    actor.actor_task.cancel()
-    await asyncio.wait([actor.actor_task])
-    assert not actor.crashed
+    await world.until(lambda: world.program.app.crashed)
+    assert world.outputs() == []
