@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from knowledgepulse_schemas.convert.elements import Element, elements, outside
+
 _ELEMENTS = (
     *("session_context", "hook_context"),  # Gemini CLI
     *("environment_context", "user_instructions"),  # Codex
@@ -60,30 +62,16 @@ def _split(text: str) -> tuple[list[str], str]:
     if (before := _OPENCLAW.match(rest)) and before[0].strip():
         own.append(before[0].strip())
         rest = rest[before.end() :]
-    kept, position = [], 0
-    for start, end in _elements(rest):
-        own.append(rest[start:end].strip())
-        kept.append(rest[position:start])
-        position = end
-    kept.append(rest[position:])
-    return (own, "".join(kept).strip()) if own else (own, text)
+    programs = list(_elements(rest))
+    own += [rest[one.start : one.end].strip() for one in programs]
+    return (own, outside(rest, programs).strip()) if own else (own, text)
 
 
-def _elements(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of the elements; one that is not closed reaches to the end if it begins the text."""
-    position = 0
-    unclosed = set()  # names without a further end: each is searched for once
-    for opening in _OPENING.finditer(text):
-        name = opening[1]
-        if opening.start() < position or name in unclosed:
-            continue
-        closing = f"</{name}>"
-        end = text.find(closing, opening.end())
-        if end >= 0:
-            position = end + len(closing)
-            yield opening.start(), position
-        else:
-            unclosed.add(name)
-            if not text[: opening.start()].strip():
-                yield opening.start(), len(text)
-                return
+def _elements(text: str) -> Iterator[Element]:
+    """Yield the programs' elements; one that is not closed reaches to the end if it begins the text."""
+    for one in elements(text, _OPENING):
+        if one.closed:
+            yield one
+        elif not text[: one.start].strip():
+            yield one
+            return

@@ -35,7 +35,7 @@ _FOREIGN = {"reasoning_effort", "toolId", "finalText"}
 """Members of the lines that Droid prints, which are similar."""
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
 _COMMAND = re.compile(
-    r"<command-message>.*?</command-message>\s*<command-name>(.*?)</command-name>"
+    r"<command-message>(?>.*?</command-message>)\s*<command-name>(?>(.*?)</command-name>)"
     r"(?:\s*<command-args>(.*?)</command-args>)?",
     re.DOTALL,
 )

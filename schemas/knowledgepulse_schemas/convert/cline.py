@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from knowledgepulse_schemas.convert import anthropic, hub
+from knowledgepulse_schemas.convert.elements import elements, outside
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.reading import as_text, count_others
@@ -28,7 +29,8 @@ _HEADING = re.compile(
 """How a text begins that answers a call."""
 _NOTICE = re.compile(r"\[(?:ERROR|TASK RESUMPTION)\] ")
 """How other texts of the program begin."""
-_SAID = re.compile(r"<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>", re.DOTALL)
+_SAID = re.compile(r"<(task|user_message|feedback|answer)>\n?")
+"""Opens what the user said."""
 _ROLES: tuple[hub.Role, ...] = ("tool", "system", "user")
 _ANSWERS = {"attempt_completion": "result", "plan_mode_respond": "response"}
 """The tools that talk to the user, with the member of their input that holds the text."""
@@ -39,10 +41,15 @@ def _recognises(document: Any) -> bool:
     match document:
         case [{"role": "user", "content": [*blocks]}, *_]:
             texts = [as_text(block.get("text")) for block in blocks if isinstance(block, dict)]
-            return any(map(_SAID.match, map(str.lstrip, texts))) and any(
+            return any(map(_begins_with_words, map(str.lstrip, texts))) and any(
                 text.startswith("<environment_details>") for text in texts
             )
     return False
+
+
+def _begins_with_words(text: str) -> bool:
+    first = next(elements(text, _SAID), None)
+    return first is not None and first.closed and first.start == 0
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
@@ -94,14 +101,16 @@ class _Task:
             heading = _HEADING.match(text)
             if isinstance(part, hub.ToolCallResponse):
                 self._open = deque(call for call in self._open if call.id != part.id)
-                yield "tool", replace(part, response=_HEADING.sub("", part.response, count=1))
+                beginning = _HEADING.match(part.response)
+                yield "tool", replace(part, response=part.response[beginning.end() if beginning else 0 :])
             elif heading and self._open:
                 call = self._open.popleft()
                 yield "tool", hub.ToolCallResponse(text[heading.end() :], call.id, call.name)
             elif heading or _NOTICE.match(text):
-                yield "system", hub.Text(_SAID.sub("", text))
-                for said in _SAID.finditer(text):
-                    yield "user", hub.Text(said[2])
+                said = [one for one in elements(text, _SAID) if one.closed]
+                yield "system", hub.Text(outside(text, said))
+                for one in said:
+                    yield "user", hub.Text(one.content.removesuffix("\n"))
             else:
                 yield "user", part
 

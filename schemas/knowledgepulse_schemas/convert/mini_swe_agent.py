@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, openai
+from knowledgepulse_schemas.convert.elements import elements
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
@@ -35,7 +36,7 @@ NAME = "mini_swe_agent"
 
 _FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
-_COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n```", re.DOTALL)
+_COMMAND = re.compile(r"```(mswea_bash_command|bash)(?>\s*\n)")
 _STATUS = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
@@ -99,8 +100,12 @@ def _is_plain(value: Any) -> bool:
 
 def _answers(value: dict[str, Any], following: dict[str, Any]) -> bool:
     """Check for a text with one command that is followed by a text with its exit status."""
-    command = value["role"] == "assistant" and len(_COMMAND.findall(value["content"])) == 1
+    command = value["role"] == "assistant" and len(_commands(value["content"])) == 1
     return command and following["role"] == "user" and _STATUS.match(following["content"]) is not None
+
+
+def _commands(text: str) -> list[str]:
+    return [one.content for one in elements(text, _COMMAND, "\n```") if one.closed]
 
 
 def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
@@ -112,7 +117,7 @@ def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
     for number, (value, following) in enumerate(pairwise(values), start=1):
         if (value.get("role"), following.get("role")) != ("assistant", "user"):
             continue
-        commands = _COMMAND.findall(as_text(value.get("content")))
+        commands = _commands(as_text(value.get("content")))
         if len(commands) != 1:
             extras[number].interrupt_type = _FORMAT_ERROR
             continue

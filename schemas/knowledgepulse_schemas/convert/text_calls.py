@@ -25,12 +25,12 @@ _CALL = re.compile(
     re.DOTALL,
 )
 _PARAMETER = re.compile(
-    r"<parameter=(?P<name>[^>]+)>(?P<value>(?:(?!<parameter[= ]).)*?)</parameter>"
-    r"|<parameter name=\"(?P<named>[^\"]+)\"[^>]*>(?P<given>(?:(?!<parameter[= ]).)*?)</parameter>",
+    r"<parameter=(?P<name>[^<>]++)>(?P<value>(?:(?!<parameter[= ]).)*?)</parameter>"
+    r"|<parameter name=\"(?P<named>[^<\"]++)\"[^<>]*+>(?P<given>(?:(?!<parameter[= ]).)*?)</parameter>",
     re.DOTALL,
 )
 _REACT = re.compile(
-    r"^Action:[ \t]*(?P<name>[^\n]+)\nAction Input:[ \t]*(?P<input>.*)\Z", re.DOTALL | re.MULTILINE
+    r"^Action:[ \t]*+(?P<name>[^\n]++)\nAction Input:[ \t]*+(?P<input>.*)\Z", re.DOTALL | re.MULTILINE
 )
 _MARKS = (
     *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
