@@ -1,4 +1,4 @@
-"""Strangers write the texts under the project's patterns, so none may take longer than in proportion to a text.
+"""Strangers write the texts under the project's patterns: the time of none may outgrow the text.
 
 While a pattern searches, it holds the interpreter's lock, and nothing in its process can end it.
 """
@@ -115,7 +115,7 @@ def character(items, variant):
 
 
 def merged(texts):
-    """Return parts of a pattern, of which single characters are joined to words, and each word's end alone."""
+    """Return the parts of a pattern with single characters joined to words, but for white space."""
     words = [""]
     for text in texts:
         if len(text) == 1 and not text.isspace() and words[-1].strip() == words[-1]:

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from knowledgepulse_worker.errors import RedactionError, SettingsError
-from knowledgepulse_worker.redaction import process as redaction_process
+from knowledgepulse_worker import child_process
 from knowledgepulse_worker.redaction.process import RedactionProcess
 
 FUNCTIONS = """
@@ -111,7 +111,7 @@ async def test_a_call_that_takes_too_long_is_ended_beside_the_event_loop(start, 
 
 
 async def test_a_function_that_ignores_the_signal_is_killed(start, monkeypatch):
-    monkeypatch.setattr(redaction_process, "OVERTIME", 0.1)
+    monkeypatch.setattr(child_process, "OVERTIME", 0.1)
     async with start("functions:obeys", timeout=1) as process:
         async with asyncio.timeout(60):
             with pytest.raises(RedactionError, match=r"^timeout$"):
@@ -123,7 +123,7 @@ async def test_the_limit_does_not_end_a_process_that_waits_for_a_trace(start):
     async with start("functions:obeys", timeout=1) as process:
         await redacted(process, number=1)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(process._process.wait(), 1.5)
+            await asyncio.wait_for(process._child._process.wait(), 1.5)
         assert await redacted(process, number=2) == {"number": 2}
 
 
@@ -151,7 +151,7 @@ async def test_an_abandoned_call_does_not_answer_the_next(start):
     """As when the partition moves away while its trace is being redacted."""
     async with start("functions:obeys") as process:
         abandoned = asyncio.create_task(redacted(process, sleep=True))
-        while not process._lock.locked():
+        while not process._child._lock.locked():
             await asyncio.sleep(0)
         abandoned.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -186,6 +186,6 @@ async def test_an_unusable_function_is_an_error_that_names_it(start, name, probl
 async def test_the_process_ends_with_the_worker(start):
     """Also if the worker is killed, which ends its pipes, as here."""
     async with start("functions:obeys") as process:
-        child = process._process
+        child = process._child._process
         child.stdin.close()
         assert await child.wait() == 0

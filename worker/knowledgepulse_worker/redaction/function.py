@@ -1,0 +1,34 @@
+"""The redaction function, as its process calls it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+from knowledgepulse_worker.callables import import_callable
+from knowledgepulse_worker.child import Call
+from knowledgepulse_worker.errors import SettingsError
+
+SETTING = "redaction.function"
+
+
+def redacting(name: bytes) -> Call:
+    """Return a function from a trace's JSON to that of the redacted trace.
+
+    Args:
+        name: the redaction function as ``module:function``.
+
+    Raises:
+        SettingsError: it cannot be imported.
+    """
+    function: Callable[[Any], Any] = import_callable(SETTING, name.decode())
+    if inspect.iscoroutinefunction(function):
+        raise SettingsError(f"{SETTING}: {name.decode()}: is an async function; use a regular function")
+
+    def redacted(trace: bytes) -> bytes:
+        result = json.dumps(function(json.loads(trace)), ensure_ascii=False, allow_nan=False)
+        return result.encode("utf-8", "replace")
+
+    return redacted
