@@ -11,6 +11,7 @@ from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from support.collector import ENCODINGS, recorded, sent
 
@@ -42,12 +43,13 @@ def test_the_runs_are_those_of_direct_conversion(records):
         runs.arrive(offset, offset)
         assert runs.add(split(value)) == ([], 0)
     runs.wait(END)
-    outputs = RunOutputs(SETTINGS, Options(), {name: Topic(name, 1, 2**20) for name in TOPICS})
+    outputs = RunOutputs(SETTINGS, {name: Topic(name, 1, 2**20) for name in TOPICS})
 
     assembled = []
     for run in runs.completed():
         assert run.completed_by == "root"
-        assembled += [trace.value for trace in outputs.of_run(run, 0)]
+        converted = convert_run(CompleteRun.of(run), Options())
+        assembled += [trace.value for trace in outputs.of_run(run, converted, 0)]
 
     direct = [conversion.trace.to_json() for conversion in convert(read(sent()), "otlp")]
     assert sorted(assembled) == sorted(direct)

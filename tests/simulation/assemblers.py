@@ -24,6 +24,7 @@ from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetric
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name
 from knowledgepulse_worker.tools.assemble.collector_exports import split
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
+from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
 from knowledgepulse_worker.tools.assemble.run_outputs import Refused, RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 from simulation.brokers import SimTopic
@@ -35,7 +36,7 @@ from simulation.member import SimMember
 from simulation.pods import Pod, World
 from simulation.transactional_player import TransactionalPlayer
 from simulation.transactional_producer import SimProducer
-from support.spans import export, message, span
+from support.spans import converted, export, message, span
 
 KINDS = {
     "kill": 14,
@@ -203,7 +204,9 @@ class AssemblerPod(Pod):
             new_publisher=partial(TransactionalPublisher, new_producer=new_producer),
             new_reader=lambda *_: SimReader(cluster, self.name),
         )
-        assembler = Assembler(settings.assemble, join, log, world.outputs, METRICS, self._loop.time)
+        assembler = Assembler(
+            settings.assemble, join, log, converted, world.outputs, METRICS, self._loop.time
+        )
         await assembler.work_until(self._stop, settings.limits.drain)
 
 
@@ -287,7 +290,8 @@ class AssemblerPlayer(TransactionalPlayer):
         for one in in_run:
             run.spans.setdefault(one.span_id, one.value)
             run.root_time = 0 if one.is_root else run.root_time
-        for one in self.world.outputs.of_run(run, partition):
+        in_process = convert_run(CompleteRun.of(run), Options())
+        for one in self.world.outputs.of_run(run, in_process, partition):
             output = one.letter if isinstance(one, Refused) else one
             yield output.topic, output.value
 
@@ -319,4 +323,4 @@ def _configured(setting):
         settings.assemble.spans,
     )
     topics = {name: Topic(name, setting.partitions, 10**6) for name in names}
-    return settings, RunOutputs(settings, Options(), topics)
+    return settings, RunOutputs(settings, topics)

@@ -14,6 +14,9 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, TracesData
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun, convert_run
+
 SECOND = 1_000_000_000
 START = 1_767_225_600 * SECOND
 
@@ -91,3 +94,8 @@ def export(spans: Sequence[Span], *, as_json: bool = False, service: str = "test
         for name in {"traceId", "spanId", "parentSpanId"} & one.keys():  # in hexadecimal, unlike other bytes
             one[name] = base64.b64decode(one[name]).hex()
     return json.dumps(document).encode()
+
+
+async def converted(run: CompleteRun) -> ConvertedRun:
+    """Convert a run in this process."""
+    return convert_run(run, Options())

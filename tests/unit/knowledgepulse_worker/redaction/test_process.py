@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from knowledgepulse_worker.errors import RedactionError, SettingsError
 from knowledgepulse_worker import child_process
+from knowledgepulse_worker.errors import RedactionError, SettingsError
 from knowledgepulse_worker.redaction.process import RedactionProcess
 
 FUNCTIONS = """

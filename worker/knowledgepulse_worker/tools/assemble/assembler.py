@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +18,7 @@ from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
+from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 
@@ -49,6 +50,7 @@ class Assembler:
     settings: AssembleSettings
     join: Join
     log: Callable[[int], AssemblyLog]  # makes the transactions of a partition
+    convert: Callable[[CompleteRun], Awaitable[ConvertedRun]]
     outputs: RunOutputs
     metrics: AssemblyMetrics
     clock: Callable[[], float] = time.monotonic
@@ -116,7 +118,9 @@ class Assembler:
             reader.seek(number, start)
             logger.info("partition %d: reading from offset %d", number, start)
             runs = OpenRuns(self.settings, start, resume, state.published)
-            assembler = PartitionAssembler(number, runs, self.outputs, log.publish, self.metrics)
+            assembler = PartitionAssembler(
+                number, runs, self.convert, self.outputs, log.publish, self.metrics
+            )
             return _Partition(stack.pop_all(), assembler, self.clock())
 
     async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:

@@ -14,6 +14,7 @@ from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import Step
 
@@ -26,6 +27,7 @@ class PartitionAssembler:
 
     partition: int
     runs: OpenRuns
+    convert: Callable[[CompleteRun], Awaitable[ConvertedRun]]
     outputs: RunOutputs
     publish: Callable[[Step], Awaitable[None]]  # in one transaction
     metrics: AssemblyMetrics
@@ -51,7 +53,7 @@ class PartitionAssembler:
         for record in records:
             self.runs.arrive(record.offset, min(record.timestamp_ms, round(self.now() * 1000)))
             await self._complete()
-            self._read(record)
+            await self._read(record)
             await self._complete()
         await self._finish()
 
@@ -65,10 +67,11 @@ class PartitionAssembler:
         await self._complete()
         await self._finish()
 
-    def _read(self, record: RawRecord) -> None:
+    async def _read(self, record: RawRecord) -> None:
         is_replayed = self.runs.is_replaying
         try:
-            spans = _spans(record, self.runs.limit)
+            # In a thread, as a large record takes long enough to miss heartbeats.
+            spans = await asyncio.to_thread(_spans, record, self.runs.limit)
         except InvalidRecordError as error:
             self.runs.add([])
             if not is_replayed:
@@ -84,8 +87,8 @@ class PartitionAssembler:
         if self._pending.is_full:
             await self._commit()
         for run in self.runs.completed():
-            # In a thread, as a large run takes long enough to miss heartbeats.
-            outputs = await asyncio.to_thread(self.outputs.of_run, run, self.partition)
+            converted = await self.convert(CompleteRun.of(run))
+            outputs = self.outputs.of_run(run, converted, self.partition)
             self.metrics.completed(run.completed_by)
             self._pending.published[run.trace_id] = run.last_offset
             self._pending.traces += sum(isinstance(one, OutputRecord) for one in outputs)

@@ -24,6 +24,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import (
     assembly_rights,
     require_topics,
 )
+from knowledgepulse_worker.tools.assemble.run_conversion import RunConversion
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import STEP_BYTES, AssemblyLog
 
@@ -44,19 +45,21 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
     topics = await _require_topics(settings)
     metrics = AssemblyMetrics()
     batch_bytes = min(STEP_BYTES, *(topic.max_message_bytes for topic in topics.values()))
-    assembler = Assembler(
-        settings.assemble,
-        partial(_reader, settings),
-        partial(AssemblyLog, settings, batch_bytes),
-        RunOutputs(settings, options, topics),
-        metrics,
-    )
-    async with serving_metrics(settings.web, metrics.render, lambda: assembler.not_ready):
-        where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
-        logger.info(
-            "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
+    async with RunConversion(options) as conversion:
+        assembler = Assembler(
+            settings.assemble,
+            partial(_reader, settings),
+            partial(AssemblyLog, settings, batch_bytes),
+            conversion.convert,
+            RunOutputs(settings, topics),
+            metrics,
         )
-        await assembler.work_until(stop, settings.limits.drain)
+        async with serving_metrics(settings.web, metrics.render, lambda: assembler.not_ready):
+            where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
+            logger.info(
+                "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
+            )
+            await assembler.work_until(stop, settings.limits.drain)
 
 
 def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:

@@ -82,7 +82,7 @@ def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for trace in converted(files, format_name, report, progress, **options):
+        for trace in converted(files, format_name, report, progress, read_options(**options)):
             echo(trace.text.decode(), progress)
     report.show()
     sys.exit(1 if report.failed else 0)
@@ -127,13 +127,12 @@ def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) 
 
 
 def converted(
-    files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, **options: Any
+    files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report failures; the options are those of the command."""
-    settings = read_options(**options)
+    """Yield the traces of files, and report failures."""
     for name, lines in opened(files, progress):
         repeats, warned = _Repeats(), set[str]()
-        for location, outcome in convert_lines(name, lines, format_name, _dated(settings, name)):
+        for location, outcome in convert_lines(name, lines, format_name, _dated(options, name)):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
                 repeats.show(location, str(outcome))

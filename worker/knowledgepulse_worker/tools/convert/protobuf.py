@@ -12,6 +12,9 @@ from typing import Any
 from knowledgepulse_schemas.convert import ConversionError
 from knowledgepulse_worker.extras import extra
 
+_RESOURCE_SPANS, _SCOPE_SPANS, _SPANS = 1, 2, 2
+"""The numbers of these members in ``TracesData``, ``ResourceSpans`` and ``ScopeSpans``."""
+
 _LENGTH = 4
 """Size of the big-endian length prefix of each export in the Collector's file exporter format."""
 
@@ -36,21 +39,38 @@ def split_export(data: bytes) -> Iterator[tuple[str, str, str, bytes]]:
         ConversionError: the data is not an export.
         MissingExtraError: the protobuf packages are not installed.
     """
-    with extra("otel"):
-        from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415 - JSON does not need it
     for resource in _parse(data).resource_spans:
+        beside_scopes = _without(resource, "scope_spans")
         for scope in resource.scope_spans:
+            beside_spans = _without(scope, "spans")
             for span in scope.spans:
-                alone = TracesData()
-                with_resource = alone.resource_spans.add(schema_url=resource.schema_url)
-                if resource.HasField("resource"):
-                    with_resource.resource.CopyFrom(resource.resource)
-                with_scope = with_resource.scope_spans.add(schema_url=scope.schema_url)
-                if scope.HasField("scope"):
-                    with_scope.scope.CopyFrom(scope.scope)
-                with_scope.spans.append(span)
+                in_scope = beside_spans + _member(_SPANS, span.SerializeToString())
+                in_resource = beside_scopes + _member(_SCOPE_SPANS, in_scope)
                 ids = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
-                yield *ids, alone.SerializeToString()
+                yield *ids, _member(_RESOURCE_SPANS, in_resource)
+
+
+def _without(message: Any, member: str) -> bytes:
+    """Serialise a message without one of its members, once for all of its spans."""
+    rest = type(message)()
+    rest.CopyFrom(message)
+    rest.ClearField(member)
+    serialised: bytes = rest.SerializeToString()
+    return serialised
+
+
+def _member(number: int, message: bytes) -> bytes:
+    """Return a message as a member of another: its number with the wire type LEN, its length, its content.
+
+    Source: https://protobuf.dev/programming-guides/encoding/.
+    """
+    encoded = bytearray([number << 3 | 2])
+    length = len(message)
+    while length > 127:
+        encoded.append(length & 127 | 128)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded) + message
 
 
 def _framed(data: bytes) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import logging
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -30,10 +30,12 @@ from knowledgepulse_worker.terminal.files import (
 )
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.texts import counted, printable
+from knowledgepulse_worker.tools.convert.apart import converted_apart
 from knowledgepulse_worker.tools.convert.convert_command import (
     ConversionReport,
     conversion_options,
     converted,
+    read_options,
 )
 from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
@@ -113,9 +115,11 @@ def publish(
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         if format_name is None:
-            documents: Iterator[Document] = lines_of(files, progress)
+            documents: Iterable[Document] = lines_of(files, progress)
+        elif hook:
+            documents = converted_apart(files, format_name, report, read_options(**options))
         else:
-            documents = converted(files, format_name, report, progress, **options)
+            documents = converted(files, format_name, report, progress, read_options(**options))
         documents = islice(documents, skip, None)
         invalid = 0
         if dry_run:

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
@@ -15,7 +14,7 @@ from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembl
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import State
-from support.spans import export, spans_of
+from support.spans import converted, export, spans_of
 
 SETTINGS = Settings(assemble={"grace": 10})
 NAMES = (
@@ -105,7 +104,8 @@ class Kafka:
             SETTINGS.assemble,
             self.join,
             lambda _partition: self,
-            RunOutputs(SETTINGS, Options(), topics),
+            converted,
+            RunOutputs(SETTINGS, topics),
             AssemblyMetrics(CollectorRegistry()),
             lambda: self.now,
         )

@@ -7,9 +7,9 @@ import random
 
 from prometheus_client import CollectorRegistry
 
-import knowledgepulse_worker.tools.assemble.run_outputs
+import knowledgepulse_worker.tools.assemble.run_conversion
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_schemas.convert import Options, convert
+from knowledgepulse_schemas.convert import convert
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from support.spans import export, message, span, spans_of
+from support.spans import converted, export, message, span, spans_of
 
 SETTINGS = Settings(assemble={"grace": 10, "idle": 60})
 TOPICS = SETTINGS.topics
@@ -47,7 +47,7 @@ class Partition:
         self.registry = CollectorRegistry()
         self.metrics = AssemblyMetrics(self.registry)
         self._settings = settings
-        self._outputs = RunOutputs(settings, Options(), topics(**(limits or {})))
+        self._outputs = RunOutputs(settings, topics(**(limits or {})))
 
     async def publish(self, step):
         self.steps.append(step)
@@ -55,7 +55,7 @@ class Partition:
     async def run(self):
         """Read to the end, and then wait until every run is complete."""
         runs = OpenRuns(self._settings.assemble)
-        assembler = PartitionAssembler(3, runs, self._outputs, self.publish, self.metrics)
+        assembler = PartitionAssembler(3, runs, converted, self._outputs, self.publish, self.metrics)
         await assembler.process(self.records)
         await assembler.wait(END)
 
@@ -163,7 +163,13 @@ async def test_a_record_from_the_future_ends_no_run_and_does_not_stop_time(real_
     partition = Partition([])
     now = iter(times[:1] * 3 + times[3:])
     assembler = PartitionAssembler(
-        3, OpenRuns(SETTINGS.assemble), partition._outputs, partition.publish, partition.metrics, now.__next__
+        3,
+        OpenRuns(SETTINGS.assemble),
+        converted,
+        partition._outputs,
+        partition.publish,
+        partition.metrics,
+        now.__next__,
     )
     await assembler.process(
         RawRecord(SETTINGS.assemble.spans, 3, offset, seconds * 1000, None, value, ())
@@ -237,7 +243,7 @@ async def test_an_unexpected_error_in_one_run_stops_no_other(real_traces, monkey
             raise ZeroDivisionError
         return convert(documents, *rest)
 
-    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.run_outputs, "convert", convert_or_fail)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.run_conversion, "convert", convert_or_fail)
     values = [export(broken, as_json=True), export(fine, as_json=True)]
     partition = Partition(values)
     await partition.run()

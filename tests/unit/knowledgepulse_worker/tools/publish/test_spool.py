@@ -13,6 +13,7 @@ from knowledgepulse_worker.cli import entry
 from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.tools.publish import publish_command
 from knowledgepulse_worker.tools.publish.spool import Spool
+from support.hooks import converted_here
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def spool(tmp_path):
 
 
 @pytest.fixture
-def publish(spool):
+def publish(spool, monkeypatch):
+    monkeypatch.setattr(publish_command, "converted_apart", converted_here)
+
     def run(given, *options):
         words = ["publish", "--hook", "--spool", str(spool), *options, "-"]
         return CliRunner().invoke(entry.main, words, input=given)

@@ -1,0 +1,50 @@
+"""Files that are converted in a process of their own: what arrives, and what takes too long."""
+
+import json
+import os
+
+import pytest
+
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.convert import apart
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
+from support.hooks import converted_here
+
+MESSAGES = [{"role": "user", "content": "Fix the tests"}, {"role": "assistant", "content": "Done"}]
+OPTIONS = Options(domains={"openai": "code"}, visibility="network", privacy_level="aggregated")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "a\udcff.json"  # not UTF-8, as a folder of sessions may be
+    path.write_text(json.dumps(MESSAGES))
+    return str(path)
+
+
+def test_the_traces_are_those_of_this_process(file):
+    here, there = ConversionReport(), ConversionReport()
+
+    [expected] = converted_here([file], "auto", here, OPTIONS)
+    [document] = apart.converted_apart([file], "auto", there, OPTIONS)
+
+    assert document.text == expected.text
+    assert json.loads(document.text)["metadata"]["task_domain"] == "code"
+    assert here.failed == there.failed == 0
+
+
+def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(apart, "LIMIT", 0.3)
+    os.mkfifo(endless := str(tmp_path / "endless"))
+    report = ConversionReport()
+
+    documents = apart.converted_apart([endless, file], "auto", report, OPTIONS)
+
+    assert [one.location for one in documents] == [file]
+    assert report.failed == 1
+    assert f"{endless}: not converted: it takes longer than" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="nosuch: cannot be read"):
+        apart.converted_apart([str(tmp_path / "nosuch")], "auto", ConversionReport(), OPTIONS)

@@ -1,0 +1,98 @@
+"""The conversion of files in a process of its own, for hooks: an agent waits only so long for its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+from rich.progress import Progress
+
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.child import Call
+from knowledgepulse_worker.child_process import CallError, ChildProcess
+from knowledgepulse_worker.errors import InputError, WorkerError
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.files import Document
+from knowledgepulse_worker.terminal.printable import printable_line
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
+
+LIMIT = 10.0
+"""Seconds that the conversion of a file may take."""
+
+_FACTORY = f"{__name__}:converting"
+_FAILURES = {
+    "timeout": f"it takes longer than {LIMIT:g} s; `kp-worker publish --from auto` takes its time",
+    "crashed": "its conversion ended the process",
+}
+
+
+class _Task(msgspec.Struct):
+    format_name: str
+    options: Options
+
+
+class _ConvertedFile(msgspec.Struct):
+    """A file's traces in JSON, the number of runs that could not be converted, and why it cannot be read."""
+
+    traces: list[bytes] = []
+    failed: int = 0
+    problem: str | None = None
+
+
+def converting(argument: bytes) -> Call:
+    """Return a function of the child process, from the name of a file to its traces."""
+    task = msgspec.msgpack.decode(argument, type=_Task)
+
+    def convert_file(name: bytes) -> bytes:
+        report, result = ConversionReport(), _ConvertedFile()
+        try:
+            with Progress(disable=True) as progress:
+                for trace in converted([_decoded(name)], task.format_name, report, progress, task.options):
+                    result.traces.append(trace.text)
+        except WorkerError as error:
+            result.problem = str(error)
+        result.failed = report.failed
+        return msgspec.msgpack.encode(result)
+
+    return convert_file
+
+
+def converted_apart(
+    files: Iterable[str], format_name: str, report: ConversionReport, options: Options
+) -> list[Document]:
+    """Return the traces of files, and report failures, among them files that take too long.
+
+    Raises:
+        InputError: a file cannot be read.
+        SettingsError: no process can be started.
+    """
+    task = msgspec.msgpack.encode(_Task(format_name, options))
+    return asyncio.run(_converted(files, task, report))
+
+
+async def _converted(files: Iterable[str], task: bytes, report: ConversionReport) -> list[Document]:
+    documents: list[Document] = []
+    async with ChildProcess(_FACTORY, task, LIMIT, "conversion") as child:
+        for name in files:
+            try:
+                answer = await child.call(_encoded(name))
+            except CallError as error:
+                report.failed += 1
+                failure = _FAILURES.get(error.reason, str(error))
+                errors.print(printable_line(f"{name}: not converted: {failure}"), markup=False, emoji=False)
+                continue
+            result = msgspec.msgpack.decode(answer, type=_ConvertedFile)
+            if result.problem is not None:
+                raise InputError(result.problem)
+            report.failed += result.failed
+            documents += [Document(name, trace) for trace in result.traces]
+    return documents
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
