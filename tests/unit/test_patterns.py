@@ -42,14 +42,15 @@ COSTLIEST = 3
 """The short texts of each pattern that are also tried long."""
 
 
-def methods_of(tree):
+def methods_of(module):
     """Return the methods that a module names for each name, and the patterns in its calls of ``re``."""
     called, inline = defaultdict(set), []
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
         match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[ast.Constant(pattern), *_]
-            ) if method in METHODS:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[written, *_]) if (
+                method in METHODS
+            ):
+                pattern = eval(compile(ast.Expression(written), "", "eval"), vars(module))
                 flags = re.DOTALL if "DOTALL" in ast.unparse(node) else 0
                 inline.append((f"line {node.lineno}", re.compile(pattern, flags), {METHODS[method]}))
             case ast.Attribute(value=ast.Name(id=name), attr=method) if method in METHODS:
@@ -68,7 +69,7 @@ def compiled(value):
 def patterns(name):
     """Yield each pattern of a module with its place and the methods that are called on it."""
     module = importlib.import_module(name)
-    called, inline = methods_of(ast.parse(Path(module.__file__).read_text()))
+    called, inline = methods_of(module)
     yield from inline
     for member, value in vars(module).items():
         for number, pattern in enumerate(compiled(value)):

@@ -1,0 +1,170 @@
+"""Tracers whose spans a table describes: the attribute of a span's kind, and those of its content.
+
+Sources: https://code.claude.com/docs/en/monitoring-usage; the types of ``lmnr``;
+https://langfuse.com/integrations/native/opentelemetry; https://mlflow.org/docs/latest/genai/tracing/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.messages import messages_of
+from knowledgepulse_schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of
+from knowledgepulse_schemas.convert.tree import Node, tool_run
+
+Kind = Literal["agent", "model", "tool"]
+
+_REDACTED = "<REDACTED>"
+"""The text that Claude Code writes for content that it may not record."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a tracer records calls; a name may be that of an attribute, or of an event's after its own and "/".
+
+    Attributes:
+        kind: the attribute of a span's kind.
+        kinds: the kinds that are calls, in lower case.
+        inputs: names of a call's input, of which the first that a span has counts.
+        outputs: names of its output.
+        names: attributes of a tool's name; without one, the name of the span is the tool's.
+        ids: attributes of a tool call's id.
+        root: whether a span without a parent is an agent's, whatever its kind.
+        failure: the attribute whose value says whether a call failed, and the value.
+        within: the kind of spans within a tool's that tell its failure.
+    """
+
+    kind: str
+    kinds: dict[str, Kind]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    root: bool = False
+    failure: tuple[str, Any] = ("", None)
+    within: str | None = None
+
+
+DIALECTS = (
+    Dialect(  # Claude Code
+        "span.type",
+        {"interaction": "agent", "llm_request": "model", "tool": "tool"},
+        inputs=("user_prompt", "tool_input"),
+        outputs=(
+            *("response.model_output", "tool.output/output", "tool.output/content", "tool.output/diff"),
+            "new_context",
+        ),
+        names=("tool_name",),
+        ids=("tool_use_id",),
+        failure=("success", False),
+        within="tool.execution",
+    ),
+    Dialect(  # Laminar; its model calls follow OpenTelemetry's conventions
+        "lmnr.span.type",
+        {"tool": "tool"},
+        inputs=("lmnr.span.input",),
+        outputs=("lmnr.span.output",),
+        ids=("lmnr.association.properties.metadata.tool_call_id",),
+    ),
+    Dialect(  # Langfuse's SDK
+        "langfuse.observation.type",
+        {"agent": "agent", "generation": "model", "tool": "tool", "retriever": "tool"},
+        inputs=("langfuse.observation.input", "langfuse.trace.input"),
+        outputs=("langfuse.observation.output", "langfuse.trace.output"),
+        root=True,
+        failure=("langfuse.observation.level", "ERROR"),
+    ),
+    Dialect(  # MLflow, which writes values as JSON
+        "mlflow.spanType",
+        {"agent": "agent", "llm": "model", "chat_model": "model", "tool": "tool", "retriever": "tool"},
+        inputs=("mlflow.spanInputs",),
+        outputs=("mlflow.spanOutputs",),
+        root=True,
+    ),
+)
+
+
+def follows(span: Span) -> bool:
+    """Check whether a tracer of the table recorded a span, and whether it tells more than the others do."""
+    return (dialect := _dialect_of(span)) is not None and (
+        dialect.root or dialect.failure[0] != "" or _kind(span, dialect) in dialect.kinds
+    )
+
+
+def node(span: Span) -> Node:
+    """Convert a span to a node; raise a ConversionError if its messages are malformed."""
+    dialect = _dialect_of(span)
+    assert dialect is not None  # noqa: S101 - `follows` is true
+    kind = dialect.kinds.get(_kind(span, dialect))
+    if kind is None and dialect.root and span.parent_id is None:
+        kind = "agent"
+    losses, used = Losses(), {dialect.kind, dialect.failure[0], *dialect.names, *dialect.ids}
+    error = error_of(span, span.message or "-" if _failed(span, dialect) else None)
+    given, returned = (_first(span, names, used) for names in (dialect.inputs, dialect.outputs))
+    event: ModelCall | ToolRun | None = None
+    if kind == "tool":
+        name, call_id = text_of(span, *dialect.names) or span.name, text_of(span, *dialect.ids)
+        times = {"start": span.start, "end": span.end}
+        event = tool_run(name, parse_json(given), returned, error, losses, call_id=call_id, **times)
+    elif kind is not None:
+        inputs = messages_of(given, "user", "input", losses)
+        outputs = messages_of(returned, "assistant", "output", losses)
+        if inputs or outputs or (kind == "model" and error is not None):
+            event = ModelCall(inputs, outputs, error if kind == "model" else None)
+    return node_of(
+        span,
+        event,
+        error,
+        used,
+        losses,
+        agent=kind == "agent",
+        silent=kind == "model" and event is None,
+        agent_id=span.name if kind == "agent" else None,
+        names=(span.name if kind == "agent" else None, *texts_of(span, "service.name")),
+        scores=(),
+    )
+
+
+def with_failures(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield spans, of which those of tools have failed if a span within them says so."""
+    spans = list(spans)
+    by_id = {(span.trace_id, span.id): span for span in spans}
+    for span in spans:
+        dialect = _dialect_of(span)
+        around = by_id.get((span.trace_id, span.parent_id or ""))
+        if dialect and around and _kind(span, dialect) == dialect.within and _failed(span, dialect):
+            around.failed = True
+            around.message = around.message or span.message or as_text(span.attributes.get("error"))
+    yield from spans
+
+
+def _dialect_of(span: Span) -> Dialect | None:
+    return next((one for one in DIALECTS if one.kind in span.attributes), None)
+
+
+def _kind(span: Span, dialect: Dialect) -> str:
+    return as_text(parse_json(span.attributes[dialect.kind])).lower()
+
+
+def _failed(span: Span, dialect: Dialect) -> bool:
+    name, value = dialect.failure
+    return span.failed or (name in span.attributes and span.attributes[name] == value)
+
+
+def _first(span: Span, names: tuple[str, ...], used: set[str]) -> Any:
+    """Return the first value among these names, as the text that is JSON for some tracers; None without one."""
+    for name in names:
+        event, _, attribute = name.rpartition("/")
+        sources = [one.attributes for one in span.events if one.name == event] if event else [span.attributes]
+        for attributes in sources:
+            if (value := attributes.get(attribute)) is not None and value != _REDACTED:
+                used.add(attribute)
+                value = parse_json(value)
+                return None if value == "null" else value
+    return None
