@@ -92,7 +92,8 @@ def convert_lines(
         _session_of(documents) if format_name == AUTO else (INPUT_FORMATS[format_name], documents)
     )
     if session is not None and session.streams:
-        for outcome in convert(map(_value_or_text, documents), session.name, options):
+        lines = chain.from_iterable(_each(_value_or_text(document)) for document in documents)
+        for outcome in convert(lines, session.name, options):
             yield name, outcome
         return
     for document in documents:
@@ -121,6 +122,11 @@ def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Ite
     return found, chain(head, documents)
 
 
+def _each(value: Any) -> list[Any]:
+    """Return the items of a list, which may be the whole of a file that has no other line."""
+    return value if isinstance(value, list) else [value]
+
+
 def _value_or_text(document: _Document) -> Any:
     """Return a line's value, or its text: one that is not JSON is a loss of its session."""
     if isinstance(document.value, ConversionError):
@@ -137,7 +143,7 @@ def _convert_fragments(
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
         elif input_format.fits(document.value):
-            values.append(document.value)
+            values += _each(document.value)
         else:
             yield (
                 document.location(name),
