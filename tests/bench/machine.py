@@ -7,8 +7,7 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-import joblib
-
+from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.embedding.forward import precisions
 from knowledgepulse_worker.tools.demo.brokers import Broker
 
@@ -27,7 +26,7 @@ _DISTRIBUTIONS = (
 
 def cores() -> list[int]:
     """Return the usable cores, within the limits of a container."""
-    return sorted(os.sched_getaffinity(0))[: joblib.cpu_count()]
+    return sorted(os.sched_getaffinity(0))[: usable_cores()]
 
 
 def describe(broker: Broker | None) -> dict[str, str]:

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Precision
+from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.embedding.network import Bert, build_network, openvino
 from knowledgepulse_worker.errors import ModelError
 
@@ -78,7 +78,7 @@ class Forward:
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[precision],
             "NUM_STREAMS": parallel,
-            "INFERENCE_NUM_THREADS": max(parallel, joblib.cpu_count()),
+            "INFERENCE_NUM_THREADS": max(parallel, usable_cores()),
             "ENABLE_CPU_PINNING": False,  # several workers would all pin themselves to the same cores
         }
         self._whole = _CORE.compile_model(build_network(bert, longest), "CPU", settings)

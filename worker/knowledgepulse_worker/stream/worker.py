@@ -13,10 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import joblib
-
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.embedding import Batcher, Embedder, load_embedder
+from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.ending import run_in_time, within
 from knowledgepulse_worker.errors import (
     DeliveryError,
@@ -87,7 +86,7 @@ def run_worker(
     try:
         topics = asyncio.run(_require_topics(settings))
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
-        embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
+        embedder = load_embedder(settings.embedding, settings.cache, usable_cores())
         if embedder is not None:
             embedder.warm()  # an embedder that always fails does so here, where no record is blamed
     except (TopicError, EmbeddingError) as error:
