@@ -43,7 +43,7 @@ class Row:
         fault: description of the fault.
         run: injects the fault, dose by dose.
         full: the doses of `make chaos`.
-        short: the doses of `make test`.
+        short: the doses of the short form.
         workers: number of workers before the first dose.
         nodes: number of nodes of the Kafka cluster.
         sections: settings that differ from the usual ones.
@@ -55,7 +55,6 @@ class Row:
         replicas: numbers of the nodes that have the raw topic; by default, all have all topics.
         topics: topic settings that differ from those of `kp-worker topics`, by role.
         restarts: maximum number of process restarts in each round; None means any number.
-        is_tested: whether `make test` runs the short form.
     """
 
     fault: str
@@ -73,7 +72,6 @@ class Row:
     replicas: Sequence[int] = ()
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     restarts: int | None = None
-    is_tested: bool = True
 
 
 _NO_LIMITS = {
@@ -109,7 +107,6 @@ def _hostile(name: str, fault: str) -> Row:
         [kind],
         topics={"raw": _NO_LIMITS},
         restarts=0,
-        is_tested=False,  # `mixed` includes it
     )
 
 
@@ -134,7 +131,6 @@ ROWS: dict[str, Row] = {
         ["forth", "back"] * 5,
         ["forth", "back"],
         release="HEAD",
-        is_tested=False,
     ),
     "policies": Row(
         "policies, most with learned values, change under load; kill -9 of a worker at every tenth change",
@@ -147,7 +143,6 @@ ROWS: dict[str, Row] = {
         broker,
         [5] * 5 + [60] * 5 + [600],
         [2],
-        is_tested=False,  # `probes` includes it
     ),
     "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),
     "rolling": Row("kill -9 of each of three brokers in turn", rolling, range(3), range(1), nodes=3),
@@ -231,7 +226,6 @@ ROWS: dict[str, Row] = {
         [None] * 10,
         [None],
         transactional=True,
-        is_tested=False,  # `mixed` includes it
     ),
     "malformed": Row(
         "one record in ten malformed, and kill -9 of a worker",
@@ -239,7 +233,6 @@ ROWS: dict[str, Row] = {
         [None] * 10,
         [None],
         malformed_every=10,
-        is_tested=False,  # `mixed` includes it
     ),
     "disk": Row(
         "the broker's disk full, the worker's disk full",
@@ -271,7 +264,6 @@ ROWS: dict[str, Row] = {
         ),
         malformed_every=10,
         transactional=True,
-        is_tested=True,
     ),
     "poison": replace(
         _hostile("poison", "records that kill every process that embeds them"),
