@@ -20,35 +20,38 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the
 # fixtures, such as a browser, a broker or the built site, start once. A test process that dies ends the run, which names its
 # test: pytest-xdist would wait forever for the rest of its file.
 #
-# All processes of a run share the cores: threads of linear algebra would wait for each other, and take twice the time, and
-# Java would spend more on compiling brokers than their short lives give back. Two cores are enough for three processes with
-# tests of whole workers, which wait for half of their time.
+# The processes of a run share the cores (tests/conftest.py says how many there are): threads of linear algebra would wait for
+# each other, and take twice the time, and Java would spend more on compiling brokers than their short lives give back.
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' \
-	$(BIN)/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
-	$(PYTEST) --numprocesses 3
+	$(PYTEST) -m 'not reference'
 
 .PHONY: test-fast
 test-fast: $(VENV)/.test ## run the tests that need no broker, no model and no browser
 	@tests/tools.sh prometheus curl
-	$(PYTEST) --numprocesses 2 -m 'not integration and not model and not browser'
+	$(PYTEST) -m 'not integration and not model and not browser and not reference'
 
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change
-	$(PYTEST) --numprocesses 2 -m 'not integration and not model' --ignore tests/unit/deploy tests/unit
+	$(PYTEST) -m 'not integration and not model and not reference' --ignore tests/unit/deploy tests/unit
+
+.PHONY: test-reference
+test-reference: $(VENV)/.reference ## compare with sentence-transformers itself, which brings PyTorch: 2 GB, or 7 with CUDA
+	$(PYTEST) -m reference
 
 .PHONY: tools
 tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
 	@tests/tools.sh prometheus chromium curl
 
 .PHONY: bench
-bench: $(VENV)/.test $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
+bench: $(VENV)/.reference $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 # In an environment of its own: Quix Streams is incompatible with the versions of pydantic that we test with.
-$(VENV)/quix: $(VENV)/.test tests/bench/peers/quix.txt
+$(VENV)/quix: $(VENV)/.reference tests/bench/peers/quix.txt
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/peers/quix.txt --editable .
 	@touch $@
@@ -64,7 +67,8 @@ simulate: $(VENV)/.test ## play histories on simulated brokers, on all cores; SE
 	PYTHONPATH=tests $(BIN)/python -m simulation --seconds $(SECONDS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.test ## run each command that reads files on mutated ones; SECONDS=600 for ten minutes each
+fuzz: $(VENV)/.test ## try properties on random examples, and commands on mutated files; SECONDS=600 for ten minutes each
+	$(PYTEST) -m 'hypothesis and not reference' --hypothesis-profile search
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/pytest -q tests/unit/test_fuzz.py
 
 .PHONY: lint
@@ -142,8 +146,9 @@ $(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 
 SIZE_demo := half a gigabyte
 SIZE_docs := 400 MB
-SIZE_test := with PyTorch, to compare the model's vectors with: 2 GB, or 7 with CUDA, where PyTorch's index of CPU builds is out of reach
+SIZE_test := 2 GB
+SIZE_reference := with PyTorch: 4 GB, or 9 with CUDA, where PyTorch's index of CPU builds is out of reach
 
 # PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.
-PREPARE_test = $(PIP) --no-deps --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
+PREPARE_reference = $(PIP) --no-deps --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
 	$(shell sed -n 's/^torch==.*/&+cpu/p' constraints.txt) 2> /dev/null || true

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings, render
 from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
@@ -18,11 +19,25 @@ from support import traces
 from support.scored import published
 from support.streams import Stream, own_settings
 
-# A machine may be busy: how long an example takes is no property. Half the usual examples: tests run often.
+# The same examples at every run: what a random search finds becomes an example of its test. A machine may be
+# busy: how long an example takes is no property.
 hypothesis.settings.register_profile(
-    "busy", deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "same",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile("busy")
+hypothesis.settings.register_profile(
+    "search", hypothesis.settings.get_profile("same"), derandomize=False, max_examples=2000, print_blob=True
+)
+hypothesis.settings.load_profile("same")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start three processes for two cores, as tests of whole workers wait for half of their time."""
+    return max(2, usable_cores() * 3 // 2)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,32 +3,22 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import joblib
 import numpy as np
 import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embedder, LexicalEmbedder, load_embedder
+from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.embedding.forward import precisions
 from knowledgepulse_worker.embedding.tokenizing import Window
 from knowledgepulse_worker.embedding.weights import find_model
 from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.scoring import Scorer, embedding_text
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
+from support.recorded_vectors import LONG, computed, recorded, standard_texts
+from support.recorded_vectors import TEXTS as COMPARED_TEXTS
 
-LONG = "the agent reads the log and finds the failing test " * 200
-TEXTS = {
-    "a word": "build",
-    "a sentence": "The lock file is stale, so the build fails.",
-    "empty": "",
-    "spaces": "  \n\t ",
-    "not Latin": "größer ビルドが失敗した 构建失败 \U0001f600",
-    "lone surrogate": "the log says \ud800 and ends",
-    "controls": "a\x00b\x1f\x85c",
-    "brackets": "[SEP] [CLS] [PAD]",
-    "long": LONG,
-    "long without a space": "x" * 5000,
-}
+TEXTS = COMPARED_TEXTS | {"lone surrogate": "the log says \ud800 and ends"}
 
 Make = Callable[..., Embedder]
 
@@ -40,7 +30,7 @@ def make_lexical(text="sdk") -> LexicalEmbedder:
 def make_openvino(**embedding) -> Embedder:
     settings = EmbeddingSettings(**{"precision": "float32", "device": "cpu"} | embedding)
     # One thread a call: on a busy machine several wait for each other, six times as long.
-    embedder = load_embedder(settings, CacheSettings(), parallel=joblib.cpu_count())
+    embedder = load_embedder(settings, CacheSettings(), parallel=usable_cores())
     assert embedder.runtime.startswith("OpenVINO")
     return embedder
 
@@ -53,11 +43,13 @@ def make_pytorch(max_tokens=256, precision="float32", text="sdk") -> Embedder:
     )
 
 
-REAL = [pytest.param(make, marks=pytest.mark.model) for make in (make_openvino, make_pytorch)]
-REAL_IDS = ["OpenVINO", "PyTorch"]
+REAL = [
+    pytest.param(make_openvino, marks=pytest.mark.model, id="OpenVINO"),
+    pytest.param(make_pytorch, marks=pytest.mark.reference, id="PyTorch"),
+]
 
 
-@pytest.fixture(scope="module", params=[make_lexical, *REAL], ids=["lexical", *REAL_IDS])
+@pytest.fixture(scope="module", params=[pytest.param(make_lexical, id="lexical"), *REAL])
 def make(request) -> Make:
     """A factory of embedders of one implementation, with a window."""
     return request.param
@@ -119,7 +111,7 @@ def test_it_describes_itself(embedder):
 # --- the real model
 
 
-@pytest.fixture(scope="module", params=REAL, ids=REAL_IDS)
+@pytest.fixture(scope="module", params=REAL)
 def standard(request) -> Embedder:
     """The real model."""
     return request.param()
@@ -130,8 +122,7 @@ def traces(real_traces) -> list[ReasoningTrace]:
     return [ReasoningTrace.model_validate_json(line) for line in real_traces]
 
 
-@pytest.mark.model
-@pytest.mark.parametrize("make_real", REAL, ids=REAL_IDS)
+@pytest.mark.parametrize("make_real", REAL)
 def test_texts_longer_than_the_window_are_counted_and_truncated(make_real):
     embedder = make_real(max_tokens=8)
 
@@ -196,30 +187,19 @@ def test_in_bfloat16_a_text_has_the_same_vector_whatever_its_batch(traces):
     assert np.array_equal(together, alone)
 
 
-@pytest.fixture(scope="module")
-def vectors_of_sentence_transformers(traces):
-    """Texts with the vectors that sentence-transformers itself gives them."""
-    from sentence_transformers import SentenceTransformer
-
-    texts = [text for name, text in TEXTS.items() if name != "lone surrogate"]
-    texts += [embedding_text(trace) for trace in traces[:10]] + [LONG[:600], LONG[:1000], LONG[:1300]]
-    model = SentenceTransformer(str(find_model(None, None, None).path), device="cpu")
-    model.max_seq_length = 256
-
-    return texts, model.encode(texts, show_progress_bar=False)
+def test_with_standard_truncation_vectors_equal_sentence_transformers_own(standard):
+    np.testing.assert_allclose(
+        standard.embed(standard_texts()).vectors, recorded("standard"), rtol=0, atol=1e-6
+    )
 
 
-@pytest.mark.model
-def test_with_standard_truncation_vectors_equal_sentence_transformers_own(
-    standard, vectors_of_sentence_transformers
-):
-    texts, expected = vectors_of_sentence_transformers
-
-    np.testing.assert_allclose(standard.embed(texts).vectors, expected, rtol=0, atol=1e-6)
+@pytest.mark.reference
+def test_the_recorded_vectors_are_those_of_sentence_transformers():
+    for name, vectors in computed():
+        np.testing.assert_allclose(vectors, recorded(name), rtol=0, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.model
-@pytest.mark.parametrize("make_real", REAL, ids=REAL_IDS)
+@pytest.mark.parametrize("make_real", REAL)
 def test_the_parts_of_a_text_are_read_as_words_apart(make_real):
     """BERT's tokenizer deletes the separator, which would join the words on both sides."""
     apart, spaced = make_real(text="parts").embed(["fix it\0build green", "fix it build green"]).vectors
@@ -227,14 +207,12 @@ def test_the_parts_of_a_text_are_read_as_words_apart(make_real):
     np.testing.assert_allclose(apart, spaced, rtol=0, atol=1e-6)
 
 
-@pytest.mark.model
 def test_a_lone_surrogate_is_read_as_the_replacement_character(standard):
     surrogate, replacement = standard.embed(["one \ud800 two \udfff", "one \ufffd two \ufffd"]).vectors
 
     assert np.array_equal(surrogate, replacement)
 
 
-@pytest.mark.model
 def test_a_model_failure_is_an_embedding_error(standard, monkeypatch):
     broken = "_forward" if hasattr(standard, "_forward") else "_model"
     monkeypatch.setattr(standard, broken, None)
@@ -243,7 +221,7 @@ def test_a_model_failure_is_an_embedding_error(standard, monkeypatch):
         standard.embed(["a text that was not embedded before"])
 
 
-@pytest.mark.model
+@pytest.mark.reference
 def test_the_runtimes_agree_on_the_identity_and_on_the_vectors(traces):
     """So a ledger remains valid when a worker moves to a machine with a GPU."""
     texts = [embedding_text(trace) for trace in traces[::20]]
@@ -260,7 +238,6 @@ def test_the_default_model_s_identity_is_that_of_earlier_releases():
     assert make_openvino().identity == identity
 
 
-@pytest.mark.model
 def test_concurrent_threads_get_their_own_vectors(standard):
     texts = [f"trace {number} " * (number % 7 + 1) for number in range(40)]
     expected = {text: standard.embed([text]).vectors[0] for text in texts}

@@ -72,7 +72,7 @@ def test_another_architecture_without_the_extra_names_both(tmp_path, monkeypatch
     assert "pip install -c constraints.txt '.[sentence-transformers]'" in str(raised.value)
 
 
-@pytest.mark.model
+@pytest.mark.reference
 def test_another_architecture_runs_in_sentence_transformers(tmp_path):
     from transformers import DistilBertConfig, DistilBertModel
 
@@ -99,7 +99,7 @@ def test_another_architecture_runs_in_sentence_transformers(tmp_path):
         load(model=str(folder), device="cpu", max_tokens=16, truncation="sdk")
 
 
-@pytest.mark.model
+@pytest.mark.reference
 def test_what_sentence_transformers_cannot_load_is_an_error_that_names_the_folder(tmp_path):
     folder = write_bert(tmp_path, model_type="no-such-model")
 
@@ -107,7 +107,7 @@ def test_what_sentence_transformers_cannot_load_is_an_error_that_names_the_folde
         load(model=str(folder), device="cpu", max_tokens=16)
 
 
-@pytest.mark.model
+@pytest.mark.reference
 def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 

@@ -12,6 +12,7 @@ from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_
 from knowledgepulse_worker.embedding.tokenizing import Window, read_tokenizer
 from knowledgepulse_worker.errors import ModelError
 from support.bert import POSITIONS, VOCABULARY, WIDTH, write_bert
+from support.recorded_vectors import SMALL_MODELS, SMALL_TEXTS, recorded
 
 TEXT = [2, 5, 6, 7, 8, 0, 9, 3]  # with a padding token amid the text, as "[PAD]" makes one
 
@@ -31,23 +32,15 @@ def resave(folder, change):
     save_file(tensors, folder / "model.safetensors")
 
 
-@pytest.mark.model
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_it_computes_what_sentence_transformers_does(tmp_path, pooling, normalize):
-    from sentence_transformers import SentenceTransformer
+@pytest.mark.parametrize("variant", SMALL_MODELS)
+def test_it_computes_what_sentence_transformers_does(tmp_path, variant):
+    folder = write_bert(tmp_path, **SMALL_MODELS[variant])
+    forward = Forward(read_bert(folder), "float32", POSITIONS)
+    tokenizer = read_tokenizer(folder, len(VOCABULARY))
 
-    folder = write_bert(tmp_path, pooling=pooling, normalize=normalize)
-    texts = ["", "a", "abc def", "a [PAD] b", "x" * 30, "q w e r t y u i o p " * 10]
+    got = [forward(Window(POSITIONS).truncate(tokenizer.encode(text).ids)) for text in SMALL_TEXTS]
 
-    expected = SentenceTransformer(str(folder), device="cpu").encode(texts, normalize_embeddings=True)
-    forward, tokenizer = (
-        Forward(read_bert(folder), "float32", POSITIONS),
-        read_tokenizer(folder, len(VOCABULARY)),
-    )
-    got = [forward(Window(POSITIONS).truncate(tokenizer.encode(text).ids)) for text in texts]
-
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(got, recorded(variant), rtol=0, atol=1e-6)
 
 
 def test_every_length_gives_a_unit_vector_that_padding_does_not_change(folder):

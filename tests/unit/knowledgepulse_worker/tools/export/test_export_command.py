@@ -63,13 +63,11 @@ def test_datasets_loads_every_format_by_split(dataset, tmp_path, real_traces):
 def test_other_libraries_read_the_table(dataset, real_traces):
     import duckdb
     import pandas as pd
-    import polars as pl
 
     files = f"{dataset}/data/**/*.parquet"
     wanted = {json.loads(line)["id"]: with_quality_score(line, 0) for line in real_traces}
     for rows in (
         pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist(),
-        pl.read_parquet(files).select("id", "trace").rows(),
         duckdb.sql(f"select id, trace from '{files}'").fetchall(),
     ):
         assert {name: with_quality_score(trace.encode(), 0) for name, trace in rows} == wanted
