@@ -36,8 +36,12 @@ def by_hand(
     last_delta: int | None = None,
     timestamp: int = NOW,
     attributes: int = 0,
+    producer: tuple[int, int] = (-1, -1),
 ) -> bytes:
-    """Return a batch with these records, or with these compressed bytes in their place."""
+    """Return a batch with these records, or with these compressed bytes in their place.
+
+    ``producer`` has the producer's id and epoch.
+    """
     if compressed is None:
         payload = b"".join(map(_record, records))
         compressed = ENCODERS[codec](payload) if codec else payload
@@ -45,7 +49,7 @@ def by_hand(
     header = struct.pack(
         ">qiibIhiqqqhii",
         *(base, 0, 0, 2, 0, codec | attributes, last),
-        *(timestamp, timestamp, -1, -1, -1, len(records)),
+        *(timestamp, timestamp, *producer, -1, len(records)),
     )
     return sealed(header + compressed)
 

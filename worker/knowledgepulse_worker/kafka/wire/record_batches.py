@@ -6,6 +6,7 @@ only UTF-8 header names. Consumers that start within :func:`decoding` use this m
 - A compressed batch is inflated up to a limit.
 - A batch that cannot be decoded, or is too large, yields one placeholder for each of its offsets.
 - Header names that are not UTF-8 keep their bytes (PEP 383, ``surrogateescape``).
+- A control batch that compaction has emptied, or of a type that is unknown, is skipped (KAFKA-7467).
 
 Ordinary batches still go through the client's compiled parser. A wrong checksum remains an error: the batch
 was damaged after a broker accepted it, and a retry or another replica may deliver it intact.
@@ -51,6 +52,9 @@ _CODEC_BITS = 0x07
 # maximum timestamp, producer id and epoch, base sequence, record count.
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH = Struct(">i")
+# The key of a control record: version and type. Brokers raise the version, but keep the types' numbers.
+_CONTROL_KEY = Struct(">hh")
+_UNKNOWN_CONTROL = _CONTROL_KEY.pack(0, -1)
 _LENGTH_OFFSET = 8
 _EPOCH_OFFSET = 12
 _FRAME = _LENGTH_OFFSET + _LENGTH.size
@@ -197,9 +201,41 @@ class Batches:
         data = self._data[start : self._next]
         is_default = isinstance(batch, DefaultRecordBatch)
         self.leader_epoch = _LENGTH.unpack_from(data, _EPOCH_OFFSET)[0] if is_default else -1
-        if batch.is_control_batch:  # only brokers write these
-            return batch
+        if batch.is_control_batch:
+            return _ControlBatch(batch)
         return (_Batch if is_default else _LegacyBatch)(batch, data, self)
+
+
+class _ControlBatch:
+    """A batch with a transaction marker or another control record, which only brokers write.
+
+    Compaction keeps the batch without its record if it is the last one of a producer (KAFKA-7467). As in the
+    Java client, a batch from which no abort marker can be read is none.
+
+    Args:
+        client: the client's batch.
+    """
+
+    is_control_batch = True
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.validate_crc = client.validate_crc
+        self.producer_id = client.producer_id
+        self.is_transactional = client.is_transactional
+        self.base_offset: int = client.base_offset
+        self.next_offset: int = client.next_offset
+
+    def __next__(self) -> Record:
+        """Return a control record that the client can parse."""
+        return Record(self.base_offset, -1, None, self._key(), None, [])
+
+    def _key(self) -> bytes:
+        try:
+            _version, control_type = _CONTROL_KEY.unpack_from(next(self._client).key)
+        except Exception:  # noqa: BLE001 - parsers raise many kinds; all mean that there is no such record
+            return _UNKNOWN_CONTROL
+        return _CONTROL_KEY.pack(0, control_type)
 
 
 class _AnyBatch:

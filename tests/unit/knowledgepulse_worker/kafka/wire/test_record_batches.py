@@ -31,6 +31,7 @@ from knowledgepulse_worker.kafka.wire.record_batches import (
     inflate,
 )
 from support.batches import ENCODERS, HEADER_BYTES, NOW, by_hand, sealed
+from support.compaction import compacted_logs
 
 TP = TopicPartition("raw-traces", 0)
 LIMIT = 1_048_576
@@ -136,6 +137,32 @@ def test_aborted_and_control_batches_are_skipped():
     data = bytes(builder.build()) + sealed(marker) + small(1, base=2)
 
     assert [one.offset for one in decode(data, aborted=[(7, 0)])] == [2]
+
+
+@given(compacted_logs(), st.integers(1, 4), st.data())
+def test_a_compacted_log_is_read_to_its_end_whatever_brokers_have_left_of_it(log, batches, data):
+    """No worker could start once compaction had emptied the last transaction marker of a producer."""
+    start = position = data.draw(st.integers(0, log.end - 1))
+    read = []
+    while position < log.end:
+        fetched, aborted = log.fetch(position, batches)
+        records = PartitionRecords(TP, Batches(fetched, LIMIT), aborted, position, None, None, True, 1)
+        read += [(one.offset, one.key, one.value, fault_of(one)) for one in records]
+        assert records.next_fetch_offset > position
+        position = records.next_fetch_offset
+
+    assert read == [(one.offset, one.key, one.value, None) for one in log.committed if one.offset >= start]
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\0", b"\0\0\0\x05", b"\0\x07\0\x01"])
+def test_an_unknown_control_record_ends_no_transaction(key):
+    control = {"attributes": 0x30, "producer": (7, 0)}
+    data = by_hand([(0, b"k", b"aborted", [])], attributes=0x10, producer=(7, 0))
+    data += by_hand([(0, key, b"", [])], base=1, **control)
+    data += by_hand([(0, b"k", b"aborted", [])], base=2, attributes=0x10, producer=(7, 0))
+    data += by_hand([(0, b"\0\x01\0\0", b"", [])], base=3, **control) + small(1, base=4)
+
+    assert [one.offset for one in decode(data, aborted=[(7, 0)])] == [4]
 
 
 def test_a_wrong_checksum_remains_an_error():
