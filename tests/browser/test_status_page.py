@@ -504,6 +504,22 @@ async def test_replaced_records_are_told_above_everything_else(stage, visit):
     await expect(notice).to_contain_text("runbook: KpRawTruncated")
 
 
+async def test_offsets_that_no_worker_reads_are_told_with_the_reason(stage, visit):
+    page = (await visit(stage.url)).page
+    notice = page.locator("#skipped")
+    await expect(notice).to_be_hidden()
+
+    stage.metrics.skipped(0, range(10, 20), "passed_over")
+    stage.metrics.skipped(3, range(7, 8), "deleted")
+
+    await expect(notice).to_contain_text("11 offsets of the raw topic were not read")
+    await expect(notice).to_contain_text(
+        "partition 0, offsets 10 to 19, passed over by a position that no worker committed, found "
+    )
+    await expect(notice).to_contain_text("partition 3, offset 7, deleted before they were read, found ")
+    await expect(notice).to_contain_text("runbook: KpOffsetsSkipped")
+
+
 async def test_an_empty_page_says_how_to_begin(stage, visit):
     page = (await visit(stage.url)).page
     await expect(page.locator("#first")).to_contain_text("kp-worker publish traces.jsonl")

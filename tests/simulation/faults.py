@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from aiokafka.errors import GroupAuthorizationFailedError, RequestTimedOutError
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.policy import Policy
 from simulation.brokers import SimTopic
@@ -164,6 +165,18 @@ class Faults:
         if self._group.state == "empty" and not self._group.is_pending(places):
             self._oracles.expired.update(self._group.committed)
             self._group.committed.clear()
+
+    def _stranger(self, event, pod):
+        """Commit a position as an operator does, or another client in the group, while no worker runs."""
+        log, partition = self._log(event), self._partition(event)
+        at = (self._source, partition)
+        if self._group.state != "empty" or self._group.is_pending((at,)):
+            return
+        start = self._oracles.position(partition)
+        stop = start + round((log.stable_end - start) * (event.value * 7 % 1))
+        if stop > start:
+            self._oracles.pass_over(partition, range(start, stop))
+            self._group.committed[at] = OffsetAndMetadata(stop, "")
 
     def _truncate(self, event, pod):
         """Elect a leader that lacks the last records of a partition."""

@@ -51,6 +51,8 @@ RARE = ("grow", "expire", "truncate", "truncate")
 COMPACTED_SHARE = 0.08
 """The share of histories in which contributed traces need a key, and some records have none."""
 RARE_SHARE = 0.1
+STRANGER_SHARE = 0.03
+"""The share of histories in which someone else moves the group's position while no worker runs."""
 
 
 FOUND = (1461, 2534, 3274, 6550, 37389, 43446, 90016290)
@@ -190,7 +192,7 @@ def of_size(seed, size):
         # Otherwise, innocent records in progress when a process was killed may be taken for deadly.
         events = [one for one in events if one.kind != "kill"]
     rare, publications = _rare(seed, setting, span, publications)
-    events += rare
+    events += rare or _stranger(seed, setting, span)
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
 
 
@@ -264,6 +266,16 @@ def _rare(seed, setting, span, publications):
     stops = [Event("stop", at - 4, pod, seconds=5 + 3 * random.random()) for pod in range(setting.pods)]
     later = tuple(replace(one, at=one.at + at) for one in publications[half:])
     return [*([] if runs else stops), Event(kind, at, value=random.random())], publications[:half] + later
+
+
+def _stranger(seed, setting, span):
+    """Return the events of a stranger; they change no other event of a seed."""
+    random = Random(f"stranger {seed}")
+    if random.random() >= STRANGER_SHARE:
+        return []
+    at = span * random.random()
+    stops = [Event("stop", at, pod, seconds=5 + 3 * random.random()) for pod in range(setting.pods)]
+    return [*stops, Event("stranger", at + 4, value=random.random())]
 
 
 def _replaced(random, setting):

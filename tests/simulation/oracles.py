@@ -18,6 +18,7 @@ from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from simulation import clients
+from simulation.worker_pods import METRICS
 
 
 class Oracles:
@@ -35,6 +36,7 @@ class Oracles:
         self.policies = {world.policy.digest: world.policy}
         self.expired = {}
         self._truncated = set()
+        self._passed_over = []
         self._setting = history.setting
         self._world = world
         self._cluster = world.cluster
@@ -45,6 +47,7 @@ class Oracles:
         self._copies = topics.redacted
         self._changelog = changelog_topic_name(world.settings.kafka.group)
         self._first_id = self._topic.id
+        METRICS.recent.skips.clear()
 
     @property
     def _topic(self):
@@ -57,6 +60,19 @@ class Oracles:
         the ledger is no longer that of a single pass.
         """
         self._truncated.add(partition)
+
+    def pass_over(self, partition, offsets):
+        """Note that someone else is about to set the group's position behind these offsets.
+
+        Their records need no outcome, but a worker must tell that it did not read them.
+        """
+        self._passed_over.append((self._topic.id, partition, offsets))
+
+    def _is_passed_over(self, partition, offset):
+        return any(
+            (topic, number) == (self._topic.id, partition) and offset in offsets
+            for topic, number, offsets in self._passed_over
+        )
 
     # --- as it happens
 
@@ -99,11 +115,12 @@ class Oracles:
         return found
 
     def _check_partition(self, partition, outcomes):
-        log, position = self._topic.logs[partition], self._position(partition)
+        log, position = self._topic.logs[partition], self.position(partition)
         scored = []
         for record in log.committed():
             where, outcome = f"{partition}/{record.offset}", outcomes.get(_number(record))
-            if record.offset < position and outcome is None and record.offset >= log.begin:
+            is_due = record.offset >= log.begin and not self._is_passed_over(partition, record.offset)
+            if record.offset < position and outcome is None and is_due:
                 self._violated(f"position: {where} has no outcome, and the position is {position}")
             if record.offset >= position and outcome is not None:
                 self._violated(f"position: {where} has an outcome, and the position is {position}")
@@ -118,7 +135,11 @@ class Oracles:
         if self._setting.embeds and not set(scored) <= set(offsets):
             self._violated(f"ledger: {partition} got {offsets}, and scored are {scored}")
         kept = self._kept(partition)
-        if position and (kept is None or kept.offset != position):
+        if (
+            position
+            and (kept is None or kept.offset != position)
+            and not self._is_passed_over(partition, position - 1)
+        ):
             self._violated(f"ledger: {partition} is at {kept}, the group at {position}")
         if position and (held := self._held(partition)) != offsets[-self._setting.max_elements :]:
             self._violated(f"ledger: {partition} holds {held} of {offsets}")
@@ -146,8 +167,14 @@ class Oracles:
         position = decode_position(held[-1]) if held else None
         return position if position is not None and position.topic_id == self._topic.id else None
 
-    def _position(self, partition):
+    def position(self, partition):
         position = self._committed(partition)
+        if (
+            position is not None
+            and not position.metadata
+            and self._is_passed_over(partition, position.offset - 1)
+        ):
+            return position.offset
         if position is None or position.metadata != TOPIC_ID + self._topic.id.hex():
             return 0
         if partition not in self._truncated or (kept := self._kept(partition)) is None:
@@ -166,7 +193,7 @@ class Oracles:
 
     def _unfinished(self):
         for number, log in enumerate(self._topic.logs):
-            records, position = log.read(log.begin, 10**9), self._position(number)
+            records, position = log.read(log.begin, 10**9), self.position(number)
             if records and position <= records[-1].offset:
                 yield f"partition {number} at {position} of {records[-1].offset + 1}"
 
@@ -177,6 +204,7 @@ class Oracles:
         """Check the topics after the last worker has ended."""
         self.check_commits()
         outcomes = self._outcomes()
+        self._check_told(outcomes)
         for partition in range(len(self._topic.logs)):
             self._check_scores(partition, outcomes)
         for number, outcome in outcomes.items():
@@ -186,6 +214,16 @@ class Oracles:
             self._check_copies(outcomes)
         if self._topic.id == self._first_id and not self._truncated:
             self._audit(outcomes)
+
+    def _check_told(self, outcomes):
+        """Check that the workers have counted what they did not read because of someone else."""
+        skips = [one for one in METRICS.recent.skips if one.reason == "passed_over"]
+        for number, log in enumerate(self._topic.logs):
+            for record in log.committed():
+                is_told = any(one.partition == number and record.offset in one.offsets for one in skips)
+                is_unread = _number(record) not in outcomes and record.offset >= log.begin
+                if is_unread and not is_told and self._is_passed_over(number, record.offset):
+                    self._violated(f"told: {number}/{record.offset} was not read, and {skips} were told")
 
     def _check_scores(self, partition, outcomes):
         """Check *replay-exact*: one pass over the log with the committed vectors gives the same scores."""
@@ -246,14 +284,18 @@ class Oracles:
             index.complete()
             for number in range(partitions):
                 report = self._audit_partition(number, index)
-                if wrong := [*report.missing, *report.without_entry, *report.differing]:
+                if wrong := [
+                    *(one for one in report.missing if not self._is_passed_over(number, one)),
+                    *report.without_entry,
+                    *report.differing,
+                ]:
                     self._violated(f"audit: {number}: {wrong}")
 
     def _audit_partition(self, number, index):
         log, settings = self._topic.logs[number], self._world.settings
         counts = {name: len(topic.logs) for name, topic in self._cluster.topics.items()}
         builder = Outputs(settings.topics, counts)
-        bounds = Bounds(log.begin, self._position(number))
+        bounds = Bounds(log.begin, self.position(number))
         audit = PartitionAudit(number, bounds, settings, self.policies, index, builder, lambda: None)
         records = log.read(log.begin, 10**9)
         audit.add([raw_record(clients.record(self._raw, number, one), self._topic.id) for one in records])

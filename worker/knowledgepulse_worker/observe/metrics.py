@@ -27,7 +27,7 @@ from knowledgepulse_worker.observe.metric_registry import (
     render_text,
     start_at_zero,
 )
-from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
+from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, SkipReason
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
@@ -194,7 +194,8 @@ class Metrics:
             "kp_last_commit_timestamp_seconds", "Time of the partition's last commit", ["partition"]
         )
         self._skipped = make.counter(
-            "kp_skipped_offsets", "Offsets of the raw topic deleted before they were read"
+            "kp_skipped_offsets",
+            "Offsets of the raw topic that no worker read, because they were deleted or passed over",
         )
         self._read_again = make.counter(
             "kp_truncated_offsets", "Offsets scored again because a leader election replaced their records"
@@ -379,9 +380,10 @@ class Metrics:
         """Set the time of a partition's last commit, in seconds since the epoch."""
         self._last_commit.labels(partition).set(at)
 
-    def skipped(self, offsets: int) -> None:
-        """Count offsets that were deleted before they were read."""
-        self._skipped.inc(offsets)
+    def skipped(self, partition: int, offsets: range, reason: SkipReason) -> None:
+        """Count offsets that no worker reads."""
+        self._skipped.inc(len(offsets))
+        self.recent.skipped(partition, offsets, reason)
 
     def truncated(self, partition: int, offsets: range) -> None:
         """Count offsets that are read again because a leader election replaced their records."""

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import msgspec
 
@@ -36,6 +36,10 @@ MAX_TEXT = 200
 """Maximum length of an excerpt of an id, an objective or a message."""
 
 
+SkipReason = Literal["deleted", "passed_over"]
+"""Why no worker reads an offset: it was deleted, or the group's position was set behind it."""
+
+
 class Origin(NamedTuple):
     """A published trace's agent, framework and decision."""
 
@@ -49,6 +53,15 @@ class Truncation(NamedTuple):
 
     partition: int
     offsets: range
+    at: float
+
+
+class Skip(NamedTuple):
+    """Offsets that no worker reads, and when that was found."""
+
+    partition: int
+    offsets: range
+    reason: SkipReason
     at: float
 
 
@@ -88,6 +101,7 @@ class Recent:
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
         truncations: the latest truncations that were found, for as long as the process runs.
+        skips: likewise, the latest offsets that no worker reads.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
     """
@@ -104,6 +118,7 @@ class Recent:
         }
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
         self.truncations: deque[Truncation] = deque(maxlen=LAST_RECORDS)
+        self.skips: deque[Skip] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
@@ -147,6 +162,10 @@ class Recent:
     def truncated(self, partition: int, offsets: range) -> None:
         """Record that the scored records at these offsets were replaced."""
         self.truncations.append(Truncation(partition, offsets, time.time()))
+
+    def skipped(self, partition: int, offsets: range, reason: SkipReason) -> None:
+        """Record that no worker reads these offsets."""
+        self.skips.append(Skip(partition, offsets, reason, time.time()))
 
     def dead_lettered(
         self,

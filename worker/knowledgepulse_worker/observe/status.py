@@ -109,6 +109,16 @@ class Status:
                 {"partition": partition, "first": offsets[0], "offsets": len(offsets), "at": at}
                 for partition, offsets, at in reversed(recent.truncations)
             ],
+            "skips": [
+                {
+                    "partition": partition,
+                    "first": offsets[0],
+                    "offsets": len(offsets),
+                    "reason": why,
+                    "at": at,
+                }
+                for partition, offsets, why, at in reversed(recent.skips)
+            ],
             "worker": {
                 "group": self._settings.kafka.group,
                 "topics": self._settings.topics.model_dump(),

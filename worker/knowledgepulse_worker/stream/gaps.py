@@ -1,9 +1,10 @@
-"""Count the offsets that were deleted before they were fetched."""
+"""Count the offsets that no worker reads: deleted before, or passed over by the group's position."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
@@ -16,25 +17,41 @@ logger = logging.getLogger(__name__)
 
 # Seconds for a look-up of the partitions' beginning offsets; retried a second later.
 _BEGIN_LIMIT = 1.0
-# Maximum number of offset gaps awaiting that look-up.
+# Maximum number of offset gaps awaiting that look-up, and of positions that are remembered.
 _MAX_GAPS = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """The offsets between the workers' own position in a partition and one that none of them has committed.
+
+    Attributes:
+        at: the partition.
+        start: the workers' position; None if they have never committed any.
+        stop: the group's position.
+    """
+
+    at: TopicPartition
+    start: int | None
+    stop: int
+
+
 class Gaps:
-    """The gaps between expected and fetched offsets.
+    """The gaps between expected and fetched offsets, and between the workers' and the group's positions.
 
     After a deletion, the client resumes at the first remaining record. Only the part of a gap below the
     partition's beginning was deleted, since transactions and compaction leave gaps, too.
 
     Args:
         client: looks up the partitions' beginnings.
-        metrics: counts the deleted offsets.
+        metrics: counts the offsets.
     """
 
     def __init__(self, client: Client, metrics: Metrics) -> None:
         self._client = client
         self._metrics = metrics
         self._gaps: list[tuple[TopicPartition, range]] = []
+        self._counted: set[PassedOver] = set()
 
     def note(self, partition: Partition, offset: int) -> None:
         """Note the offset at which a fetch of a partition began.
@@ -61,7 +78,7 @@ class Gaps:
         for at, gap in gaps:
             deleted = gap[: max(0, begins[at] - gap.start)]
             if deleted:
-                self._metrics.skipped(len(deleted))
+                self._metrics.skipped(at.partition, deleted, "deleted")
                 logger.error(
                     "partition %d: offsets %d to %d were deleted from %s before they were read",
                     at.partition,
@@ -69,3 +86,32 @@ class Gaps:
                     deleted[-1],
                     at.topic,
                 )
+
+    async def count_passed_over(self, passed: PassedOver) -> None:
+        """Count and log the offsets that an assignment begins behind, before the first record is read.
+
+        Until the next commit, further assignments begin there, too; they count once.
+        """
+        if passed in self._counted or len(self._counted) == _MAX_GAPS:
+            return
+        at, start = passed.at, passed.start
+        unread = range(await self._begin(at) if start is None else start, passed.stop)
+        self._counted.add(passed)  # only now, since a rebalance may end the look-up
+        if unread:
+            self._metrics.skipped(at.partition, unread, "passed_over")
+            logger.error(
+                "partition %d: offsets %d to %d of %s were not read, because an operator or another client, "
+                "not a worker, has set the group's position behind them; continuing from there",
+                at.partition,
+                unread[0],
+                unread[-1],
+                at.topic,
+            )
+
+    async def _begin(self, at: TopicPartition) -> int:
+        """Return a partition's beginning; 0 if its leader does not tell."""
+        try:
+            async with asyncio.timeout(_BEGIN_LIMIT):
+                return (await self._client.beginning_offsets({at}))[at]
+        except (KafkaError, TimeoutError):
+            return 0

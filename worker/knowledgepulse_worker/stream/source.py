@@ -97,7 +97,7 @@ class Source:
 
     Attributes:
         progress: the source's progress in the owned partitions.
-        gaps: the gaps between expected and fetched offsets.
+        gaps: the offsets that no worker reads.
         is_rebalancing: whether a rebalance is in progress.
     """
 
@@ -229,7 +229,8 @@ class Source:
         """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
         changelog = self._ledgers.changelog(number)
-        set_start(partition, changelog, self._topic_id)
+        if (passed := set_start(partition, changelog, self._topic_id)) is not None:
+            await self.gaps.count_passed_over(passed)
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
         partition.is_recovered = True
         self._client.resume(partition.at)

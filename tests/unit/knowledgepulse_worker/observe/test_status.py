@@ -102,10 +102,13 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     for outcome in OUTCOMES:
         finished(metrics, outcome)
     metrics.truncated(3, range(10, 20))
+    metrics.skipped(1, range(7, 9), "passed_over")
 
     shown, hidden = data_of(status, content=True), data_of(status, content=False)
     (found,) = hidden["truncations"]
     assert (found["partition"], found["first"], found["offsets"]) == (3, 10, 10)
+    (found,) = hidden["skips"]
+    assert (found["partition"], found["first"], found["offsets"], found["reason"]) == (1, 7, 2, "passed_over")
     *traces, dead = (hidden[name][0] for name in LISTS)
     for one in traces:
         assert (one["source"], one["score"]["score"], one["score"]["novelty"]) == ("raw/2/7", 0.625, 0.25)
@@ -115,7 +118,7 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
         REASONS[0],
         "InvalidRecordError",
     )
-    for key in ("truncations", "worker", "scores", "latency", "partitions", "in_flight"):
+    for key in ("truncations", "skips", "worker", "scores", "latency", "partitions", "in_flight"):
         assert shown[key] == hidden[key]
     for key in ("policy", "effects", "explanation"):
         assert shown["rejected"][0][key] == hidden["rejected"][0][key]

@@ -6,6 +6,8 @@ import pytest
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.kafka.transactional_publisher import metadata_of
+from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.stream import source, truncation
 from knowledgepulse_worker.stream.diagnosing import observe
@@ -553,9 +555,58 @@ async def test_nothing_counts_as_skipped_without_a_group_position(start):
     assert await skipped(world) == 0
 
 
+async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_logged(start, caplog):
+    """A consumer with group.protocol=consumer committed for a partition: 287 records were never scored."""
+    first = await start()
+    first.topic.id = b"topic"
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    await first.stop()
+    second = await start(first.topic, first.publisher)
+    second.publish(0, *range(5, 10))
+    second.topic.committed[0], second.topic.metadata[0] = 8, ""
+    await second.member.rebalance([0])
+    await second.settle()
+    await second.member.rebalance([0])
+    await second.committed({0: 10})
+
+    assert await skipped(second) == 3
+    assert await skipped(second) == 3, "once"
+    assert set(second.outputs()) == {*range(5), 8, 9}, "the position is obeyed"
+    assert "partition 0: offsets 5 to 7 of raw-traces were not read" in caplog.text
+
+
+async def test_a_position_that_no_worker_committed_before_the_first_commit_passes_over_the_records(start):
+    world = await start()
+    world.publish(0, *range(10))
+    world.topic.delete_before(0, 2)
+    world.topic.committed[0] = 6
+    await world.member.rebalance([0])
+    await world.committed({0: 10})
+
+    assert await skipped(world) == 4
+
+
+async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start):
+    first = await start()
+    first.topic.id = b"topic"
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    await first.stop()
+    first.publisher.committed = [one for one in first.publisher.committed if one.topic != first.changelog]
+    second = await start(first.topic, first.publisher)
+    second.publish(0, 5)
+    await second.member.rebalance([0])
+    await second.committed({0: 6})
+
+    assert await skipped(second) == 0
+
+
 async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(start):
     world = await start()
-    world.topic.committed[0] = 2
+    world.topic.committed[0], world.topic.metadata[0] = 2, metadata_of(Position(2, world.topic.id))
     world.publish(0, *range(10))
     world.topic.delete_before(0, 5)
     world.member.look_up_error = KafkaError("the broker is down")

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.errors import NoError, RebalanceInProgressError
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
@@ -36,6 +38,8 @@ _FETCH_MAX_WAIT_MS = 100
 _METADATA_MAX_AGE_MS = 20_000
 # The watchdog detects a worker that polls too rarely; the client would silently leave the group.
 _NEVER_MS = 2**31 - 1
+# Members do not read it.
+_ASSIGNMENT_DATA = b"knowledgepulse-worker"
 # With these codes the coordinator still knows the member.
 _IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 
@@ -44,9 +48,23 @@ class TransactionalAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # a
     """The sticky assignor, under a name that workers before 0.3.0 do not know.
 
     They publish without transactions, so the group refuses to have them beside this release's members.
+
+    A consumer with ``group.protocol=consumer`` (KIP-848) names no assignor. Brokers would admit it, upgrade
+    the group and assign the partitions themselves. They refuse this if the members' assignments carry data of
+    the assignor, which an upgrade would lose (KAFKA-18134).
     """
 
     name = "sticky-transactional"
+
+    @classmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """Return the assignment of each member, with data."""
+        return {
+            member: ConsumerProtocolMemberAssignment(plain.version, plain.assignment, _ASSIGNMENT_DATA)
+            for member, plain in super().assign(cluster, members).items()
+        }
 
 
 class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped

@@ -1,14 +1,16 @@
 """What the group member makes of its coordinator's answers."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember, TransactionalAssignor
 from knowledgepulse_worker.kafka.wire.group_offsets import StableOffsetsResponse_v7
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -73,6 +75,18 @@ def refused(error_code):
 async def test_added_partitions_are_noticed_early_enough_to_be_read_within_a_minute(member):
     """The client notices them when it refreshes its metadata; by default, after five minutes."""
     assert (await member())._client._metadata_max_age_ms <= 20_000
+
+
+def test_each_assignment_carries_data_so_that_brokers_do_not_upgrade_the_group():
+    """A consumer with group.protocol=consumer would get partitions and commit past their records."""
+    cluster = SimpleNamespace(topics=lambda: {AT.topic}, partitions_for_topic=lambda _: {0, 1, 2})
+    members = {name: TransactionalAssignor.metadata({AT.topic}) for name in ("first", "second", "third")}
+
+    assignments = TransactionalAssignor.assign(cluster, members)
+
+    encoded = [ConsumerProtocolMemberAssignment.decode(one.encode()) for one in assignments.values()]
+    assert all(one.user_data for one in encoded)
+    assert sorted(tp.partition for one in encoded for tp in one.partitions()) == [0, 1, 2]
 
 
 OFFSET_FETCH = 9
