@@ -11,7 +11,7 @@ from playwright.async_api import expect
 from yarl import URL
 
 from generator.build import build
-from support.accessibility import serious_findings
+from support.accessibility import COLOURS, serious_findings
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -65,51 +65,16 @@ async def test_a_page_is_found_by_search(site, visit, words, address):
     assert not errors(visited)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("path", PAGES)
-async def test_no_page_is_wider_than_the_screen(site, visit, path, width):
-    visited = await visit(str(site / path), viewport={"width": width, "height": 900})
+async def test_a_page_fits_a_phone_and_is_accessible_in_both_colours(site, visit, path):
+    """Other pages look like these; tests/documents compares what they say."""
+    visited = await visit(str(site / path), color_scheme="light")
+    page = visited.page
 
-    assert await visited.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert await serious_findings(page) == []
+    await page.emulate_media(color_scheme="dark")
+    assert await serious_findings(page, COLOURS) == []
+    await page.set_viewport_size({"width": 390, "height": 900})
+    assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert visited.asked == {site.authority}
     assert not errors(visited)
-
-
-async def test_every_page_is_accessible(built, site, visit):
-    visited = await visit(str(site))
-
-    found, looks = {}, set()
-    for page in sorted(built.rglob("*.html")):
-        path = str(page.relative_to(built))
-        await visited.page.goto(str(site / path))
-        await visited.page.locator("main").wait_for()
-        found[path] = await serious_findings(visited.page, looks)
-    assert len(found) > 20
-    assert {path: findings for path, findings in found.items() if findings} == {}
-
-
-@pytest.mark.parametrize(
-    ("selector", "style", "rule"),
-    [
-        ("p", "color: #aaa; transition: none", "color-contrast"),
-        ("p > a", "color: #333; text-decoration: none; transition: none", "link-in-text-block"),
-    ],
-)
-async def test_colours_of_one_page_alone_are_checked(site, visit, selector, style, rule):
-    """Of texts that look alike only the first is checked."""
-    visited, looks = await visit(str(site / PAGES[0])), set()
-    await serious_findings(visited.page, looks)
-    await visited.page.goto(str(site / PAGES[1]))
-    await visited.page.locator(f"main {selector}").first.evaluate(
-        "(node, style) => node.style = style", style
-    )
-
-    [finding] = await serious_findings(visited.page, looks)
-    assert finding.startswith(f"{rule}: ")
-
-
-@pytest.mark.parametrize("path", PAGES)
-async def test_a_page_is_accessible_in_dark_colours(site, visit, path):
-    visited = await visit(str(site / path), color_scheme="dark")
-
-    assert await serious_findings(visited.page, set()) == []
