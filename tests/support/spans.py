@@ -57,18 +57,21 @@ def message(role: str, *parts: Any) -> dict[str, Any]:
 def span(
     trace_id: bytes,
     number: int,
-    operation: str,
+    operation: str | None,
     values: dict[str, str],
     parent: int | None = 0,
     takes: int = 1,
 ) -> Span:
-    """Return a span that starts ``number`` seconds after the trace; its parent is the root by default."""
-    values = {gen_ai.GEN_AI_OPERATION_NAME: operation, **values}
+    """Return a span that starts ``number`` seconds after the trace; its parent is the root by default.
+
+    Without an operation, it is that of a service which is no agent.
+    """
+    values = values if operation is None else {gen_ai.GEN_AI_OPERATION_NAME: operation, **values}
     return Span(
         trace_id=trace_id,
         span_id=_span_id(number),
         parent_span_id=b"" if parent is None else _span_id(parent),
-        name=operation,
+        name=operation or "GET /",
         start_time_unix_nano=START + number * SECOND,
         end_time_unix_nano=START + (number + takes) * SECOND,
         attributes=[KeyValue(key=name, value=AnyValue(string_value=value)) for name, value in values.items()],

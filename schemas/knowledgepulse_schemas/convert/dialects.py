@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
-from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of
+from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
 Kind = Literal["agent", "model", "tool"]
@@ -105,13 +104,21 @@ def node(span: Span) -> Node:
     if kind is None and dialect.root and span.parent_id is None:
         kind = "agent"
     losses, used = Losses(), {dialect.kind, dialect.failure[0], *dialect.names, *dialect.ids}
+    service = text_of(span, "service.name")
     error = error_of(span, span.message or "-" if _failed(span, dialect) else None)
     given, returned = (_first(span, names, used) for names in (dialect.inputs, dialect.outputs))
     event: ModelCall | ToolRun | None = None
     if kind == "tool":
-        name, call_id = text_of(span, *dialect.names) or span.name, text_of(span, *dialect.ids)
-        times = {"start": span.start, "end": span.end}
-        event = tool_run(name, parse_json(given), returned, error, losses, call_id=call_id, **times)
+        event = tool_run(
+            text_of(span, *dialect.names) or span.name,
+            given,
+            returned,
+            error,
+            losses,
+            call_id=text_of(span, *dialect.ids),
+            start=span.start,
+            end=span.end,
+        )
     elif kind is not None:
         inputs = messages_of(given, "user", "input", losses)
         outputs = messages_of(returned, "assistant", "output", losses)
@@ -125,8 +132,8 @@ def node(span: Span) -> Node:
         losses,
         agent=kind == "agent",
         silent=kind == "model" and event is None,
-        agent_id=span.name if kind == "agent" else None,
-        names=(span.name if kind == "agent" else None, *texts_of(span, "service.name")),
+        agent_id=(span.name if dialect.root else service) if kind == "agent" else None,
+        names=(span.name if kind == "agent" else None, service),
         scores=(),
     )
 
@@ -158,7 +165,7 @@ def _failed(span: Span, dialect: Dialect) -> bool:
 
 
 def _first(span: Span, names: tuple[str, ...], used: set[str]) -> Any:
-    """Return the first value among these names, as the text that is JSON for some tracers; None without one."""
+    """Return the first value among these names, parsed if it is JSON text; None if there is none."""
     for name in names:
         event, _, attribute = name.rpartition("/")
         sources = [one.attributes for one in span.events if one.name == event] if event else [span.attributes]

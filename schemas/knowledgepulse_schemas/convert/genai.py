@@ -33,7 +33,7 @@ from knowledgepulse_schemas.convert.reading import (
 from knowledgepulse_schemas.convert.span import Event, Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
-_OPERATION = "gen_ai.operation.name"
+OPERATION = "gen_ai.operation.name"
 _MODEL_CALLS = ("chat", "text_completion", "generate_content")
 _AGENTS = ("invoke_agent", "invoke_workflow")
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -74,16 +74,16 @@ class _Message(InputModel):
 def node(span: Span) -> Node:
     """Convert a span to a node, or raise a ConversionError if its messages violate the conventions."""
     losses = Losses()
-    used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
+    used = {OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
     error = error_of(span, span.attributes.get("error.type"))
     event: ModelCall | ToolRun | None = None
-    if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
+    if span.attributes.get(OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
     elif _CYCLE not in span.attributes:
         call = _model_call(span, used, losses)
         if call.input or call.output:
             event = ModelCall(call.input, call.output, error)
-        elif error is not None and span.attributes.get(_OPERATION) in _MODEL_CALLS:
+        elif error is not None and span.attributes.get(OPERATION) in _MODEL_CALLS:
             event = ModelCall(error=error)
     return node_of(
         span,
@@ -91,8 +91,8 @@ def node(span: Span) -> Node:
         error,
         used,
         losses,
-        silent=event is None and span.attributes.get(_OPERATION) in _MODEL_CALLS,
-        agent=span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent",
+        silent=event is None and span.attributes.get(OPERATION) in _MODEL_CALLS,
+        agent=span.attributes.get(OPERATION) in _AGENTS or _kind(span) == "agent",
         agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
         names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
         scores=(

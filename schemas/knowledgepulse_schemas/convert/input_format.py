@@ -42,7 +42,7 @@ class InputFormat:
         """
         try:
             return self.recognises(document)
-        except (RecursionError, TypeError):
+        except (RecursionError, TypeError, ConversionError):
             return False
 
 

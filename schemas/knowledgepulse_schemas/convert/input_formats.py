@@ -166,8 +166,8 @@ def _unknown(document: Any) -> ConversionError:
     first = _first(document)
     if first.get("@type") == "ReasoningTrace":
         return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
-    if (program := _unread_program(first)) is not None:
-        return ConversionError(f"sessions of {program} are not read")
+    if (unread := _unread(first)) is not None:
+        return ConversionError(f"{unread} are not read")
     members = first.keys() | _first(first.get("messages")).keys()
     known = {name: set(one.members.split()) for name, one in INPUT_FORMATS.items()}
     shares = {
@@ -184,15 +184,17 @@ def _unknown(document: Any) -> ConversionError:
     return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
 
 
-def _unread_program(line: dict[str, Any]) -> str | None:
-    """Return the program that wrote a session which no format reads, by its first line."""
+def _unread(line: dict[str, Any]) -> str | None:
+    """Return the name of known files which no format reads, by their first line."""
     match line:
         case {"parentUuid": _, "message": {"parts": _}}:
-            return "Qwen Code"
+            return "sessions of Qwen Code"
         case {"type": "session_start", "sessionTitle": _} | {"subtype": "init", "reasoning_effort": _}:
-            return "Droid"
+            return "sessions of Droid"
         case {"type": "metadata", "protocol_version": _}:
-            return "Kimi Code"
+            return "sessions of Kimi Code"
+        case {"resourceLogs": _} | {"resource_logs": _}:
+            return "OpenTelemetry's log records without the messages of spans"
     return None
 
 

@@ -66,6 +66,26 @@ class _Resource(InputModel):
     )
 
 
+class _LogRecord(CamelModel):
+    trace_id: str | None = None
+    span_id: str | None = None
+    event_name: str | None = None
+    body: Any = None
+    attributes: list[KeyValue] | None = None
+
+
+class _ScopeLogs(CamelModel):
+    log_records: list[_LogRecord] = Field(default_factory=list)
+
+
+class _ResourceLogs(CamelModel):
+    scope_logs: list[_ScopeLogs] = Field(default_factory=list)
+
+
+class _Logs(CamelModel):
+    resource_logs: list[_ResourceLogs]
+
+
 class _Export(InputModel):
     resources: list[_Resource] = Field(
         validation_alias=AliasChoices("resourceSpans", "resource_spans", "batches")
@@ -73,8 +93,48 @@ class _Export(InputModel):
 
 
 def is_otlp(document: Any) -> bool:
-    """Check for an export."""
-    return isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document)
+    """Check for an export of spans, or of the log records in which their messages may be."""
+    if isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document):
+        return True
+    return is_logs(document) and any(map(_event_name, _records(read(_Logs, document))))
+
+
+def is_logs(document: Any) -> bool:
+    """Check for an export of log records."""
+    return isinstance(document, dict) and ("resourceLogs" in document or "resource_logs" in document)
+
+
+def events_in_logs(document: Any, path: str, losses: Losses) -> Iterator[tuple[tuple[str, str], Event]]:
+    """Yield the events of GenAI messages in an export of log records, each with its trace's and span's id.
+
+    The conventions' events are log records. They belong to a span like the events in the span itself.
+
+    Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-events/.
+    """
+    logs = read(_Logs, document, path)
+    count_unread(logs, "", losses)
+    for record in _records(logs):
+        body, attributes = _plain(record.body), _attributes(record.attributes)
+        if (name := _event_name(record)) is None:
+            losses.add("log records without messages", [record.event_name, attributes, body])
+            continue
+        if not isinstance(body, dict):
+            losses.add("logRecords[].body", body)
+            body = {}
+        attributes.pop("event.name", None)
+        yield (_hex(record.trace_id or ""), _hex(record.span_id or "")), Event(name, attributes | body)
+
+
+def _records(logs: _Logs) -> Iterator[_LogRecord]:
+    for resource in logs.resource_logs:
+        for scope in resource.scope_logs:
+            yield from scope.log_records
+
+
+def _event_name(record: _LogRecord) -> str | None:
+    """Return the name of a GenAI event of a span; None for any other record."""
+    name = record.event_name or _attributes(record.attributes).get("event.name")
+    return name if isinstance(name, str) and name.startswith("gen_ai.") and record.span_id else None
 
 
 def is_tempo(document: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Spans in the backends' export formats: OTLP JSON, Tempo, Jaeger, Phoenix.
+"""Spans in the backends' export formats: OTLP JSON, Tempo, Jaeger, Phoenix, OpenTelemetry's SDK.
 
-Sources: https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix; :mod:`otlp
-<knowledgepulse_schemas.convert.otlp>`.
+Sources: https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix, ``to_json`` of
+``opentelemetry.sdk.trace.ReadableSpan``; :mod:`otlp <knowledgepulse_schemas.convert.otlp>`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import ai_sdk, genai, hub, openinference, otlp
+from knowledgepulse_schemas.convert import ai_sdk, dialects, genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
@@ -20,8 +20,15 @@ from knowledgepulse_schemas.convert.reading import InputModel, count_others, cou
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
-OTLP, TEMPO, JAEGER, PHOENIX = "otlp", "tempo", "jaeger", "phoenix"
+OTLP, TEMPO, JAEGER, PHOENIX, SDK = "otlp", "tempo", "jaeger", "phoenix", "otel_sdk"
 
+_INSTRUMENTED = (
+    *("gen_ai.", "openinference.", "llm.", "ai.operationId", "traceloop."),
+    *(dialect.kind for dialect in dialects.DIALECTS),
+)
+"""How attributes begin that instrumentations of agents write."""
+_UNKNOWN = "UNKNOWN"
+"""Phoenix' kind of spans that do not follow OpenInference."""
 _JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
 
 
@@ -72,6 +79,15 @@ class _Context(InputModel):
     span_id: str
 
 
+class _Status(InputModel):
+    status_code: str | None = None
+    description: str | None = None
+
+
+class _SdkResource(InputModel):
+    attributes: dict[str, Any] | None = None
+
+
 class _PhoenixEvent(InputModel):
     name: str = ""
     attributes: dict[str, Any] | None = None
@@ -86,8 +102,22 @@ class _PhoenixSpan(InputModel):
     end: Any = Field(default=None, alias="end_time")
     status_code: str | None = None
     status_message: str | None = None
+    status: _Status | None = None  # of the SDK, which also writes the resource
     attributes: dict[str, Any] | None = None
     events: list[_PhoenixEvent] | None = None
+    resource: _SdkResource | None = None
+
+
+def of_agents(export: Any) -> bool:
+    """Return whether an export has spans of agents' instrumentations; raise a ConversionError if not OTLP.
+
+    Spans that only embed texts are those of any service.
+    """
+    return any(
+        span.attributes.get(genai.OPERATION) != "embeddings"
+        and any(name.startswith(_INSTRUMENTED) for name in span.attributes)
+        for span in otlp.spans_of(export, "")
+    )
 
 
 def has_agent(export: Any) -> bool:
@@ -102,13 +132,29 @@ def _runs(document: Any, format_name: str) -> Iterator[hub.Run | ConversionError
     spans = [
         span
         for number, one in enumerate(documents)
+        if not otlp.is_logs(one)
         for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
     ]
-    yield from runs_of(map(_node_of, spans), format_name)
+    _add_events(spans, documents)
+    yield from runs_of(map(_node_of, dialects.with_failures(spans)), format_name)
+
+
+def _add_events(spans: list[Span], documents: list[Any]) -> None:
+    """Add the events in log records to their spans; others are a loss."""
+    by_id = {(span.trace_id, span.id): span for span in spans}
+    for logs in filter(otlp.is_logs, documents):
+        if not spans:
+            raise ConversionError("messages in log records need their spans in the same file")
+        losses = spans[0].losses
+        for ids, event in otlp.events_in_logs(logs, "", losses):
+            if ids in by_id:
+                by_id[ids].events.append(event)
+            else:
+                losses.add("events of spans that are not in the file", event.attributes)
 
 
 def _node_of(span: Span) -> Node:
-    conventions = next((one for one in (openinference, ai_sdk) if one.follows(span)), genai)
+    conventions = next((one for one in (openinference, ai_sdk, dialects) if one.follows(span)), genai)
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
 
@@ -159,21 +205,24 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
     for number, value in enumerate(values):
         span = read(_PhoenixSpan, _nested_context(value), f"{path}[{number}]")
         attributes = dict(span.attributes or {})
-        if span.kind is not None:
+        if span.kind not in {None, _UNKNOWN} and not _is_sdk(value):
             attributes.setdefault(openinference.KIND, span.kind)
+        resource = (span.resource.attributes if span.resource else None) or {}
+        status = span.status or _Status(status_code=span.status_code, description=span.status_message)
         yield Span(
-            trace_id=span.context.trace_id,
-            id=span.context.span_id,
-            parent_id=span.parent_id,
+            trace_id=span.context.trace_id.removeprefix("0x"),
+            id=span.context.span_id.removeprefix("0x"),
+            parent_id=span.parent_id.removeprefix("0x") if span.parent_id else None,
             name=span.name,
             start=nanoseconds(_phoenix_time(span.start)),
             end=nanoseconds(_phoenix_time(span.end)),
             attributes=attributes,
             events=[Event(one.name, one.attributes or {}) for one in span.events or ()],
-            failed=span.status_code in otlp.FAILED,
-            message=span.status_message or "",
+            resource=resource,
+            failed=status.status_code in otlp.FAILED,
+            message=status.description or "",
             losses=otlp.unread_of(span),
-            shared=(beside,),
+            shared=(beside, otlp.unread_around(span.resource or _SdkResource(), resource)),
         )
 
 
@@ -205,9 +254,16 @@ def _first(document: Any) -> Any:
 def _is_phoenix(document: Any) -> bool:
     span = _first(document)
     context = span.get("context") if isinstance(span, dict) else None
-    return isinstance(span, dict) and (
-        "context.span_id" in span or (isinstance(context, dict) and "span_id" in context)
+    return (
+        isinstance(span, dict)
+        and not _is_sdk(span)
+        and ("context.span_id" in span or (isinstance(context, dict) and "span_id" in context))
     )
+
+
+def _is_sdk(span: Any) -> bool:
+    """Check for a span as OpenTelemetry's SDK prints it."""
+    return isinstance(span, dict) and str(span.get("kind")).startswith("SpanKind.") and "context" in span
 
 
 def _is_jaeger(document: Any) -> bool:
@@ -220,6 +276,7 @@ _READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[S
     TEMPO: (otlp.is_tempo, otlp.spans_of),
     JAEGER: (_is_jaeger, _jaeger),
     PHOENIX: (_is_phoenix, _phoenix),
+    SDK: (_is_sdk, _phoenix),
 }
 """The check and the reader of each export format."""
 
@@ -246,4 +303,5 @@ FORMATS = (
     _input_format(TEMPO, "batches"),
     _input_format(JAEGER, "traceID spanID operationName"),
     _input_format(PHOENIX, "context span_kind attributes"),
+    _input_format(SDK, "context kind attributes resource"),
 )

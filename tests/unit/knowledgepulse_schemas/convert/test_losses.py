@@ -24,10 +24,11 @@ UNREPORTED = {
     ),
     "the members are ids": r".*[.]data\[\][.]processes",
     "the arguments of a call that is recorded twice": (
-        r"(recorded )?(jaeger|lang.*|openai_agents|otlp|phoenix|tempo): .*"
+        r"(recorded )?(jaeger|lang.*|openai_agents|otel_sdk|otlp|phoenix|tempo): .*"
         r"([.]arguments|[.]args|\[TOOL\][.]input|\[tool\][.]inputs|[.]span_data[.]input"
         r"|[.]attributes[.]input[.]value|content\[tool(_use|-call)\][.](input|args)"
-        r"|\[(.*arguments|.*_args|ai[.]toolCall[.]args|input[.]value)\][.]value([.]string_?[vV]alue)?)"
+        r"|\[(.*arguments|.*_args|ai[.]toolCall[.]args|input[.]value|tool_input|.*span[.]?[iI]nputs?"
+        r"|langfuse[.]observation[.]input)\][.]value([.]string_?[vV]alue)?)"
     ),
     "the response of a call that is recorded twice": (
         r"recorded otlp: .*\[ai[.]prompt[.]messages\].*content\[tool-result\][.](output[.]value|result)"

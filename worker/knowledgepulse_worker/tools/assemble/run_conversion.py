@@ -8,7 +8,7 @@ from typing import Self
 import msgspec
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
-from knowledgepulse_schemas.convert.spans import OTLP, has_agent
+from knowledgepulse_schemas.convert.spans import OTLP, has_agent, of_agents
 from knowledgepulse_worker.child import Call
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read
@@ -23,6 +23,7 @@ _FACTORY = f"{__name__}:converting"
 _NO_ROOT = (
     "neither a root span nor an agent's span arrived, so its messages cannot be told from those of other runs"
 )
+_NO_AGENT = "its spans are those of an agent's instrumentation, but none is an agent or a call with content"
 _FAILURES = {
     "timeout": f"its conversion took longer than {LIMIT:g} s",
     "crashed": "its conversion ended the process",
@@ -49,7 +50,10 @@ class CompleteRun(msgspec.Struct):
 
 
 class ConvertedRun(msgspec.Struct):
-    """The traces of a run in JSON, and the class and message of each error; neither, if it has no agent."""
+    """The traces of a run in JSON, and the class and message of each error.
+
+    Neither, if its spans are those of a service without agents.
+    """
 
     traces: list[bytes] = []
     errors: list[tuple[str, str]] = []
@@ -61,8 +65,10 @@ def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
         documents = [document for export in run.exports for document in read(export)]
         outcomes = list(convert(documents, OTLP, options))
         if any(isinstance(one, NoRunError) for one in outcomes):
-            return ConvertedRun()
-        if not run.has_root and not any(map(has_agent, documents)):
+            if not any(map(of_agents, documents)):
+                return ConvertedRun()
+            outcomes = [ConversionError(f"trace {run.trace_id}: {_NO_AGENT}")]
+        elif not run.has_root and not any(map(has_agent, documents)):
             outcomes = [ConversionError(f"trace {run.trace_id}: {_NO_ROOT}")]
     except Exception as error:  # one run must not stop the others, whatever is wrong with it
         logger.warning("a run cannot be converted", exc_info=error)

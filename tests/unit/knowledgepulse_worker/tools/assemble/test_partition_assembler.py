@@ -227,11 +227,25 @@ async def test_an_agent_below_a_root_that_never_arrives_is_published_after_idlen
 
 
 async def test_other_services_yield_nothing():
-    partition = Partition([export([span(TRACE_ID, 0, "GET /", {}, None)])])
+    partition = Partition([export([span(TRACE_ID, 0, None, {"http.route": "/"}, None)])])
     await partition.run()
 
     assert [step.outputs for step in partition.steps] == [[]]
     assert partition.counted("kp_assembly_runs_total", completed_by="root") == 1
+
+
+async def test_a_run_of_an_agents_instrumentation_without_an_agent_is_a_dead_letter():
+    """It is most likely an agent's, in a dialect that is not known, and must not vanish."""
+    operations = {TRACE_ID: "plan", b"\2" * 16: "embeddings"}  # any service embeds texts
+    values = [export([span(one, 0, operation, {}, None)]) for one, operation in operations.items()]
+    partition = Partition(values)
+    await partition.run()
+
+    [letter] = partition.published(TOPICS.dead_letter)
+    assert letter.key == TRACE_ID.hex().encode()
+    assert "an agent's instrumentation" in DeadLetterHeaders.from_kafka(letter.headers).message
+    assert partition.counted("kp_assembly_dead_letters_total", reason="invalid_trace") == 1
+    assert partition.published(TOPICS.raw) == []
 
 
 async def test_an_unexpected_error_in_one_run_stops_no_other(real_traces, monkeypatch):
