@@ -9,12 +9,12 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
+from knowledgepulse_worker.lane.partition_task import MAX_BATCHES
 from knowledgepulse_worker.records.entry import POSITION_KEY, decode_entry, decode_position, decode_vector
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Nearest, score_trace
-from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from simulation import clients
@@ -81,10 +81,11 @@ class Oracles:
         if pod.app is None:
             return
         setting = self._setting
-        outstanding = [one.outstanding for one in pod.source._partitions.values()]
-        if max(outstanding, default=0) > _MAX_OUTSTANDING:
-            self._violated(f"bounded: {max(outstanding)} batches handed over")
-        for lane in pod.app.lanes._assignment.lanes.values():
+        assignment = pod.app.source.assignment
+        untaken = max((task.untaken for task in assignment.tasks.values()), default=0)
+        if untaken > MAX_BATCHES:
+            self._violated(f"bounded: {untaken} batches handed over")
+        for lane in assignment.lanes:
             if not 0 <= lane.in_flight <= setting.in_flight:
                 self._violated(f"bounded: {lane.in_flight} records in flight")
             if lane._cache.size > setting.max_elements:

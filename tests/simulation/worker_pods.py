@@ -24,6 +24,7 @@ from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process import poison
 from knowledgepulse_worker.records import journal
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
+from knowledgepulse_worker.stream.checks import INTERVAL, repeat
 from knowledgepulse_worker.stream.worker import STOP_LIMIT
 from simulation.clients import SimReader, SimTopicIds
 from simulation.member import SimMember
@@ -115,9 +116,9 @@ class SimProgram(Program):
         self._is_busy.set()
 
     async def _wait_for_commit(self, requested):
-        partitions, lanes = self.source._partitions, self._worker.lanes._assignment.lanes
-        if not any(one.outstanding for one in partitions.values()) and not any(
-            lane.in_flight for lane in lanes.values()
+        assignment = self.source.assignment
+        if not any(task.untaken for task in assignment.tasks.values()) and not any(
+            lane.in_flight for lane in assignment.lanes
         ):
             self._is_busy.clear()
         await self._is_busy.wait()
@@ -242,8 +243,7 @@ class WorkerPod(Pod):
         await publisher.__aenter__()
         program = SimProgram(app, kafka.commit_interval, fail)
         await program.start()
-        self.source = program.source
-        watching = [asyncio.create_task(app.monitor.watch(program.source)), *program._tasks]
+        watching = [asyncio.create_task(repeat(app.checks.check, INTERVAL)), *program._tasks]
         for task in watching:
             task.add_done_callback(lambda task: _pass_on(task, fail))
         stopping = asyncio.create_task(stop.wait())

@@ -14,9 +14,9 @@ from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
-from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -188,13 +188,17 @@ class Harness:
         await lane.open()
         return lane
 
-    def lanes(self, changelog_of=None) -> Lanes:
-        """Return the open lanes of all partitions."""
-        changelogs = [Changelog(number) for number in range(3)]
-        lanes = Lanes(self.services, changelog_of or changelogs.__getitem__, self.failures.append)
-        self._lanes.append(lanes)
-        lanes.open()
-        return lanes
+    def assignment(self, changelogs=None) -> Assignment:
+        """Return an assignment of three partitions, or of those with these changelogs."""
+        assignment = Assignment(
+            changelogs or {number: Changelog(number) for number in range(3)},
+            self.services,
+            on_failure=self.failures.append,
+            request_commit=self._request_commit,
+            on_room=lambda _: None,
+        )
+        self._lanes.append(assignment)
+        return assignment
 
     def changelog(self, partition=0) -> Changelog:
         """Return the changelog as recovery would read it now."""
@@ -208,6 +212,11 @@ class Harness:
         """Return the entries of partition 0 that a successor would find, by source offset."""
         found = [msgspec.msgpack.decode(value, type=Entry) for value in self.changelog().entries.values()]
         return {entry.offset: entry for entry in sorted(found, key=lambda entry: entry.offset)}
+
+    @property
+    def position(self) -> int:
+        """The committed position of partition 0."""
+        return self.publisher.positions[0].offset if 0 in self.publisher.positions else 0
 
     def outputs(self):
         """Return the committed outputs."""
@@ -232,7 +241,7 @@ class Harness:
 
         async def reached() -> bool:
             await self.commit(lane)
-            return lane.position == position
+            return self.position == position
 
         async with asyncio.timeout(60):
             while not await reached():

@@ -45,7 +45,7 @@ class Program:
             self.source.feed(batch)
 
     async def _commit(self):
-        requested = self._worker.lanes.commit_requested
+        requested = self.source.commit_requested
         while self.error is None:
             await self._wait_for_commit(requested)
             requested.clear()

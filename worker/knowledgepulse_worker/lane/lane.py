@@ -108,8 +108,7 @@ class Lane:
         request_commit: asks for a commit soon.
 
     Attributes:
-        position: the offset below which every record is committed.
-        next_offset: the offset below which every record has been taken.
+        taken: the offset below which every record has been taken.
         topic_id: the id of the topic that the records come from.
         in_flight: the number of records that are taken and not committed.
         in_flight_bytes: their size.
@@ -125,7 +124,7 @@ class Lane:
     ) -> None:
         self.partition = first.partition
         self.topic_id = first.topic_id
-        self.position = self.next_offset = first.offset
+        self.taken = first.offset
         self._changelog = changelog
         self._services = services
         self._limits = services.settings.limits
@@ -139,7 +138,7 @@ class Lane:
         self._reporter = Reporter(services.metrics, services.retention_check, services.tracing)
         self._ledger = Ledger(cache.max_elements)
         self._obsolete: list[bytes] = []
-        self._taken: deque[Taken] = deque()
+        self._waiting: deque[Taken] = deque()
         self._scored: deque[Scored] = deque()
         self.in_flight = 0
         self.in_flight_bytes = 0
@@ -152,7 +151,7 @@ class Lane:
         read = partial(
             valid_content,
             dict(self._changelog.entries),
-            next_offset=self.next_offset,
+            next_offset=self.taken,
             topic_id=self.topic_id,
             model=self._services.model,
             dimensions=cache.dimensions,
@@ -192,7 +191,7 @@ class Lane:
         await self._wait_for_room(record)
         if self._is_closed:
             return 0.0
-        self.next_offset = record.offset + 1
+        self.taken = record.offset + 1
         self._count(1, record.size)
         if self._journal.treatment(record.location) is Treatment.SKIPPED:
             self._skip(record, taken_at)
@@ -205,7 +204,7 @@ class Lane:
         if self._is_closed:
             _cancel_embedding(taken)
         else:
-            self._taken.append(taken)
+            self._waiting.append(taken)
             self._score_ready()
         return blocked
 
@@ -241,7 +240,6 @@ class Lane:
             if record.topic == self._services.changelog_topic:
                 self._changelog.committed(offset, record.key or b"", record.value)
         batch = [self._scored.popleft() for _ in range(count)]
-        self.position = batch[-1].record.offset + 1
         self._count(-count, -sum(scored.record.size for scored in batch))
         self._reporter.committed(batch)
         self._changed.set()
@@ -348,9 +346,9 @@ class Lane:
     def _score_ready(self) -> None:
         """Score the records whose predecessors are scored and whose embedding is there."""
         try:
-            while self._taken and (isinstance(taken := self._taken[0], Undecodable) or taken.is_ready):
+            while self._waiting and (isinstance(taken := self._waiting[0], Undecodable) or taken.is_ready):
                 self._scored.append(self._score(taken))
-                self._taken.popleft()
+                self._waiting.popleft()
                 self._journal.end(taken.record.location)
                 self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
@@ -404,9 +402,9 @@ class Lane:
         """Take and score no more records, and release whoever waits."""
         self._is_closed = True
         self._changed.set()
-        for taken in self._taken:
+        for taken in self._waiting:
             _cancel_embedding(taken)
-        self._taken.clear()
+        self._waiting.clear()
 
     def _count(self, records: int, size: int) -> None:
         self.in_flight += records

@@ -43,14 +43,25 @@ class Changelog:
     Attributes:
         entries: the entries by key.
         source: the position in the raw topic; None if no transaction has written it.
-        position: the offset of the last record that was read or written; None before the first.
+        end: the offset behind the last record that was read or written; None before the first.
     """
 
     def __init__(self, partition: int) -> None:
         self.entries: dict[bytes, bytes] = {}
         self.source: Position | None = None
-        self.position: int | None = None
+        self.end: int | None = None
         self._partition = partition
+
+    def unread(self, held: range) -> range:
+        """Return the offsets to read on from, given those that the changelog partition holds.
+
+        If the partition lost its end, by an unclean leader election or because it was created again, nothing
+        that was read holds any more, and all of it is read.
+        """
+        if self.end is not None and self.end > held.stop:
+            self.entries.clear()
+            self.source = self.end = None
+        return held if self.end is None else range(max(self.end, held.start), held.stop)
 
     def apply(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         """Apply a record that was read from the topic; a null value deletes the entry.
@@ -72,7 +83,7 @@ class Changelog:
             self.entries.pop(key, None)
         else:
             self.entries[key] = value
-        self.position = offset
+        self.end = offset + 1
 
     def newest_before(self, offset: int) -> Entry | None:
         """Return the entry with the highest source offset below this one, if any."""

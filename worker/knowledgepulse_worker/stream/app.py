@@ -1,26 +1,23 @@
-"""Assemble the worker from lanes, ledgers, source and monitor, independently of the program that runs it."""
+"""Assemble the worker from source, tasks and checks, independently of the program that runs it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.http.probes import Readiness
-from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.http.verdict import Diagnosis, Observation
 from knowledgepulse_worker.kafka.topic_limits import TopicLimits
-from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
+from knowledgepulse_worker.kafka.wire.group_member import HEARTBEATS
 from knowledgepulse_worker.lane.lane import Services
-from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import SECONDS
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.journal import Journal
@@ -28,10 +25,10 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
-from knowledgepulse_worker.stream.ledgers import Ledgers
-from knowledgepulse_worker.stream.monitor import StreamMonitor
 from knowledgepulse_worker.stream.progress import Progress
+from knowledgepulse_worker.stream.recovery import Connect
 from knowledgepulse_worker.stream.source import Host, Source
 
 if TYPE_CHECKING:
@@ -54,10 +51,16 @@ class WorkerApp:
         on_failure: called on a fatal error; the process must then end.
 
     Attributes:
+        source: fetches and commits; set by :meth:`connect`, as are the next two.
+        progress: the source's progress.
+        checks: the checks of the source.
         diagnosis: holds the verdict on the worker.
         owned: the numbers of the owned partitions.
-        throttles: the times for which brokers throttle the clients.
     """
+
+    source: Source
+    progress: Progress
+    checks: Checks
 
     def __init__(
         self,
@@ -68,71 +71,93 @@ class WorkerApp:
         group: Callable[[], Client],
         topic_ids: TopicIdentity,
         transact: Transact,
-        reader: Callable[[], AbstractAsyncContextManager[Reader]],
+        reader: Connect,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.settings = services.settings
         self.metrics = services.metrics
         self.readiness = Readiness()
-        self.on_failure = on_failure
-        self.raw = raw
-        self._changelog = changelog
-        self.ledgers = Ledgers(services.changelog_topic, reader)
-        self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
-        self.monitor = StreamMonitor(
-            raw,
-            self.settings.limits.stall,
-            remaining=lambda: self.ledgers.remaining,
-            is_ready=lambda: not self.readiness.reasons,
-            throttles=services.throttles,
-        )
-        self.throttles = services.throttles
         self.diagnosis = Diagnosis()
+        self.on_failure = on_failure
         self.owned: set[int] = set()
+        self._services = services
+        self._raw = raw
+        self._changelog = changelog
         self._group = group
         self._topic_ids = topic_ids
         self._transact = transact
-        self._journal = services.journal
+        self._reader = reader
         self._assigned_at = 0.0
 
     def connect(self, host: Host) -> Source:
         """Return a source that is connected to its host program; requires a running event loop."""
-        source = Source(
+        client = self._group()
+        self.source = Source(
             host,
-            client=self._group(),
-            topic=self.raw.name,
+            client=client,
+            raw=self._raw,
+            changelog=self._changelog,
             topic_ids=self._topic_ids,
-            lanes=self.lanes,
+            services=self._services,
             transact=self._transact,
-            ledgers=self.ledgers,
-            metrics=self.metrics,
-            drain=self.settings.limits.drain,
-            is_readable=self._is_readable,
+            reader=self._reader,
             on_assigned=self._on_assigned,
             on_recovered=self._on_recovered,
+            on_failure=self.on_failure,
         )
-        self.metrics.partitions.labels("topic").set(self.raw.partitions)
-        self.metrics.on_scrape(partial(self._refresh_gauges, source.progress))
-        return source
+        self.progress = Progress(self._raw.name, client, self.source)
+        self.checks = Checks(
+            self.source,
+            self.progress,
+            self._raw,
+            stall=self.settings.limits.stall,
+            readiness=self.readiness,
+            throttles=self._services.throttles,
+        )
+        self.metrics.partitions.labels("topic").set(self._raw.partitions)
+        self.metrics.on_scrape(self._refresh_gauges)
+        return self.source
 
     def report(self) -> Report:
         """Return the report with which the parent process answers the probes."""
         return {"reasons": self.readiness.reasons, "verdict": self.diagnosis.verdict.as_dict()}
 
-    @property
-    def isolated(self) -> tuple[int, ...]:
-        """The partitions with a suspect record that is processed alone."""
-        return tuple(sorted(self.owned.intersection(self._journal.isolated)))
+    async def diagnose(self, producer_silence: Callable[[], float]) -> None:
+        """Observe the worker for the verdict on its state and for the metric of it.
 
-    def _is_readable(self, partition: int) -> bool:
-        """Return whether a partition has a ledger.
-
-        Raises:
-            TopicError: the partition was added after the start; a new process would read it.
+        Args:
+            producer_silence: returns the seconds for which the producer has waited to start.
         """
-        if partition >= self.raw.partitions:
-            raise TopicError(f"{self.raw.name} now has more than {self.raw.partitions} partitions")
-        return partition < self._changelog.partitions
+        verdict = self.diagnosis.observe(self.observe(producer_silence()))
+        self.metrics.set_state(verdict.state)
+
+    def observe(self, producer_silence: float) -> Observation:
+        """Return an observation of the worker's current state; this sends no requests.
+
+        Args:
+            producer_silence: the seconds for which the producer has waited to start.
+        """
+        progress, throttles, recent = self.progress, self._services.throttles, self.metrics.recent
+        is_rebalancing = self.source.is_rebalancing
+        # During a rebalance the coordinator answers once all other members have joined.
+        is_answerable = progress.is_member and not is_rebalancing
+        interval = self.settings.kafka.session_timeout / HEARTBEATS
+        return Observation(
+            pending=tuple(self.readiness.reasons),
+            partitions=len(self.owned),
+            recovering=progress.recovering,
+            publishing_throttled=throttles.producer.recent,
+            reading_throttled=throttles.consumer.recent,
+            coordinator_silence=max(0.0, progress.coordinator_age - interval) if is_answerable else 0.0,
+            leader_silence=progress.silence(),
+            producer_silence=producer_silence,
+            transaction_age=progress.transaction_age,
+            isolated=tuple(sorted(self.owned.intersection(self._services.journal.isolated))),
+            lag=sum(progress.lag().values()),
+            rate=sum(second.total() for second in recent.per_second()) / SECONDS,
+            has_unfinished=progress.has_unfinished,
+            last_output=recent.last_output,
+        )
 
     def _on_recovered(self) -> None:
         self.readiness.done("ledgers")
@@ -141,11 +166,11 @@ class WorkerApp:
                 "recovered the ledgers of %d partitions in %.1f s: %d records",
                 len(self.owned),
                 time.monotonic() - self._assigned_at,
-                sum(len(self.ledgers.changelog(number).entries) for number in self.owned),
+                sum(len(task.changelog.entries) for task in self.source.tasks.values()),
             )
 
-    def _on_assigned(self, assigned: set[int]) -> None:
-        before, self.owned = self.owned, assigned
+    def _on_assigned(self, assigned: Collection[int]) -> None:
+        before, self.owned = self.owned, set(assigned)
         for partition in before - self.owned:
             self.metrics.partition_left(partition)
         self.readiness.done("partitions")
@@ -156,17 +181,17 @@ class WorkerApp:
         self.metrics.partitions.labels("owned").set(owned)
         self.metrics.in_flight_limit.set(owned * limits.in_flight_records)
         self.metrics.in_flight_bytes_limit.set(owned * limits.in_flight_bytes)
-        logger.info("owns %d of %d partitions of %s", owned, self.raw.partitions, self.raw.name)
+        logger.info("owns %d of %d partitions of %s", owned, self._raw.partitions, self._raw.name)
 
-    def _refresh_gauges(self, progress: Progress) -> None:
+    def _refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""
-        self.lanes.refresh_gauges()
-        for partition, records in progress.lag().items():
+        self.source.assignment.refresh_gauges()
+        for partition, records in self.progress.lag().items():
             self.metrics.lag(partition, records)
-        for partition, records in progress.held_back().items():
+        for partition, records in self.progress.held_back().items():
             self.metrics.held_back(partition, records)
         for partition in self.owned:
-            self.metrics.recovering(partition, self.ledgers.remaining.get(partition, 0))
+            self.metrics.recovering(partition, self.progress.remaining().get(partition, 0))
 
 
 def services_of(

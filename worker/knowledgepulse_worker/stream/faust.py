@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from functools import cached_property
 from typing import cast
 
 import faust
@@ -26,9 +25,8 @@ from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.pages import Page, pages
-from knowledgepulse_worker.stream.partition import Batch
 from knowledgepulse_worker.stream.refusal import explained
-from knowledgepulse_worker.stream.source import Source
+from knowledgepulse_worker.stream.source import Batch
 
 
 class WithoutKafka(BootStrategy):
@@ -43,6 +41,9 @@ class FaustApp(faust.App):
     Args:
         worker: the assembled worker.
         socket: the name of the Unix socket to serve the pages on.
+
+    Attributes:
+        source: the worker's source.
     """
 
     BootStrategy = WithoutKafka
@@ -57,6 +58,7 @@ class FaustApp(faust.App):
             web_transport=URL.build(scheme="unix", path=socket_address(socket)),
         )
         self._worker = worker
+        self.source = worker.connect(self)
         self._batches = self.channel()
 
         # Faust's default would restart the agent, which would go on behind the batch that failed.
@@ -70,11 +72,6 @@ class FaustApp(faust.App):
         self.web.blueprints = BlueprintManager()
         for page in pages(worker.settings, worker.metrics, worker.diagnosis):
             self._add_page(page)
-
-    @cached_property
-    def source(self) -> Source:
-        """The record source; requires a running event loop."""
-        return self._worker.connect(self)
 
     # --- the life cycle
 
@@ -97,7 +94,7 @@ class FaustApp(faust.App):
 
     async def _commit_outcomes(self) -> None:
         """Commit at every interval, or sooner if a lane waits for it."""
-        requested, interval = self._worker.lanes.commit_requested, self._worker.settings.kafka.commit_interval
+        requested, interval = self.source.commit_requested, self._worker.settings.kafka.commit_interval
         while not self.should_stop:
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval):

@@ -11,7 +11,6 @@ from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.stream.client import Client
-from knowledgepulse_worker.stream.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +52,10 @@ class Gaps:
         self._gaps: list[tuple[TopicPartition, range]] = []
         self._counted: set[PassedOver] = set()
 
-    def note(self, partition: Partition, offset: int) -> None:
-        """Note the offset at which a fetch of a partition began.
-
-        Records before a position that was set back have outputs.
-        """
-        if partition.expected is None:
-            return
-        unread = range(max(partition.expected, partition.done), offset)
+    def note(self, at: TopicPartition, unread: range) -> None:
+        """Note the offsets before the first record of a fetch that were not read."""
         if unread and len(self._gaps) < _MAX_GAPS:
-            self._gaps.append((partition.at, unread))
+            self._gaps.append((at, unread))
 
     async def count_deleted(self) -> None:
         """Count and log the deleted offsets of the gaps noted since the last call."""

@@ -1,18 +1,19 @@
-"""The source's progress, for the monitor and the gauges."""
+"""The source's progress, for the checks, the verdict and the gauges."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Hashable
+from contextlib import suppress
 
+from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
 
-from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.client import Client
-from knowledgepulse_worker.stream.partition import Partition
 from knowledgepulse_worker.stream.refusal import explained
+from knowledgepulse_worker.stream.source import Source
 
 # Milliseconds without a response to a fetch after which the broker counts as silent.
 _SILENCE_MS = 10_000
@@ -24,25 +25,20 @@ class Progress:
     Args:
         topic: the raw topic's name.
         client: the group member.
-        lanes: know the finished records.
-        owned: returns the owned partitions.
+        source: has the tasks.
     """
 
-    def __init__(
-        self, topic: str, client: Client, lanes: Lanes, owned: Callable[[], Mapping[int, Partition]]
-    ) -> None:
+    def __init__(self, topic: str, client: Client, source: Source) -> None:
         self._topic = topic
         self._client = client
-        self._lanes = lanes
-        self._owned = owned
-        self._transaction_began: float | None = None
+        self._source = source
 
     async def refresh_positions(self) -> None:
         """Refresh the client's position in every partition that is being consumed."""
-        for partition in list(self._owned().values()):
+        for task in list(self._source.tasks.values()):
             with suppress(IllegalStateError, TimeoutError):
                 async with asyncio.timeout(0.1):  # a position that is being reset is not worth waiting for
-                    partition.position = await self._client.position(partition.at)
+                    task.position = await self._client.position(self._at(task))
 
     def check_membership(self) -> None:
         """Raise the error that ended the group membership, even before the first fetch.
@@ -57,21 +53,28 @@ class Progress:
 
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait or the broker is silent."""
-        marks, progress = self._lanes.positions(), dict[int, Hashable]()
+        progress = dict[int, Hashable]()
         generation = self._client.group.generation  # each assignment begins anew, wherever the former one was
-        for number, partition in self._owned().items():
-            if not partition.is_recovered:
+        for number, task in self._source.tasks.items():
+            if not task.is_recovered:
                 continue
-            mark = marks.get(number)
-            stable = self._client.last_stable_offset(partition.at)
-            answered = self._client.last_poll_timestamp(partition.at) or 0
-            if partition.has_unfinished(mark):
-                progress[number] = (generation, "finished", mark)
-            elif stable is not None and partition.position < stable:
-                progress[number] = (generation, "fetched", partition.position)
+            stable = self._client.last_stable_offset(self._at(task))
+            answered = self._client.last_poll_timestamp(self._at(task)) or 0
+            if task.has_unfinished:
+                progress[number] = (generation, "finished", task.committed)
+            elif stable is not None and task.position < stable:
+                progress[number] = (generation, "fetched", task.position)
             elif time.time() * 1000 - answered > _SILENCE_MS:
                 progress[number] = (generation, "answered", answered)
         return progress
+
+    def remaining(self) -> dict[int, int]:
+        """Return the number of ledger offsets still to be read, by partition in recovery."""
+        return {
+            number: task.remaining
+            for number, task in self._source.tasks.items()
+            if task.remaining is not None
+        }
 
     @property
     def is_member(self) -> bool:
@@ -81,7 +84,7 @@ class Progress:
     @property
     def recovering(self) -> int:
         """The number of owned partitions that are not consumed yet; a position or a ledger is awaited."""
-        return sum(not partition.is_recovered for partition in self._owned().values())
+        return sum(not task.is_recovered for task in self._source.tasks.values())
 
     @property
     def coordinator_age(self) -> float:
@@ -93,54 +96,40 @@ class Progress:
 
         Nothing is fetched from a partition whose lane still holds unfinished records.
         """
-        marks = self._lanes.positions()
         asked = [
-            self._client.last_poll_timestamp(partition.at)
-            for number, partition in self._owned().items()
-            if partition.is_recovered
-            and not partition.is_full
-            and not partition.has_unfinished(marks.get(number))
+            self._client.last_poll_timestamp(self._at(task))
+            for task in self._source.tasks.values()
+            if task.is_recovered and not task.has_unfinished
         ]
         return max((time.time() - answered / 1000 for answered in asked if answered), default=0.0)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Measure the time that a transaction takes."""
-        self._transaction_began = time.monotonic()
-        try:
-            yield
-        finally:
-            self._transaction_began = None
 
     @property
     def transaction_age(self) -> float:
         """Seconds for which a transaction has been in progress; 0 without one."""
-        return 0.0 if self._transaction_began is None else time.monotonic() - self._transaction_began
+        began = self._source.transaction_began
+        return 0.0 if began is None else time.monotonic() - began
 
     @property
     def has_unfinished(self) -> bool:
         """Whether a lane holds records that are not finished."""
-        marks = self._lanes.positions()
-        return any(one.has_unfinished(marks.get(number)) for number, one in self._owned().items())
+        return any(task.has_unfinished for task in self._source.tasks.values())
 
     def lag(self) -> dict[int, int]:
         """Return each partition's lag in offsets, including offsets held back by open transactions."""
-        marks, lags = self._lanes.positions(), dict[int, int]()
-        for number, partition in self._owned().items():
-            end = self._client.highwater(partition.at) if partition.is_recovered else None
+        lags = dict[int, int]()
+        for number, task in self._source.tasks.items():
+            end = self._client.highwater(self._at(task)) if task.is_recovered else None
             if end is not None:
-                mark = marks.get(number)
-                unfinished = mark is not None and partition.has_unfinished(mark)
-                done = mark if unfinished else max(partition.position, partition.fetched + 1)
-                lags[number] = max(0, end - (done or 0))
+                done = task.committed if task.has_unfinished else None
+                lags[number] = max(0, end - (max(task.position, task.next or 0) if done is None else done))
         return lags
 
     def held_back(self) -> dict[int, int]:
         """Return the number of offsets held back by open transactions, by partition."""
         held = {}
-        for number, partition in self._owned().items():
-            end = self._client.highwater(partition.at)
-            stable = self._client.last_stable_offset(partition.at)
+        for number, task in self._source.tasks.items():
+            end = self._client.highwater(self._at(task))
+            stable = self._client.last_stable_offset(self._at(task))
             if end is not None and stable is not None:
                 held[number] = max(0, end - stable)
         return held
@@ -148,3 +137,6 @@ class Progress:
     def partition_count(self) -> int:
         """Return the raw topic's partition count in the client's latest metadata; 0 if there is no topic."""
         return len(self._client.partitions_for_topic(self._topic) or ())
+
+    def _at(self, task: PartitionTask) -> TopicPartition:
+        return TopicPartition(self._topic, task.partition)

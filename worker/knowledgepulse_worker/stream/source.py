@@ -1,4 +1,4 @@
-"""The source fetches the raw topic's records for the lanes and commits what the lanes complete.
+"""The source fetches the raw topic's records for the tasks and commits what their lanes complete.
 
 It controls the flow of every partition, recovers the ledgers when partitions are assigned, and hands batches
 to its :class:`Host`, the program that runs it.
@@ -9,26 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
+from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.errors import DeliveryError, WorkerError
+from knowledgepulse_worker.errors import DeliveryError, TopicError, WorkerError
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
+from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
-from knowledgepulse_worker.lane.lanes import Lanes
-from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.lane.assignment import Assignment
+from knowledgepulse_worker.lane.lane import Services
+from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.records.publisher import LostPartitionsError
+from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
 from knowledgepulse_worker.stream.gaps import Gaps
-from knowledgepulse_worker.stream.ledgers import Ledgers
-from knowledgepulse_worker.stream.partition import Batch, Partition
-from knowledgepulse_worker.stream.progress import Progress
-from knowledgepulse_worker.stream.start_offset import set_start
+from knowledgepulse_worker.stream.recovery import Connect, recover
+from knowledgepulse_worker.stream.start_offset import start_of
 from knowledgepulse_worker.stream.truncation import Truncation
 
 logger = logging.getLogger(__name__)
@@ -41,6 +45,14 @@ _FETCH_WAIT_MS = 200
 _STOP_LIMIT = 2.0
 # Seconds for such a look-up, so that a leader that is down does not delay the others' partitions.
 _LOOK_UP_LIMIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The records that a fetch returned for a partition, in offset order."""
+
+    task: PartitionTask
+    records: Sequence[RawRecord]
 
 
 class Host(Protocol):
@@ -64,7 +76,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         async with self._crashing():
-            await self._source.revoke({one.partition for one in revoked})
+            await self._source.revoke()
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         async with self._crashing():
@@ -79,26 +91,27 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
 
 
 class Source:
-    """Fetches records for the lanes that have room and commits what they complete.
+    """Fetches records for the tasks that have room and commits what they complete.
 
     Args:
         host: the program that runs the source.
         client: the group member.
-        topic: the raw topic's name.
+        raw: the raw topic as it was at the start.
+        changelog: the changelog topic as it was at the start.
         topic_ids: identifies the raw topic.
-        lanes: take the records and complete them.
+        services: dependencies shared by all lanes.
         transact: publishes as a member of the group, in a transaction.
-        ledgers: recovered before a partition is consumed.
-        metrics: observes commits and offsets that were deleted unread.
-        drain: seconds for the last transaction before partitions are revoked.
-        is_readable: returns whether a partition has a ledger; other partitions are not read.
+        reader: returns a changelog reader.
         on_assigned: called with the owned partitions that are read, after each rebalance.
         on_recovered: called once all owned ledgers are recovered, even if none is owned.
+        on_failure: called on a lane's fatal error; the process must then end.
 
     Attributes:
-        progress: the source's progress in the owned partitions.
+        assignment: the tasks of the present assignment; during a rebalance, those of the former one.
+        commit_requested: set when a lane waits for a commit.
         gaps: the offsets that no worker reads.
         is_rebalancing: whether a rebalance is in progress.
+        transaction_began: when the transaction in progress began (``time.monotonic``); None without one.
     """
 
     def __init__(
@@ -106,41 +119,45 @@ class Source:
         host: Host,
         *,
         client: Client,
-        topic: str,
+        raw: Topic,
+        changelog: Topic,
         topic_ids: TopicIdentity,
-        lanes: Lanes,
+        services: Services,
         transact: Transact,
-        ledgers: Ledgers,
-        metrics: Metrics,
-        drain: float,
-        is_readable: Callable[[int], bool],
-        on_assigned: Callable[[set[int]], None],
+        reader: Connect,
+        on_assigned: Callable[[Collection[int]], None],
         on_recovered: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._host = host
         self._client = client
-        self._topic = topic
+        self._raw = raw
+        self._changelog = changelog
         self._topic_ids = topic_ids
-        self._lanes = lanes
+        self._services = services
         self._transact = transact
-        self._ledgers = ledgers
-        self._metrics = metrics
-        self._drain = drain
-        self._is_readable = is_readable
+        self._reader = reader
         self._on_assigned = on_assigned
         self._on_recovered = on_recovered
-        self._partitions: dict[int, Partition] = {}
+        self._on_failure = on_failure
         self._recovery: asyncio.Task[None] | None = None
-        self._start_over_task: asyncio.Task[None] | None = None
+        self._starting_over: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
         self._topic_id = b""
         self._looked_up = time.monotonic()
         self._is_stopping = False
         self._has_failed = False
         self.is_rebalancing = False
-        self.gaps = Gaps(client, metrics)
-        self._truncation = Truncation(client, metrics)
-        self.progress = Progress(topic, client, lanes, lambda: self._partitions)
+        self.transaction_began: float | None = None
+        self.commit_requested = asyncio.Event()
+        self.gaps = Gaps(client, services.metrics)
+        self._truncation = Truncation(client, raw.name, services.metrics)
+        self.assignment = self._assignment_of({})
+
+    @property
+    def tasks(self) -> Mapping[int, PartitionTask]:
+        """The tasks by partition; none from the moment on that a rebalance or the end begins."""
+        return {} if self.is_rebalancing or self._is_stopping else self.assignment.tasks
 
     # --- life cycle and rebalances
 
@@ -151,9 +168,9 @@ class Source:
 
     def subscribe(self) -> None:
         """Join the group."""
-        self._client.subscribe(topics={self._topic}, listener=_Listener(self, self._host))
+        self._client.subscribe(topics={self._raw.name}, listener=_Listener(self, self._host))
 
-    async def revoke(self, revoked: Collection[int]) -> None:
+    async def revoke(self) -> None:
         """Finish and commit before partitions are revoked; every rebalance revokes all of them.
 
         Partitions that the group has already reassigned are left to their new owners (``onPartitionsLost``
@@ -166,20 +183,37 @@ class Source:
         """Start the recovery of the ledgers; a partition is consumed once its own ledger is recovered."""
         assigned = list(assigned)
         self._client.pause(*assigned)
-        owned = {at.partition: Partition(at) for at in assigned if self._is_readable(at.partition)}
+        owned = [at.partition for at in assigned if self._has_ledger(at.partition)]
         if self._is_stopping:
             return
-        self._partitions = owned
-        self._ledgers.retain(owned)
-        self._on_assigned(set(owned))
-        self._lanes.open()
+        # Another worker may have written to the ledgers of all other partitions.
+        kept = {number: task.changelog for number, task in self.assignment.tasks.items()}
+        self.assignment = self._assignment_of(
+            {number: kept.get(number) or Changelog(number) for number in owned}
+        )
+        self._on_assigned(owned)
         self.is_rebalancing = False
         self._recovery = asyncio.create_task(self._recover(), name="ledger recovery")
         self._recovery.add_done_callback(self._recovery_ended)
 
-    def assignment(self) -> Collection[TopicPartition]:
-        """Return the partitions that the client reads; during a rebalance, the former ones."""
-        return self._client.assignment()
+    def _has_ledger(self, partition: int) -> bool:
+        """Return whether a partition has a ledger; others are not read.
+
+        Raises:
+            TopicError: the partition was added after the start; a new process would read it.
+        """
+        if partition >= self._raw.partitions:
+            raise TopicError(f"{self._raw.name} now has more than {self._raw.partitions} partitions")
+        return partition < self._changelog.partitions
+
+    def _assignment_of(self, changelogs: Mapping[int, Changelog]) -> Assignment:
+        return Assignment(
+            changelogs,
+            self._services,
+            on_failure=self._on_failure,
+            request_commit=self.commit_requested.set,
+            on_room=self._resume,
+        )
 
     async def stop(self) -> None:
         """Commit what is complete, then leave the group."""
@@ -192,48 +226,46 @@ class Source:
 
     async def _finish(self) -> None:
         """Commit what is complete, and drop the rest, which the next owner scores again."""
-        if self._start_over_task is not None:
-            self._start_over_task.cancel()
+        if self._starting_over is not None:
+            self._starting_over.cancel()
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
+        drain = self._services.settings.limits.drain
         try:
-            async with asyncio.timeout(self._drain):
+            async with asyncio.timeout(drain):
                 await self.commit()
         except TimeoutError:
             await self._host.crash(
-                DeliveryError(f"the last transaction was not committed in {self._drain:g} s (limits.drain)")
+                DeliveryError(f"the last transaction was not committed in {drain:g} s (limits.drain)")
             )
         finally:
-            self._lanes.close()
-            self._partitions = {}
+            self.assignment.close()
 
     # --- recovery
 
     async def _recover(self) -> None:
-        numbers = list(self._partitions)
-        if numbers:
-            self._topic_id = await self._topic_ids.current(numbers)
-            await self._fetch_positions()
-        await self._ledgers.recover(numbers, self._recovered)
+        tasks = self.assignment.tasks
+        if tasks:
+            self._topic_id = await self._topic_ids.current(tasks)
+            # Fetched before the ledgers, which then include all entries up to there.
+            positions = await self._client.committed([self._at(task) for task in tasks.values()])
+            begin = partial(self._begin, positions)
+            await recover(tasks.values(), self._changelog.name, self._reader, begin)
         self._on_recovered()
 
-    async def _fetch_positions(self) -> None:
-        """Fetch the group's positions, before the ledgers, which then include all entries up to there."""
-        positions = await self._client.committed([one.at for one in self._partitions.values()])
-        for partition in self._partitions.values():
-            partition.committed = position = positions.get(partition.at)
-            partition.expected = None if position is None else position.offset
-
-    async def _recovered(self, number: int) -> None:
-        """Start consuming a partition after its ledger's recovery."""
-        partition = self._partitions[number]
-        changelog = self._ledgers.changelog(number)
-        if (passed := set_start(partition, changelog, self._topic_id)) is not None:
-            await self.gaps.count_passed_over(passed)
-        await self._seek_to_expected(partition)  # the client may have fetched before it was paused
-        partition.is_recovered = True
-        self._client.resume(partition.at)
+    async def _begin(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata], task: PartitionTask
+    ) -> None:
+        """Start consuming a partition after its ledger's recovery, given the group's positions."""
+        at = self._at(task)
+        start = start_of(at, positions.get(at), task.changelog, self._topic_id)
+        task.begin(start.offset, start.leader_epoch)
+        if start.passed_over is not None:
+            await self.gaps.count_passed_over(start.passed_over)
+        await self._seek_to_next(task)  # the client may have fetched before it was paused
+        task.is_recovered = True
+        self._client.resume(at)
 
     def _recovery_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -251,16 +283,57 @@ class Source:
         """
         while is_wanted():
             fetched = await self._client.getmany(timeout_ms=_FETCH_WAIT_MS)
-            owned = [self._partitions.get(at.partition) for at in fetched]
-            recovered = [one for one in owned if one is not None and one.is_recovered]
-            if not recovered:
+            batches = {at.partition: records for at, records in fetched.items()}
+            consumed = [task for task in self._consumed() if task.partition in batches]
+            if not consumed:
                 await self._look_up_while_idle()
                 continue
-            if await self._topic_ids.current([one.at.partition for one in recovered]) != self._topic_id:
+            if await self._topic_ids.current([task.partition for task in consumed]) != self._topic_id:
                 await self._start_over()
                 continue
-            for partition in recovered:
-                await self._hand_over_batch(partition, fetched[partition.at])
+            for task in consumed:
+                await self._hand_over_batch(task, batches[task.partition])
+
+    def _consumed(self) -> list[PartitionTask]:
+        return [task for task in self.tasks.values() if task.is_recovered]
+
+    async def _hand_over_batch(self, task: PartitionTask, records: Sequence[Record]) -> None:
+        is_moved = await self._truncation.move_back_at(task, records[0])
+        if not self._is_current(task):
+            return  # revoked meanwhile: the next assignment reads the records
+        if is_moved:
+            await self._seek_to_next(task)
+            return
+        self.gaps.note(self._at(task), task.unread(records[0].offset, self._topic_id))
+        task.fetched(records[-1].offset + 1, epoch_of(records[-1]))
+        if task.is_full:
+            self._client.pause(self._at(task))
+        await self._host.take(Batch(task, [raw_record(record, self._topic_id) for record in records]))
+
+    def feed(self, batch: Batch) -> None:
+        """Pass a batch to its task, unless the task's assignment is over."""
+        if self._is_current(batch.task):
+            batch.task.feed(batch.records)
+
+    def _resume(self, task: PartitionTask) -> None:
+        if not task.is_full and self._is_current(task):
+            self._client.resume(self._at(task))
+
+    def _is_current(self, task: PartitionTask) -> bool:
+        """Return whether a task is of the present assignment."""
+        return self.tasks.get(task.partition) is task
+
+    def _at(self, task: PartitionTask) -> TopicPartition:
+        return TopicPartition(self._raw.name, task.partition)
+
+    async def _seek_to_next(self, task: PartitionTask) -> None:
+        with suppress(IllegalStateError):  # revoked: the next owner reads its records
+            if task.next is None:
+                await self._client.seek_to_beginning(self._at(task))
+            else:
+                self._client.seek(self._at(task), task.next)
+
+    # --- a log that is no longer the one that was read
 
     async def _look_up_while_idle(self) -> None:
         """Check at intervals whether the topic was recreated or a partition's log was truncated.
@@ -269,81 +342,42 @@ class Source:
         """
         if time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
             return
-        consumed = [partition for partition in self._partitions.values() if partition.is_recovered]
+        consumed = self._consumed()
         if not consumed:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
-                found = await self._topic_ids.current([one.at.partition for one in consumed])
+                found = await self._topic_ids.current([task.partition for task in consumed])
                 if found == self._topic_id:
                     await self._go_back_if_truncated(consumed)
             if found != self._topic_id:
                 await self._start_over()
         self._looked_up = time.monotonic()
 
-    async def _go_back_if_truncated(self, partitions: Sequence[Partition]) -> None:
-        for partition in await self._truncation.move_back(*partitions):
-            if self._is_current(partition):
-                await self._seek_to_expected(partition)
-
-    def _is_current(self, partition: Partition) -> bool:
-        """Return whether a partition is of the present assignment."""
-        return self._partitions.get(partition.at.partition) is partition
-
-    async def _seek_to_expected(self, partition: Partition) -> None:
-        with suppress(IllegalStateError):  # revoked: the next owner reads its records
-            if partition.expected is None:
-                await self._client.seek_to_beginning(partition.at)
-            else:
-                self._client.seek(partition.at, partition.expected)
+    async def _go_back_if_truncated(self, tasks: Sequence[PartitionTask]) -> None:
+        for task in await self._truncation.move_back(*tasks):
+            if self._is_current(task):
+                await self._seek_to_next(task)
 
     async def _start_over(self) -> None:
         """Read the topic from its beginning, because it was recreated."""
-        logger.warning("%s was recreated; reading it from its beginning", self._topic)
-        self._start_over_task = asyncio.create_task(self._read_from_beginning())
-        await asyncio.wait([self._start_over_task])
+        logger.warning("%s was recreated; reading it from its beginning", self._raw.name)
+        self._starting_over = asyncio.create_task(self._read_from_beginning())
+        await asyncio.wait([self._starting_over])
         with suppress(asyncio.CancelledError, IllegalStateError):  # revoked: the next owner detects it
-            self._start_over_task.result()
+            self._starting_over.result()
 
     async def _read_from_beginning(self) -> None:
         """Read a recreated topic once the leaders of all partitions know it.
 
         A lagging leader would serve the former topic's records again and then report the new topic's id.
         """
-        topic_id = await self._topic_ids.current(self._partitions)
-        for partition in self._partitions.values():
-            partition.expected = None
-        await self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
+        tasks = self.tasks
+        topic_id = await self._topic_ids.current(tasks)
+        for task in tasks.values():
+            task.next = None
+        await self._client.seek_to_beginning(*map(self._at, tasks.values()))
         self._topic_id = topic_id  # set last, so that an interrupted call is repeated
-
-    async def _hand_over_batch(self, partition: Partition, records: Sequence[Record]) -> None:
-        is_moved = await self._truncation.move_back_at(partition, records[0])
-        if not self._is_current(partition):
-            return  # revoked meanwhile: the next assignment reads the records
-        if is_moved:
-            await self._seek_to_expected(partition)
-            return
-        partition.outstanding += 1
-        self.gaps.note(partition, records[0].offset)
-        partition.fetched = records[-1].offset
-        partition.expected = partition.fetched + 1
-        partition.epoch = epoch_of(records[-1])
-        if partition.is_full:
-            self._client.pause(partition.at)
-        await self._host.take(Batch(partition, [raw_record(record, self._topic_id) for record in records]))
-
-    def feed(self, batch: Batch) -> None:
-        """Pass a batch to its lane, unless its assignment is over."""
-        partition = batch.partition
-        if not self._is_current(partition):
-            return
-
-        def done() -> None:
-            partition.outstanding -= 1
-            if not partition.is_full and self._is_current(partition):
-                self._client.resume(partition.at)
-
-        self._lanes.feed(batch.records, done)
 
     # --- commits
 
@@ -356,20 +390,22 @@ class Source:
         if not self._client.is_member or self._has_failed:
             return False
         publish = partial(self._transact, self._client.group)
+        self.transaction_began = time.monotonic()
         try:
-            with self.progress.transaction():
-                positions = await self._lanes.commit(publish)
+            positions = await self.assignment.commit(publish)
         except LostPartitionsError:
             logger.warning(
                 "the transaction was aborted, because the group has rebalanced without this worker"
             )
-            self._lanes.close()  # otherwise, every further transaction would be aborted, too
+            self.assignment.close()  # otherwise, every further transaction would be aborted, too
             return False
         except WorkerError as error:
             self._has_failed = True  # the producer begins no other transaction
             await self._host.crash(error)
             return False
+        finally:
+            self.transaction_began = None
         now = time.time()
         for number in positions:
-            self._metrics.committed(number, now)
+            self._services.metrics.committed(number, now)
         return bool(positions)

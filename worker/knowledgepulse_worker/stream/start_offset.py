@@ -3,43 +3,58 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
+from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.stream.gaps import PassedOver
-from knowledgepulse_worker.stream.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 
-def set_start(partition: Partition, changelog: Changelog, topic_id: bytes) -> PassedOver | None:
-    """Set the offset that is expected first in a partition; None for its beginning.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to read a partition from.
+
+    Attributes:
+        offset: the offset of the first record; None for the partition's beginning.
+        leader_epoch: the epoch of the record before; -1 if unknown.
+        passed_over: the offsets before the group's position that no worker has read; None if there are none.
+    """
+
+    offset: int | None
+    leader_epoch: int = -1
+    passed_over: PassedOver | None = None
+
+
+def start_of(
+    at: TopicPartition, committed: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes
+) -> Start:
+    """Return where to read a partition from.
 
     A worker commits the group's position together with that in the changelog, and names the topic in it. A
     position beyond that which names no topic was set by someone else: an operator, or a client in the
     workers' group. It is obeyed.
 
     Args:
-        partition: the partition, with the group's position.
+        at: the topic and the partition number.
+        committed: the group's position; None if it has none.
         changelog: the partition's recovered changelog.
         topic_id: the id of the raw topic; empty if unknown.
-
-    Returns:
-        the offsets before the group's position that no worker has read; None if there are none.
     """
-    number, topic = partition.at.partition, partition.at.topic
-    if topic_id and _was_recreated(partition.committed, changelog, topic_id):
+    number, topic = at.partition, at.topic
+    if topic_id and _was_recreated(committed, changelog, topic_id):
         logger.warning("partition %d: %s was recreated; reading it from its beginning", number, topic)
-        partition.expected = None
-        return None
+        return Start(None)
     kept = changelog.source
     if kept is None or not kept.topic_id or kept.topic_id != topic_id:
         is_new = kept is None and not changelog.entries  # otherwise, the ledger is of an earlier release
-        return _passed_over(partition, None) if is_new and topic_id else None
-    partition.done = kept.offset
-    if partition.committed is None:
+        passed_over = _passed_over(at, committed, None) if is_new and topic_id else None
+        return Start(None if committed is None else committed.offset, passed_over=passed_over)
+    if committed is None:
         # Brokers delete the positions of a group that was without members for a week
         # (``offsets.retention.minutes``). A new group has no ledger of this topic.
         logger.warning(
@@ -47,28 +62,28 @@ def set_start(partition: Partition, changelog: Changelog, topic_id: bytes) -> Pa
             "continuing from offset %d, as the ledger says",
             *(number, topic, kept.offset),
         )
-        partition.expected = kept.offset
-    if partition.expected == kept.offset:  # otherwise, an operator has set the group's position
-        partition.epoch = kept.leader_epoch
-    return _passed_over(partition, kept.offset)
+    elif committed.offset != kept.offset:  # an operator has set the group's position
+        return Start(committed.offset, passed_over=_passed_over(at, committed, kept.offset))
+    return Start(kept.offset, kept.leader_epoch)
 
 
-def _passed_over(partition: Partition, start: int | None) -> PassedOver | None:
-    position = partition.committed
-    if position is None or position.metadata.startswith(TOPIC_ID) or position.offset <= (start or 0):
+def _passed_over(
+    at: TopicPartition, committed: OffsetAndMetadata | None, start: int | None
+) -> PassedOver | None:
+    if committed is None or committed.metadata.startswith(TOPIC_ID) or committed.offset <= (start or 0):
         return None
-    return PassedOver(partition.at, start, position.offset)
+    return PassedOver(at, start, committed.offset)
 
 
-def _was_recreated(position: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes) -> bool:
+def _was_recreated(committed: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes) -> bool:
     """Return whether a position belongs to a deleted topic of the same name.
 
     The position's metadata decides. Without any, the workers' own position does, or the ledger entry before
     it. A commit identifies its topic only by name, so it may arrive after the topic was recreated.
     """
-    if position is None:
+    if committed is None:
         return False
-    if position.metadata.startswith(TOPIC_ID):
-        return bool(position.metadata != TOPIC_ID + topic_id.hex())
-    last = changelog.source or changelog.newest_before(position.offset)
+    if committed.metadata.startswith(TOPIC_ID):
+        return bool(committed.metadata != TOPIC_ID + topic_id.hex())
+    last = changelog.source or changelog.newest_before(committed.offset)
     return last is not None and last.topic_id not in (b"", topic_id)

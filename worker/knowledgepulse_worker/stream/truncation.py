@@ -15,9 +15,9 @@ from aiokafka import TopicPartition
 
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.stream.client import Client
-from knowledgepulse_worker.stream.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -30,38 +30,42 @@ class Truncation:
 
     Args:
         client: asks the partitions' leaders.
+        topic: the raw topic.
         metrics: counts the offsets that are read again.
     """
 
-    def __init__(self, client: Client, metrics: Metrics) -> None:
+    def __init__(self, client: Client, topic: str, metrics: Metrics) -> None:
         self._client = client
+        self._topic = topic
         self._metrics = metrics
 
-    async def move_back(self, *partitions: Partition) -> list[Partition]:
-        """Expect the first difference next in the partitions that have one; return these partitions."""
-        ends = await self._ends(partitions)
-        return [one for one in partitions if self._move_back(one, ends.get(one.at))]
+    async def move_back(self, *tasks: PartitionTask) -> list[PartitionTask]:
+        """Have the first difference fetched next in the partitions that have one; return their tasks."""
+        ends = await self._ends(tasks)
+        return [task for task in tasks if self._move_back(task, ends.get(task.partition))]
 
-    async def _ends(self, partitions: Iterable[Partition]) -> Mapping[TopicPartition, int]:
+    async def _ends(self, tasks: Iterable[PartitionTask]) -> Mapping[int, int]:
         """Return the offsets up to which logs can agree with those that were read, where that is known."""
-        epochs = {one.at: one.epoch for one in partitions if one.expected is not None and one.epoch >= 0}
-        return await self._client.epoch_ends(epochs)
+        epochs = {
+            TopicPartition(self._topic, task.partition): task.epoch
+            for task in tasks
+            if task.next is not None and task.epoch >= 0
+        }
+        return {at.partition: end for at, end in (await self._client.epoch_ends(epochs)).items()}
 
-    def _move_back(self, partition: Partition, end: int | None) -> bool:
-        expected = partition.expected
-        if expected is None or end is None or end >= expected:
+    def _move_back(self, task: PartitionTask, end: int | None) -> bool:
+        replaced = task.move_back(end)
+        if not replaced:
             return False
-        partition.expected = end
-        partition.done = min(partition.done, end)
-        self._metrics.truncated(partition.at.partition, range(end, expected))
+        self._metrics.truncated(task.partition, replaced)
         logger.error(
             "partition %d: a leader election has replaced the records of %s from offset %d on, although the "
             "records up to offset %d were scored; reading again from there",
-            *(partition.at.partition, partition.at.topic, end, expected - 1),
+            *(task.partition, self._topic, replaced[0], replaced[-1]),
         )
         return True
 
-    async def move_back_at(self, partition: Partition, record: Record) -> bool:
+    async def move_back_at(self, task: PartitionTask, record: Record) -> bool:
         """Move a partition back if a fetch shows that its log was truncated; return whether to fetch again.
 
         This may be so if the first record was written under another leader than the last one, or if the
@@ -69,15 +73,15 @@ class Truncation:
         offset nevertheless, the fetch is repeated from there, as it is while the leader does not tell.
 
         Args:
-            partition: the partition.
+            task: the partition's task.
             record: the fetch's first record.
         """
-        is_behind = partition.expected is not None and record.offset < partition.expected
-        if not is_behind and epoch_of(record) == partition.epoch:
+        is_behind = task.next is not None and record.offset < task.next
+        if not is_behind and epoch_of(record) == task.epoch:
             return False
         try:
             async with asyncio.timeout(_ANSWER_LIMIT):
-                end = (await self._ends([partition])).get(partition.at)
+                end = (await self._ends([task])).get(task.partition)
         except TimeoutError:
             return True
-        return self._move_back(partition, end) or (is_behind and end is not None)
+        return self._move_back(task, end) or (is_behind and end is not None)

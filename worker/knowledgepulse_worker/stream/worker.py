@@ -7,8 +7,9 @@ import faulthandler
 import gc
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, diff
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import beat
@@ -44,10 +46,15 @@ from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
-from knowledgepulse_worker.stream.diagnosing import diagnose
+from knowledgepulse_worker.stream.checks import (
+    CHANGELOG_INTERVAL,
+    INTERVAL,
+    check_changelog,
+    check_topics,
+    repeat,
+)
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
-from knowledgepulse_worker.stream.topic_watch import watch_changelog, watch_topics
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -92,18 +99,8 @@ def run_worker(
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        work = partial(
-            _work,
-            settings,
-            topics,
-            embedder,
-            tracing,
-            config=config,
-            heartbeat=heartbeat,
-            journal=journal,
-            socket=socket,
-        )
-        run_in_time(until_stopped(work))
+        process = _Process(settings, topics, embedder, tracing, config, heartbeat, journal, socket)
+        run_in_time(until_stopped(process.work))
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
@@ -128,102 +125,121 @@ def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
     return otlp_tracing(settings.kafka.group)
 
 
-async def _work(
-    settings: Settings,
-    topics: dict[str, Topic],
-    embedder: Embedder | None,
-    tracing: Tracing | None,
-    stop: asyncio.Event,
-    *,
-    config: Path | None,
-    heartbeat: int,
-    journal: Journal,
-    socket: str,
-) -> None:
-    """Run the worker after the checks at the start; see :func:`run_worker`."""
-    loop = asyncio.get_running_loop()
-    failed: asyncio.Future[None] = loop.create_future()
+@dataclass(frozen=True)
+class _Process:
+    """A worker's process after the checks at the start; see :func:`run_worker`."""
 
-    def fail(error: BaseException) -> None:
-        if not failed.done():
-            journal.close(blames_records=_blames_records(error))
-            failed.set_exception(error)
+    settings: Settings
+    topics: Mapping[str, Topic]
+    embedder: Embedder | None
+    tracing: Tracing | None
+    config: Path | None
+    heartbeat: int
+    journal: Journal
+    socket: str
 
-    metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
-    metrics.set_shadow(settings.shadow)
-    async with AsyncExitStack() as stack:
-        stack.callback(journal.close)
-        batcher = _make_batcher(embedder, metrics)
+    async def work(self, stop: asyncio.Event) -> None:
+        """Work until the event is set, or until a fatal error."""
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def fail(error: BaseException) -> None:
+            if not failed.done():
+                self.journal.close(blames_records=_blames_records(error))
+                failed.set_exception(error)
+
+        settings = self.settings
+        metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
+        metrics.set_shadow(settings.shadow)
+        in_force = PolicyInForce(settings.policy)
+        async with AsyncExitStack() as stack:
+            stack.callback(self.journal.close)
+            services = await self._services(stack, metrics, in_force)
+            publisher = self._publisher(services.throttles.producer)
+            app = self._app(services, publisher, fail)
+            program = FaustApp(app, self.socket)
+
+            async def start() -> None:
+                await stack.enter_async_context(publisher)
+                web, raw = settings.web, settings.topics.raw
+                logger.info("scoring %s; status page and metrics at http://%s:%d/", raw, web.host, web.port)
+                await program.start()
+
+            heart = _start_background(beat(self.heartbeat, app.report), fail)
+            background = [
+                _start_background(work, fail) for work in self._background(app, publisher, metrics, in_force)
+            ]
+            gc.collect()
+            gc.freeze()  # full collections need not visit the objects of all imports
+            await _serve(start, program, settings, stop, failed, heart, background)
+
+    async def _services(self, stack: AsyncExitStack, metrics: Metrics, in_force: PolicyInForce) -> Services:
+        batcher = _make_batcher(self.embedder, metrics)
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
-        throttles = Throttles(
-            producer=Throttle(partial(metrics.throttled, "producer")),
-            consumer=Throttle(partial(metrics.throttled, "consumer")),
-        )
-        limits_of_topics = [topic.max_message_bytes for topic in topics.values()]
-        id_prefix = worker_id_prefix(settings.kafka.group)
-        publisher = TransactionalPublisher(
-            settings.kafka,
-            # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
-            f"{id_prefix}{socket.rpartition('-')[2]}",
-            min(BATCH_BYTES, *limits_of_topics),
-            granted=f"{id_prefix}*",
-            throttle=throttles.producer,
-        )
         redact = None
-        if settings.redaction.function is not None:
-            process = RedactionProcess(settings.redaction.function, settings.redaction.timeout)
+        redaction = self.settings.redaction
+        if redaction.function is not None:
+            process = RedactionProcess(redaction.function, redaction.timeout)
             redact = (await stack.enter_async_context(process)).redact
-        in_force = PolicyInForce(settings.policy)
-        kafka, limits = settings.kafka, settings.limits
-        services = services_of(
-            settings,
-            topics,
+        return services_of(
+            self.settings,
+            self.topics,
             batcher=batcher,
             metrics=metrics,
             policy=in_force,
-            tracing=tracing,
-            journal=journal,
+            tracing=self.tracing,
+            journal=self.journal,
             redact=redact,
-            throttles=throttles,
-        )
-        app = WorkerApp(
-            services,
-            topics[settings.topics.raw],
-            topics[changelog_topic_name(kafka.group)],
-            group=partial(
-                GroupMember, kafka, limits.batch_bytes, limits.rebalance, throttle=throttles.consumer
+            throttles=Throttles(
+                producer=Throttle(partial(metrics.throttled, "producer")),
+                consumer=Throttle(partial(metrics.throttled, "consumer")),
             ),
-            topic_ids=TopicIds(kafka, settings.topics.raw),
-            transact=partial(publisher.transact, settings.topics.raw),
-            reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttles.consumer),
+        )
+
+    def _publisher(self, throttle: Throttle) -> TransactionalPublisher:
+        prefix = worker_id_prefix(self.settings.kafka.group)
+        return TransactionalPublisher(
+            self.settings.kafka,
+            # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
+            f"{prefix}{self.socket.rpartition('-')[2]}",
+            min(BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
+            granted=f"{prefix}*",
+            throttle=throttle,
+        )
+
+    def _app(
+        self,
+        services: Services,
+        publisher: TransactionalPublisher,
+        fail: Callable[[BaseException], None],
+    ) -> WorkerApp:
+        kafka, limits, raw = self.settings.kafka, self.settings.limits, self.settings.topics.raw
+        throttle = services.throttles.consumer
+        return WorkerApp(
+            services,
+            self.topics[raw],
+            self.topics[changelog_topic_name(kafka.group)],
+            group=partial(GroupMember, kafka, limits.batch_bytes, limits.rebalance, throttle=throttle),
+            topic_ids=TopicIds(kafka, raw),
+            transact=partial(publisher.transact, raw),
+            reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttle),
             on_failure=fail,
         )
-        program = FaustApp(app, socket)
 
-        async def start() -> None:
-            await stack.enter_async_context(publisher)
-            host, port = settings.web.host, settings.web.port
-            logger.info(
-                "scoring %s; status page and metrics at http://%s:%d/", settings.topics.raw, host, port
-            )
-            await program.start()
-
-        heart = _start_background(beat(heartbeat, app.report), fail)
-        background = [
-            _start_background(app.monitor.watch(program.source), fail),
-            _start_background(diagnose(app, program.source, lambda: publisher.start_age), fail),
-            _start_background(watch_topics(publisher.missing_topics), fail),
-            _start_background(watch_changelog(settings, topics), fail),
-        ]
-        if config is not None:
-            reload = PolicyReload(config, settings, in_force, metrics, partial(keep_policy, settings))
-            background.append(_start_background(reload.watch(), fail))
+    def _background(
+        self, app: WorkerApp, publisher: TransactionalPublisher, metrics: Metrics, in_force: PolicyInForce
+    ) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what runs beside the stream."""
+        settings = self.settings
+        yield repeat(app.checks.check, INTERVAL)
+        yield repeat(partial(app.diagnose, lambda: publisher.start_age), INTERVAL)
+        yield repeat(partial(check_topics, publisher.missing_topics), INTERVAL)
+        yield repeat(partial(check_changelog, settings, self.topics), CHANGELOG_INTERVAL)
+        if self.config is not None:
+            reload = PolicyReload(self.config, settings, in_force, metrics, partial(keep_policy, settings))
+            yield reload.watch()
         if settings.registry.url is not None:
-            background.append(_start_background(watch_answers(settings, metrics.recent), fail))
-        gc.collect()
-        gc.freeze()  # full collections need not visit the objects of all imports
-        await _serve(start, program, settings, stop, failed, heart, background)
+            yield watch_answers(settings, metrics.recent)
 
 
 def _blames_records(error: BaseException) -> bool:

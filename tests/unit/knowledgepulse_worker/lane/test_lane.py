@@ -109,12 +109,12 @@ async def test_nothing_is_published_before_it_is_committed(make_harness, raw):
     lane = await harness.lane()
     await feed(lane, raw(0), raw(1, b"no JSON"))
     await harness.until(lambda: len(lane.complete()) == 2)
-    assert (harness.publisher.committed, lane.position) == ([], 0)
+    assert (harness.publisher.committed, harness.position) == ([], 0)
 
     await harness.commit(lane)
 
     assert harness.publisher.transactions == 1
-    assert len(harness.outputs()) == lane.position == harness.publisher.positions[0].offset == 2
+    assert len(harness.outputs()) == harness.position == harness.publisher.positions[0].offset == 2
 
 
 async def test_what_completes_during_a_commit_belongs_to_the_next(make_harness, raw):
@@ -129,7 +129,7 @@ async def test_what_completes_during_a_commit_belongs_to_the_next(make_harness, 
     harness.publisher.gate.set()
     await committing
 
-    assert len(harness.outputs()) == lane.position == 1
+    assert len(harness.outputs()) == harness.position == 1
     await harness.committed(lane, 2)
 
 
@@ -174,7 +174,7 @@ async def test_a_failed_transaction_leaves_everything_as_it_was(make_harness, ra
     with pytest.raises(DeliveryError):
         await harness.commit(lane)
 
-    assert len(harness.outputs()) == lane.position == 1
+    assert len(harness.outputs()) == harness.position == 1
     assert list(harness.entries()) == [0]
 
 
@@ -190,7 +190,7 @@ async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harn
     await harness.settle()
 
     assert harness.failures == [harness.embedder.error]
-    assert len(harness.outputs()) == lane.position == 1
+    assert len(harness.outputs()) == harness.position == 1
     assert list(harness.entries()) == [0]
 
 
@@ -266,12 +266,12 @@ async def test_a_transaction_mends_the_refusals_of_all_partitions(make_harness, 
     """A topic may come to take only small records, and each transaction costs the time of a commit."""
     harness = make_harness()
     harness.publisher.refused.update(harness.scored)
-    lanes = harness.lanes()
+    assignment = harness.assignment()
     for partition in range(3):
-        await lanes.take(raw(0, partition=partition))
+        await assignment.tasks[partition].take(raw(0, partition=partition))
 
     async def committed():
-        return len(await lanes.commit(harness.publisher.publish)) == 3
+        return len(await assignment.commit(harness.publisher.publish)) == 3
 
     while not await committed():
         await asyncio.sleep(0)
@@ -312,7 +312,7 @@ async def test_a_record_for_which_there_is_no_replacement_ends_the_process(make_
     with pytest.raises(TooLargeError):
         await harness.commit(lane)
 
-    assert lane.position == 0
+    assert harness.position == 0
 
 
 # --- gaps and bounds
@@ -335,7 +335,7 @@ async def test_a_lane_at_its_in_flight_limit_requests_a_commit_and_waits(limits,
     await harness.until(lambda: len(lane.complete()) == 2)
     await harness.settle()
     assert not taking.done()
-    assert lane.next_offset == lane.in_flight == 2
+    assert lane.taken == lane.in_flight == 2
     assert lane.in_flight_bytes == raw(0, padding=400).size * 2
 
     await harness.commit(lane)

@@ -60,9 +60,10 @@ async def test_a_suspect_is_alone_in_flight(suspecting, raw):
     """So that its death tells that it was the one."""
     harness = suspecting(Location(1, 0), Treatment.ISOLATED)
     harness.embedder.free.clear()
-    lanes = harness.lanes()
-    await lanes.take(raw(0))
-    taking = [asyncio.create_task(lanes.take(raw(n, partition=p))) for p, n in ((1, 0), (0, 1))]
+    assignment = harness.assignment()
+    tasks = assignment.tasks
+    await tasks[0].take(raw(0))
+    taking = [asyncio.create_task(tasks[p].take(raw(n, partition=p))) for p, n in ((1, 0), (0, 1))]
     await harness.settle()
     assert harness.in_progress() == {Location(0, 0)}
 
@@ -72,8 +73,8 @@ async def test_a_suspect_is_alone_in_flight(suspecting, raw):
     assert len(harness.embedder.texts) == 1  # it also waits for the commit
 
     async with asyncio.timeout(60):
-        while lanes.positions() != {0: 2, 1: 1}:
-            await lanes.commit(harness.publisher.publish)
+        while (tasks[0].committed, tasks[1].committed) != (2, 1):
+            await assignment.commit(harness.publisher.publish)
             await asyncio.sleep(0)
     await asyncio.gather(*taking)
 
@@ -101,9 +102,8 @@ async def test_a_record_whose_processing_raised_stays_in_progress(suspecting, ra
         monkeypatch.setattr(lane_module, "decode_trace", fail)
     else:
         monkeypatch.setattr(harness.services.replacements.outputs, "build", fail)
-    lanes = harness.lanes()
 
-    await lanes.take(raw(0))
+    harness.assignment().tasks[0].feed([raw(0)])
     await harness.until(lambda: harness.failures)
 
     assert harness.in_progress() == {Location(0, 0)}

@@ -193,7 +193,7 @@ def test_an_entry_of_the_unversioned_format_is_accepted():
     changelog.apply(7, b"1", msgspec.msgpack.encode(fields[:12]))
 
     assert decode_entry(changelog.entries[b"1"]) == replace(scored(1), version=1)
-    assert changelog.position == 7
+    assert changelog.end == 8
 
 
 def test_a_null_value_deletes_an_entry():
@@ -202,7 +202,7 @@ def test_a_null_value_deletes_an_entry():
 
     changelog.apply(1, b"1", None)
 
-    assert (changelog.entries, changelog.position) == ({}, 1)
+    assert (changelog.entries, changelog.end) == ({}, 2)
 
 
 def test_the_newest_entry_before_an_offset_is_found_whatever_the_keys():

@@ -131,8 +131,8 @@ class World:
         return offsets
 
     async def check(self):
-        """Check as the monitor does now and then."""
-        await self.app.monitor.check(self.source)
+        """Check as the worker does every second."""
+        await self.app.checks.check()
 
     async def stop(self):
         self.publisher.gate.set()

@@ -18,7 +18,7 @@ async def test_a_revoked_partition_s_gauges_are_removed(start):
     world.publish(0, 1)
     await world.member.rebalance([0, 1])
     await world.until(lambda: world.topic.committed == {0: 1})
-    await world.source.progress.refresh_positions()
+    await world.check()
     assert world.metric("kp_consumer_lag_records", partition="0") == 0
 
     await world.member.rebalance([1])

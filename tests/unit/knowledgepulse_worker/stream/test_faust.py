@@ -87,8 +87,8 @@ async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(
     async def fail(_publish):
         raise error
 
-    monkeypatch.setattr(world.app.lanes, "commit", fail)
     await world.member.rebalance([0])
+    monkeypatch.setattr(world.source.assignment, "commit", fail)
 
     await world.until(lambda: world.failures)
     await world.source.commit()

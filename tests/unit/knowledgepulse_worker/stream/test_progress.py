@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-from aiokafka import TopicPartition
 
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.stream.partition import Partition
+from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.progress import Progress
 
 
@@ -18,11 +18,12 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
         last_stable_offset=lambda _: 9 if waits_for == "records" else None,
         last_poll_timestamp=lambda _: None,
     )
-    lanes = SimpleNamespace(positions=lambda: {0: 5})
-    partition = Partition(
-        TopicPartition("raw", 0), is_recovered=True, fetched=8 if waits_for == "a commit" else 4
-    )
-    progress = Progress("raw", client, lanes, lambda: {0: partition})
+    task = PartitionTask(0, Changelog(0), assignment=None)
+    task.begin(5, epoch=0)
+    task.is_recovered = True
+    if waits_for == "a commit":
+        task.fetched(9, epoch=0)
+    progress = Progress("raw", client, SimpleNamespace(tasks={0: task}))
     before = progress.waiting()
     assert before.keys() == {0}
     assert progress.waiting() == before

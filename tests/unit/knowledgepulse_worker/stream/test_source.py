@@ -10,8 +10,7 @@ from knowledgepulse_worker.kafka.transactional_publisher import metadata_of
 from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.stream import source, truncation
-from knowledgepulse_worker.stream.diagnosing import observe
-from knowledgepulse_worker.stream.ledgers import PARALLEL_READERS
+from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 
 RAW = "raw-traces"
 
@@ -45,10 +44,10 @@ async def test_a_worker_that_waits_for_a_position_says_so(start, monkeypatch):
     monkeypatch.setattr(world.member, "committed", fetch_when_stable)
     await world.member.rebalance([0])
     await world.settle()
-    assert observe(world.app, world.source, 0.0).recovering == 1
+    assert world.app.observe(0.0).recovering == 1
 
     is_stable.set()
-    await world.until(lambda: observe(world.app, world.source, 0.0).recovering == 0)
+    await world.until(lambda: world.app.observe(0.0).recovering == 0)
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
@@ -123,13 +122,13 @@ async def test_a_ledger_is_kept_as_long_as_its_partition_and_no_longer(start):
     world.publish(0, 1)
     await world.member.rebalance([0])
     await world.committed({0: 1})
-    changelog = world.app.ledgers.changelog(0)
+    changelog = world.source.tasks[0].changelog
 
     await world.member.rebalance([0, 1])
-    assert world.app.ledgers.changelog(0) is changelog
+    assert world.source.tasks[0].changelog is changelog
     await world.member.rebalance([1])
     await world.member.rebalance([0])
-    assert world.app.ledgers.changelog(0) is not changelog
+    assert world.source.tasks[0].changelog is not changelog
 
 
 async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
@@ -225,7 +224,7 @@ async def test_a_worker_outside_its_group_commits_nothing_and_waits_for_nothing(
         await world.member.rebalance([1])
 
     assert world.topic.committed == {}
-    assert world.app.lanes.positions() == {}
+    assert world.source.assignment.lanes == []
 
 
 async def test_once_its_partitions_are_lost_a_worker_commits_nothing_until_it_has_others(start, caplog):
@@ -247,13 +246,13 @@ async def test_once_its_partitions_are_lost_a_worker_commits_nothing_until_it_ha
 async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(start):
     """It was created again, or an unclean election lost what was confirmed: it is not known any more."""
     world = await start()
-    changelog = world.app.ledgers.changelog(0)
-    changelog.committed(5, b"0", b"an entry")
+    await world.member.rebalance([0])
+    world.source.tasks[0].changelog.committed(5, b"0", b"an entry")
 
     await world.member.rebalance([0])
+    await world.until(lambda: world.source.tasks[0].is_recovered)
 
-    await world.until(lambda: not world.app.readiness.reasons)
-    assert not world.app.ledgers.changelog(0).entries
+    assert not world.source.tasks[0].changelog.entries
 
 
 @pytest.mark.parametrize("moment", ["revoke", "assign"])
@@ -262,7 +261,7 @@ async def test_an_error_in_a_rebalance_ends_the_program(start, monkeypatch, mome
     world = await start()
     await world.member.rebalance([0])
 
-    async def fail(_partitions):
+    async def fail(*_):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(world.source, moment, fail)
@@ -305,7 +304,7 @@ async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
     await world.settle()
 
     assert world.outputs() == []
-    assert world.source.progress.recovering == 0
+    assert world.app.progress.recovering == 0
     assert world.failures == []
 
 

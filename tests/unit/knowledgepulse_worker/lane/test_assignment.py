@@ -1,16 +1,14 @@
-"""The lanes of all partitions: independent of each other, and all drained."""
+"""The tasks of an assignment: independent of each other, committed together, and dropped together."""
 
 import asyncio
-import contextlib
 import dataclasses
 import threading
 
 import pytest
 
-from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
-from knowledgepulse_worker.lane import lanes as lanes_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
 from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, ThrottledError
@@ -21,18 +19,28 @@ from support.lanes import score
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
-async def processed(harness, lanes, *records):
+async def take(assignment, record):
+    """Take a record in its partition's task."""
+    await assignment.tasks[record.partition].take(record)
+
+
+async def processed(harness, assignment, *records):
     """Take records and commit them."""
     for record in records:
-        await lanes.take(record)
-    await committed(harness, lanes, {record.partition: record.offset + 1 for record in records})
+        await take(assignment, record)
+    await committed(harness, assignment, {record.partition: record.offset + 1 for record in records})
 
 
-async def committed(harness, lanes, positions):
-    """Commit until the lanes have reached positions."""
+def positions(assignment):
+    """Return the position of each partition from which a record was taken."""
+    return {number: task.committed for number, task in assignment.tasks.items() if task.lane is not None}
+
+
+async def committed(harness, assignment, expected):
+    """Commit until the tasks have reached positions."""
     async with asyncio.timeout(60):
-        while not positions.items() <= lanes.positions().items():
-            await lanes.commit(harness.publisher.publish)
+        while not expected.items() <= positions(assignment).items():
+            await assignment.commit(harness.publisher.publish)
             await asyncio.sleep(0)
 
 
@@ -42,9 +50,9 @@ def nearest(output):
 
 async def test_traces_are_compared_only_within_their_partition(make_harness, raw):
     harness = make_harness()
-    lanes = harness.lanes()
+    assignment = harness.assignment()
 
-    await processed(harness, lanes, raw(0), raw(7, partition=2), raw(1), raw(8, partition=2))
+    await processed(harness, assignment, raw(0), raw(7, partition=2), raw(1), raw(8, partition=2))
 
     by_source = {dict(output.headers)["kp-source"]: nearest(output) for output in harness.outputs()}
     assert by_source == {
@@ -60,40 +68,39 @@ async def test_traces_are_compared_only_within_their_partition(make_harness, raw
 
 async def test_each_changelog_knows_how_far_it_was_written(make_harness, raw):
     """If the partition stays, and another worker had it in between, recovery reads on from there."""
-    changelogs = [Changelog(0), Changelog(1)]
     harness = make_harness()
-    lanes = harness.lanes(changelogs.__getitem__)
+    assignment = harness.assignment()
     for offset, partition in ((0, 0), (0, 1), (1, 1)):
-        await lanes.take(raw(offset, partition=partition))
+        await take(assignment, raw(offset, partition=partition))
 
-    await committed(harness, lanes, {0: 1, 1: 2})
+    await committed(harness, assignment, {0: 1, 1: 2})
 
-    assert [one.position for one in changelogs] == [1, 2]
+    assert [assignment.tasks[number].changelog.end for number in (0, 1)] == [2, 3]
 
 
 async def test_a_full_partition_does_not_block_another(make_harness, raw):
     harness = make_harness(in_flight_records=1)
     harness.embedder.free.clear()
-    lanes = harness.lanes()
-    await lanes.take(raw(0))
-    blocked = asyncio.create_task(lanes.take(raw(1)))
+    assignment = harness.assignment()
+    await take(assignment, raw(0))
+    blocked = asyncio.create_task(take(assignment, raw(1)))
 
     for offset in range(2):
-        await processed(harness, lanes, raw(offset, b"no JSON", partition=1))
+        await processed(harness, assignment, raw(offset, b"no JSON", partition=1))
 
-    assert lanes.positions() == {0: 0, 1: 2}
+    assert positions(assignment) == {0: 0, 1: 2}
     harness.embedder.free.set()
-    await committed(harness, lanes, {0: 1})
+    await committed(harness, assignment, {0: 1})
     await blocked
 
 
 async def test_one_transaction_commits_all_partitions(make_harness, raw):
     harness = make_harness()
-    lanes = harness.lanes()
+    assignment = harness.assignment()
     for partition in range(3):
-        await lanes.take(raw(0, b"no JSON", partition=partition))
+        await take(assignment, raw(0, b"no JSON", partition=partition))
 
-    await lanes.commit(harness.publisher.publish)
+    await assignment.commit(harness.publisher.publish)
 
     assert harness.publisher.transactions == 1
     assert harness.publisher.positions == dict.fromkeys(range(3), Position(1))
@@ -101,25 +108,25 @@ async def test_one_transaction_commits_all_partitions(make_harness, raw):
 
 async def test_nothing_is_committed_while_nothing_happens(make_harness, raw):
     harness = make_harness()
-    lanes = harness.lanes()
-    await processed(harness, lanes, raw(0))
+    assignment = harness.assignment()
+    await processed(harness, assignment, raw(0))
 
-    assert await lanes.commit(harness.publisher.publish) == {}
+    assert await assignment.commit(harness.publisher.publish) == {}
     assert harness.publisher.transactions == 1
 
 
 async def test_lost_partitions_leave_nothing_committed(make_harness, raw):
     """Their new owners score the records again from the last commit."""
     harness = make_harness()
-    lanes = harness.lanes()
-    await processed(harness, lanes, raw(0))
+    assignment = harness.assignment()
+    await processed(harness, assignment, raw(0))
     harness.publisher.is_lost = True
-    await lanes.take(raw(1, b"no JSON"))
+    await take(assignment, raw(1, b"no JSON"))
 
     with pytest.raises(LostPartitionsError):
-        await lanes.commit(harness.publisher.publish)
+        await assignment.commit(harness.publisher.publish)
 
-    assert lanes.positions() == {0: 1}
+    assert positions(assignment) == {0: 1}
     assert list(harness.entries()) == [0]
     assert harness.metric("kp_aborted_transactions_total", reason="rebalance") == 1
 
@@ -130,17 +137,17 @@ async def test_a_transaction_that_a_quota_holds_back_is_committed_later_in_small
     """A broker reads a second request after the transaction has timed out; all lanes get their turn."""
     monkeypatch.setattr(commit_module, "THROTTLED_BYTES", 1)
     harness = make_harness()
-    lanes, throttle = harness.lanes(), harness.services.throttles.producer
+    assignment, throttle = harness.assignment(), harness.services.throttles.producer
     for offset, partition in ((0, 0), (1, 0), (0, 1)):
-        await lanes.take(raw(offset, b"no JSON", partition=partition))
+        await take(assignment, raw(offset, b"no JSON", partition=partition))
     harness.publisher.is_throttled = True
 
-    assert await lanes.commit(harness.publisher.publish) == {}
+    assert await assignment.commit(harness.publisher.publish) == {}
     throttle.note(1.0)
     harness.publisher.is_throttled = False
-    assert await lanes.commit(harness.publisher.publish) == {}  # the throttle time is not over
+    assert await assignment.commit(harness.publisher.publish) == {}  # the throttle time is not over
     monkeypatch.setattr(throttle, "_until", 0.0)
-    positions = [await lanes.commit(harness.publisher.publish) for _ in range(3)]
+    positions = [await assignment.commit(harness.publisher.publish) for _ in range(3)]
 
     assert positions == [{0: 1}, {0: 2}, {1: 1}]
     assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 1
@@ -149,9 +156,9 @@ async def test_a_transaction_that_a_quota_holds_back_is_committed_later_in_small
 async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_partition(make_harness, raw):
     """Batches of their own would be held back, and the same records would be refused again."""
     harness = make_harness()
-    lanes, throttle = harness.lanes(), harness.services.throttles.producer
+    assignment, throttle = harness.assignment(), harness.services.throttles.producer
     for offset, partition in ((0, 1), (0, 0), (1, 0), (2, 0)):
-        await lanes.take(raw(offset, b"no JSON", partition=partition))
+        await take(assignment, raw(offset, b"no JSON", partition=partition))
     harness.publisher.refused_in_batch.add(harness.dead_letter)
     throttle.note(LONG)
 
@@ -162,7 +169,7 @@ async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_par
         return await harness.publisher.publish(records, positions, alone)
 
     throttle._until = 0.0
-    positions = [await lanes.commit(publish) for _ in range(4)]
+    positions = [await assignment.commit(publish) for _ in range(4)]
 
     assert positions == [{0: 1}, {0: 2}, {0: 3, 1: 1}, {}]
     assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 0
@@ -171,7 +178,7 @@ async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_par
 async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, raw, monkeypatch):
     """Otherwise the others' records wait for one large record after another."""
     harness = make_harness()
-    lanes = harness.lanes()
+    assignment = harness.assignment()
     sleep, pauses = asyncio.sleep, []
 
     async def sleeping(seconds):
@@ -179,28 +186,28 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
             pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(lanes_module.asyncio, "sleep", sleeping)
-    large = {"padding": lanes_module.LARGE_BYTES}
+    monkeypatch.setattr(assignment_module.asyncio, "sleep", sleeping)
+    large = {"padding": assignment_module.LARGE_BYTES}
 
-    await processed(harness, lanes, raw(0, **large))
+    await processed(harness, assignment, raw(0, **large))
     assert not pauses  # it is the only lane
-    await processed(harness, lanes, raw(0, partition=1), raw(1))
+    await processed(harness, assignment, raw(0, partition=1), raw(1))
     assert not pauses
-    await processed(harness, lanes, raw(2, **large))
+    await processed(harness, assignment, raw(2, **large))
     assert len(pauses) == 1
 
-    monkeypatch.setattr(lanes_module, "YIELD_FACTOR", 1e9)
-    await processed(harness, lanes, raw(3, **large))
+    monkeypatch.setattr(assignment_module, "YIELD_FACTOR", 1e9)
+    await processed(harness, assignment, raw(3, **large))
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
 
 
 async def test_a_position_that_moves_back_starts_from_the_ledger_as_it_was_there(make_harness, raw):
     """As after an operator's reset: the entries from there on are of another run."""
     harness = make_harness()
-    lanes = harness.lanes()
-    await processed(harness, lanes, raw(0), raw(1), raw(2))
+    assignment = harness.assignment()
+    await processed(harness, assignment, raw(0), raw(1), raw(2))
 
-    await processed(harness, lanes, raw(1, padding=1))
+    await processed(harness, assignment, raw(1, padding=1))
 
     assert nearest(harness.outputs()[-1]) == "kp:trace:0/0"
     assert list(harness.entries()) == [0, 1]
@@ -209,17 +216,17 @@ async def test_a_position_that_moves_back_starts_from_the_ledger_as_it_was_there
 
 async def test_closed_partitions_publish_nothing_more(make_harness, raw):
     harness = make_harness()
-    lanes = harness.lanes()
+    assignment = harness.assignment()
     for partition in range(2):
-        await lanes.take(raw(0, b"no JSON", partition=partition))
+        await take(assignment, raw(0, b"no JSON", partition=partition))
 
-    lanes.close()
-    await lanes.take(raw(1))
-    await lanes.commit(harness.publisher.publish)
+    assignment.close()
+    await take(assignment, raw(1))
+    await assignment.commit(harness.publisher.publish)
 
     assert harness.outputs() == []
-    assert lanes.positions() == {}
-    lanes.refresh_gauges()
+    assert positions(assignment) == {}
+    assignment.refresh_gauges()
     assert harness.metric("kp_in_flight_records") == 0
 
 
@@ -230,10 +237,10 @@ async def test_a_suspect_is_cleared_once_its_outcome_is_committed(make_harness, 
     Journal(descriptor).prepare({Location(0, 0): Suspect(2, Treatment.ISOLATED)})
     journal = Journal(descriptor)
     harness.services = dataclasses.replace(harness.services, journal=journal)
-    lanes = harness.lanes()
-    taking = asyncio.create_task(lanes.take(raw(0)))
+    assignment = harness.assignment()
+    taking = asyncio.create_task(take(assignment, raw(0)))
 
-    await committed(harness, lanes, {0: 1})
+    await committed(harness, assignment, {0: 1})
     await taking
 
     assert not journal.has_suspects
@@ -247,17 +254,16 @@ async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignme
     Journal(descriptor).prepare({Location(1, 0): Suspect(2, Treatment.ISOLATED)})
     harness.services = dataclasses.replace(harness.services, journal=Journal(descriptor))
     harness.embedder.free.clear()
-    lanes = harness.lanes()
-    await lanes.take(raw(0))
-    suspect = asyncio.create_task(lanes.take(raw(0, partition=1)))
+    assignment = harness.assignment()
+    await take(assignment, raw(0))
+    suspect = asyncio.create_task(take(assignment, raw(0, partition=1)))
     await harness.settle()
 
-    assignment = lanes._assignment
-    lanes.close()
+    assignment.close()
     harness.embedder.free.set()
     await suspect
 
-    assert 1 not in assignment.lanes
+    assert assignment.lanes == []
     assert harness.failures == []
 
 
@@ -265,24 +271,24 @@ async def test_a_position_that_moves_back_gets_no_lane_after_its_assignment(make
     """Nothing would close it: it would score the same records as the partition's next owner."""
     harness = make_harness()
     harness.embedder.free.clear()
-    lanes = harness.lanes()
-    await lanes.take(raw(5))
-    taking = asyncio.create_task(lanes.take(raw(3)))
+    assignment = harness.assignment()
+    await take(assignment, raw(5))
+    taking = asyncio.create_task(take(assignment, raw(3)))
     await harness.settle()
-    assignment = lanes._assignment
-    lanes.close()
+    assignment.close()
 
     harness.embedder.free.set()
     await taking
 
-    assert [(number, one.next_offset) for number, one in assignment.lanes.items()] == [(0, 6)]
+    assert assignment.lanes == []
+    assert harness.failures == []
 
 
 async def test_a_large_ledger_is_opened_beside_the_event_loop(make_harness, raw, monkeypatch):
     """It takes seconds: other lanes and the group's heartbeats go on, and the partition may leave."""
-    changelog = Changelog(0)
+    changelogs = {0: Changelog(0)}
     old = make_harness()
-    await processed(old, old.lanes([changelog].__getitem__), raw(0))
+    await processed(old, old.assignment(changelogs), raw(0))
     monkeypatch.setattr(lane_module, "LARGE_LEDGER", 0)
     harness = make_harness()
     opening, go_on = threading.Event(), threading.Event()
@@ -294,15 +300,15 @@ async def test_a_large_ledger_is_opened_beside_the_event_loop(make_harness, raw,
         return valid_content(*args, **kwargs)
 
     monkeypatch.setattr(lane_module, "valid_content", slow_content)
-    lanes = harness.lanes([changelog].__getitem__)
-    taking = asyncio.create_task(lanes.take(raw(1)))
+    assignment = harness.assignment(changelogs)
+    taking = asyncio.create_task(take(assignment, raw(1)))
     assert await asyncio.to_thread(opening.wait, 60)
     await harness.settle()
     assert not taking.done()
 
     go_on.set()
     await taking
-    await committed(harness, lanes, {0: 2})
+    await committed(harness, assignment, {0: 2})
 
     assert nearest(harness.outputs()[0]) == "kp:trace:0/0"
 
@@ -310,23 +316,8 @@ async def test_a_large_ledger_is_opened_beside_the_event_loop(make_harness, raw,
 # --- fatal errors
 
 
-async def test_an_unavailable_ledger_is_a_fatal_error(make_harness, raw):
-    """If the error reached Faust, it would restart the actor with the next record."""
-    error = LedgerError("read up to 3, ends at 9")
-
-    def fail(_partition):
-        raise error
-
-    harness = make_harness()
-    lanes = harness.lanes(fail)
-
-    await _take_like_faust(lanes, raw(0))
-
-    assert harness.failures == [error]
-    assert 0 not in lanes.positions()
-
-
 async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_harness, raw, monkeypatch):
+    """No record behind it is taken, whose position would be committed."""
     error = RuntimeError("a defect")
 
     def decode(value, limit):
@@ -337,17 +328,11 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
     decode_trace = lane_module.decode_trace
     monkeypatch.setattr(lane_module, "decode_trace", decode)
     harness = make_harness()
-    lanes = harness.lanes()
+    task = harness.assignment().tasks[0]
 
-    await _take_like_faust(lanes, raw(0, b"no JSON"))
-    await _take_like_faust(lanes, raw(1, b"{}"))
+    task.feed([raw(0, b"no JSON"), raw(1, b"{}")])
+    task.feed([raw(2, b"{}")])
     await harness.settle()
 
-    assert lanes.positions() == {0: 0}
+    assert (task.committed, task.lane.taken) == (0, 1)
     assert harness.failures == [error]
-
-
-async def _take_like_faust(lanes, record):
-    """Take a record as Faust's actor does: an error ends the actor, and Faust starts it again."""
-    with contextlib.suppress(Exception):
-        await lanes.take(record)

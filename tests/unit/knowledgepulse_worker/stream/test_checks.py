@@ -1,0 +1,62 @@
+"""The checks end a worker when the partition count changes or the stream stalls."""
+
+import pytest
+
+from knowledgepulse_worker.errors import StalledError, TopicError
+from knowledgepulse_worker.stream.checks import INTERVAL, Watchdog
+
+
+async def test_a_changed_partition_count_ends_the_worker(start):
+    world = await start()
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.app.readiness.reasons)
+
+    world.topic.records.append([])
+    with pytest.raises(TopicError, match="raw-traces now has 3 partitions instead of 2"):
+        await world.check()
+    world.topic.records.clear()
+    with pytest.raises(TopicError, match="raw-traces no longer exists"):
+        await world.check()
+
+
+async def test_a_stalled_stream_ends_the_worker(start):
+    world = await start(stall=5)
+    world.publisher.gate.clear()
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await world.until(lambda: world.metric("kp_in_flight_records") == 1)
+
+    async def check_often():
+        for _ in range(8):
+            await world.check()
+
+    with pytest.raises(StalledError, match="partition 0"):
+        await check_often()
+
+
+# --- the watchdog
+
+
+def checks(seconds):
+    return range(int(seconds / INTERVAL))
+
+
+def test_a_partition_without_progress_while_records_wait_is_stalled():
+    watchdog = Watchdog(10, "records are waiting, but none was finished")
+    for second in checks(11):
+        watchdog.check({2: second, 3: 41})
+    with pytest.raises(StalledError, match=r"partition 3: records are waiting.* for 10 s \(limits.stall\)"):
+        watchdog.check({2: 11, 3: 41})
+
+
+def test_a_partition_may_make_no_progress_up_to_the_limit():
+    watchdog = Watchdog(10, "")
+    for second in checks(100):
+        watchdog.check({3: second // 10})
+
+
+def test_the_wait_is_reset_when_no_record_waits():
+    """As after recovery, or when everything is briefly finished."""
+    watchdog = Watchdog(10, "")
+    for second in checks(100):
+        watchdog.check({} if second % 10 == 0 else {3: 41})

@@ -1,0 +1,138 @@
+"""An assignment: the tasks of the owned partitions, which are made together and dropped together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from knowledgepulse_worker.lane.commit import commit
+from knowledgepulse_worker.lane.lane import Lane, Services
+from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.lane.partition_task import PartitionTask
+from knowledgepulse_worker.lane.shared_lock import SharedLock
+from knowledgepulse_worker.records.journal import Treatment
+from knowledgepulse_worker.records.publisher import Publish
+from knowledgepulse_worker.records.record import RawRecord
+
+LARGE_BYTES = 65_536
+"""Size in bytes above which a record blocks the event loop for milliseconds."""
+
+YIELD_FACTOR = 19.0
+"""The factor by which a lane's pause after a large record exceeds the record's processing time."""
+
+YIELD_SHARE = 10.0
+"""The divisor of ``limits.stall`` that bounds such a pause, so that the lane never counts as stalled."""
+
+
+class Assignment:
+    """The tasks of the owned partitions, from an assignment until the partitions are revoked or lost.
+
+    Args:
+        changelogs: the committed entries of the owned partitions, as far as they are known.
+        services: dependencies shared by all lanes.
+        on_failure: called on a fatal error; the process must then end.
+        request_commit: called when a lane waits for a commit.
+        on_room: called when a task has room for its partition's next records.
+
+    Attributes:
+        tasks: the tasks by partition.
+        is_over: whether records are ignored, since the partitions' next owners read them.
+    """
+
+    def __init__(
+        self,
+        changelogs: Mapping[int, Changelog],
+        services: Services,
+        *,
+        on_failure: Callable[[BaseException], None],
+        request_commit: Callable[[], None],
+        on_room: Callable[[PartitionTask], None],
+    ) -> None:
+        self.tasks = {
+            number: PartitionTask(number, changelog, self) for number, changelog in changelogs.items()
+        }
+        self.is_over = False
+        self.on_failure = on_failure
+        self.on_room = on_room
+        self._services = services
+        self._request_commit = request_commit
+        self._lock = SharedLock()
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes of the partitions from which a record was taken."""
+        return [task.lane for task in self.tasks.values() if task.lane is not None]
+
+    async def commit(self, publish: Publish) -> Mapping[int, int]:
+        """Commit the complete records of all lanes; return the new positions by partition.
+
+        Nothing is committed as long as a broker throttles the producer.
+
+        Raises:
+            LostPartitionsError: other members may own the partitions.
+            DeliveryError: the transaction failed, and the process must end.
+        """
+        services = self._services
+        throttle = services.throttles.producer
+        if throttle.remaining:
+            return {}
+        positions = await commit(
+            self.lanes,
+            publish,
+            services.replacements,
+            services.metrics,
+            is_throttled=throttle.recent > 0,
+        )
+        for partition, offset in positions.items():
+            self.tasks[partition].committed = offset
+            services.journal.forget(partition, below=offset)
+        return positions
+
+    def refresh_gauges(self) -> None:
+        """Refresh the gauges before a scrape."""
+        lanes, metrics = self.lanes, self._services.metrics
+        records = sum(lane.in_flight for lane in lanes)
+        metrics.in_flight(records, sum(lane.in_flight_bytes for lane in lanes))
+        for lane in lanes:
+            metrics.cache_size(lane.partition, lane.cached)
+
+    def close(self) -> None:
+        """Stop at once; the next owners read what is not committed."""
+        self.is_over = True
+        for task in self.tasks.values():
+            task.close()
+
+    # --- called by the tasks
+
+    def new_lane(self, task: PartitionTask, first: RawRecord) -> Lane:
+        """Return a lane that is to be opened and whose first record is this one."""
+        return Lane(first, task.changelog, self._services, self.on_failure, self._request_commit)
+
+    @asynccontextmanager
+    async def turn(self, record: RawRecord) -> AsyncIterator[None]:
+        """Wait until a record may be taken: a suspect is taken while no other record is in flight."""
+        journal = self._services.journal
+        if not journal.has_suspects:
+            yield
+            return
+        treatment = journal.treatment(record.location)
+        if treatment is None or treatment is Treatment.WATCHED:
+            async with self._lock.shared():
+                yield
+            return
+        async with self._lock.exclusive():
+            await self._wait_idle()
+            yield
+            await self._wait_idle()
+
+    async def _wait_idle(self) -> None:
+        """Wait until nothing is in flight, or the assignment is over."""
+        for lane in self.lanes:
+            await lane.wait_idle()
+
+    async def let_others_work(self, record: RawRecord, blocked: float) -> None:
+        """Pause after a large record, given the seconds for which taking it blocked the event loop."""
+        if record.size > LARGE_BYTES and len(self.lanes) > 1:
+            longest = self._services.settings.limits.stall / YIELD_SHARE
+            await asyncio.sleep(min(YIELD_FACTOR * blocked, longest))

@@ -1,0 +1,170 @@
+"""A partition's task: all that a worker knows of an owned partition, until the partition is revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from knowledgepulse_worker.lane.lane import Lane
+from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.records.record import RawRecord
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.lane.assignment import Assignment
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCHES = 2
+"""The number of batches at which fetching pauses: one being taken and one ready."""
+
+
+class PartitionTask:
+    """An owned partition during an assignment, as Kafka Streams' ``StreamTask``.
+
+    It passes the records that are fetched to its lane, one after another.
+
+    Args:
+        partition: the partition number.
+        changelog: the partition's committed entries, as far as they are known.
+        assignment: the assignment that the task belongs to.
+
+    Attributes:
+        remaining: the number of changelog offsets still to be read; None before and after the recovery.
+        is_recovered: whether the ledger is recovered, and records are fetched.
+        committed: the offset below which all records are committed; None if the group has no position.
+        next: the offset of the next record to fetch; None for the partition's beginning.
+        epoch: the leader epoch of the record before that; -1 if unknown.
+        untaken: the number of batches that were fetched and are not fully taken.
+        position: the client's position at the last check, which passes over the markers of transactions.
+        lane: the partition's pipeline, created with the first record.
+    """
+
+    def __init__(self, partition: int, changelog: Changelog, assignment: Assignment) -> None:
+        self.partition = partition
+        self.changelog = changelog
+        self.remaining: int | None = None
+        self.is_recovered = False
+        self.committed: int | None = None
+        self.next: int | None = None
+        self.epoch = -1
+        self.position = 0
+        self.lane: Lane | None = None
+        self._assignment = assignment
+        self._batches: asyncio.Queue[Sequence[RawRecord]] = asyncio.Queue()
+        self.untaken = 0
+        self._taking: asyncio.Task[None] | None = None
+
+    # --- fetching
+
+    def begin(self, offset: int | None, epoch: int) -> None:
+        """Fetch from an offset on, or from the partition's beginning if it is None."""
+        self.committed = self.next = offset
+        self.epoch = epoch
+
+    def fetched(self, end: int, epoch: int) -> None:
+        """Note a batch of records that :meth:`feed` is going to pass on.
+
+        Args:
+            end: the offset behind the last record.
+            epoch: the leader epoch of the last record.
+        """
+        self.untaken += 1
+        self.next = end
+        self.epoch = epoch
+
+    @property
+    def is_full(self) -> bool:
+        """Whether fetching must pause."""
+        return self.untaken >= MAX_BATCHES
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether a record was fetched that is not committed."""
+        if self.untaken or (self.lane is not None and self.lane.in_flight):
+            return True  # even if the position was set back since
+        return self.next is not None and (self.committed is None or self.next > self.committed)
+
+    def unread(self, offset: int, topic_id: bytes) -> range:
+        """Return the offsets that a fetch skipped, except those that have outcomes.
+
+        Args:
+            offset: the offset of the fetch's first record.
+            topic_id: the id of the raw topic; empty if unknown.
+        """
+        if self.next is None:
+            return range(0)
+        kept = self.changelog.source
+        if kept is None or not topic_id or kept.topic_id != topic_id:
+            return range(self.next, offset)
+        return range(max(self.next, kept.offset), offset)  # the group's position may have been set back
+
+    def move_back(self, end: int | None) -> range:
+        """Fetch from the offset at which the log differs from what was read, if it does.
+
+        Args:
+            end: the offset up to which the log can agree; None if that is unknown.
+
+        Returns:
+            the offsets whose records were replaced; empty if the log agrees.
+        """
+        if self.next is None or end is None or end >= self.next:
+            return range(0)
+        replaced = range(end, self.next)
+        self.next = end
+        return replaced
+
+    # --- taking
+
+    def feed(self, records: Sequence[RawRecord]) -> None:
+        """Have a batch of records taken in order, without waiting; ignore it once the assignment is over."""
+        if self._assignment.is_over:
+            return
+        self._batches.put_nowait(records)
+        if self._taking is None:
+            self._taking = asyncio.create_task(self._take_batches(), name=f"partition {self.partition}")
+
+    async def _take_batches(self) -> None:
+        try:
+            while True:
+                for record in await self._batches.get():
+                    await self.take(record)
+                self.untaken -= 1
+                self._assignment.on_room(self)
+        except Exception as error:  # noqa: BLE001 - otherwise, it would only be logged
+            self._assignment.on_failure(error)
+
+    async def take(self, record: RawRecord) -> None:
+        """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
+        async with self._assignment.turn(record):
+            if not self._assignment.is_over:
+                await self._take(record)
+
+    async def _take(self, record: RawRecord) -> None:
+        lane = self.lane
+        if lane is not None and (record.offset < lane.taken or record.topic_id != lane.topic_id):
+            logger.warning(
+                "partition %d: position moved back from offset %d to %d",
+                self.partition,
+                lane.taken,
+                record.offset,
+            )
+            await lane.wait_idle()
+            if self._assignment.is_over:
+                return
+            lane = None
+        if lane is None:
+            self.lane = lane = self._assignment.new_lane(self, record)
+            self.committed = record.offset
+            await lane.open()
+        blocked = await lane.take(record)
+        await self._assignment.let_others_work(record, blocked)
+
+    def close(self) -> None:
+        """Stop at once; the partition's next owner reads what is not committed."""
+        if self._taking is not None:
+            self._taking.cancel()
+        if self.lane is not None:
+            self.lane.close()
+            self.lane = None

@@ -1,0 +1,160 @@
+"""Checks that end the process: that the stream advances, and that its topics are unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
+
+from knowledgepulse_worker.errors import StalledError, TopicError, WorkerError
+from knowledgepulse_worker.http.probes import Readiness
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, missing_topics
+from knowledgepulse_worker.records.throttle import Throttles
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.progress import Progress
+from knowledgepulse_worker.stream.source import Source
+
+INTERVAL = 1.0
+"""Seconds between two checks."""
+
+CHANGELOG_INTERVAL = 10.0
+"""Seconds between two checks of the changelog's partition count."""
+
+
+async def repeat(check: Callable[[], Awaitable[None]], interval: float) -> None:
+    """Check at intervals, until a check fails."""
+    while True:
+        await asyncio.sleep(interval)
+        await check()
+
+
+class Checks:
+    """The checks of a worker's stream.
+
+    Args:
+        source: the source.
+        progress: its progress.
+        raw: the raw topic as it was at the start.
+        stall: seconds that records may wait while none is finished.
+        readiness: whether the worker has been ready; before that, its metadata may be incomplete.
+        throttles: the times for which brokers throttle the clients, and nothing advances.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        progress: Progress,
+        raw: Topic,
+        *,
+        stall: float,
+        readiness: Readiness,
+        throttles: Throttles,
+    ) -> None:
+        self._source = source
+        self._progress = progress
+        self._raw = raw
+        self._readiness = readiness
+        self._throttles = throttles
+        self._stream = Watchdog(stall, "records are waiting, but none was finished")
+        # The limit is longer because a rebalance may wait for a slow worker.
+        self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
+
+    async def check(self) -> None:
+        """Check once; to be called every :data:`INTERVAL`.
+
+        Raises:
+            WorkerError: the client is no longer a member of its group.
+            StalledError: a partition stalls; a new process would recover.
+            TopicError: the raw topic is gone, or its partition count has changed; a new process would read
+                added partitions.
+        """
+        progress = self._progress
+        progress.check_membership()
+        self._require_partitions(progress.partition_count())
+        await progress.refresh_positions()
+        await self._source.gaps.count_deleted()
+        consumer, producer = self._throttles.consumer, self._throttles.producer
+        is_held_up = bool(consumer.remaining or producer.remaining)
+        self._stream.check({} if is_held_up else progress.waiting())
+        self._recovery.check({} if consumer.remaining else dict(progress.remaining()))
+
+    def _require_partitions(self, count: int) -> None:
+        added = count > self._raw.partitions
+        if count == self._raw.partitions or not (added or not self._readiness.reasons):
+            return
+        if count == 0:
+            raise TopicError(f"{self._raw.name} no longer exists")
+        raise TopicError(f"{self._raw.name} now has {count} partitions instead of {self._raw.partitions}")
+
+
+class Watchdog:
+    """Measures how long partitions have been waiting without progress.
+
+    Args:
+        limit: seconds after which a partition counts as stalled.
+        problem: describes the stall in the error.
+    """
+
+    def __init__(self, limit: float, problem: str) -> None:
+        self._limit = limit
+        self._problem = problem
+        self._progress: dict[int, Hashable] = {}
+        self._waited: dict[int, float] = {}
+
+    def check(self, waiting: Mapping[int, Hashable]) -> None:
+        """Check the partitions with waiting records; to be called every :data:`INTERVAL`.
+
+        Time is measured in calls and not by the clock, since a suspended process has not stalled.
+
+        Args:
+            waiting: the progress of each partition with waiting records.
+
+        Raises:
+            StalledError: a partition has made no progress for longer than the limit.
+        """
+        self._waited = {
+            partition: self._waited[partition] + INTERVAL
+            if progress == self._progress.get(partition)
+            else 0.0
+            for partition, progress in waiting.items()
+        }
+        self._progress = dict(waiting)
+        stalled = [partition for partition, seconds in self._waited.items() if seconds > self._limit]
+        if stalled:
+            numbers = ", ".join(map(str, stalled))
+            raise StalledError(f"partition {numbers}: {self._problem} for {self._limit:g} s (limits.stall)")
+
+
+async def check_topics(missing: Callable[[], Sequence[str]]) -> None:
+    """Check that no topic is missing.
+
+    Args:
+        missing: returns the missing topics.
+
+    Raises:
+        TopicError: a topic was deleted, and the client would wait for it without end.
+    """
+    if names := missing():
+        raise missing_topics(names)
+
+
+async def check_changelog(settings: Settings, topics: Mapping[str, Topic]) -> None:
+    """Check that no partitions were added to a changelog that had too few at the start.
+
+    Args:
+        settings: the effective settings.
+        topics: the topics as they were at the start.
+
+    Raises:
+        TopicError: the changelog has grown, so a new process would read more partitions.
+    """
+    raw, changelog = topics[settings.topics.raw], topics[changelog_topic_name(settings.kafka.group)]
+    if changelog.partitions >= raw.partitions:
+        return
+    count = 0
+    with suppress(WorkerError):
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            count = (await admin.required([changelog.name]))[changelog.name].partitions
+    if count > changelog.partitions:
+        raise TopicError(f"{changelog.name} now has {count} partitions instead of {changelog.partitions}")
