@@ -24,7 +24,7 @@ async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(
     lines[7] = json.dumps(deadly).encode()
 
     raw = await stream.publish(Message(line, partition=number % 2) for number, line in enumerate(lines))
-    orders = Orders(tmp_path / "orders.json", Order(seconds=0.2))  # so that a verdict is seen in between
+    orders = Orders(tmp_path / "orders.json", Order(seconds=0.4))  # so that a verdict is seen in between
     async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
         outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
         counted = await worker.metrics()

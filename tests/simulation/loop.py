@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
 
-from knowledgepulse_worker.records import journal
+from knowledgepulse_worker.records import suspects
 
 EPOCH = 1_700_000_000.0
 """The wall clock's time at virtual time 0."""
@@ -206,17 +206,17 @@ def _with_time(_modules):
 
 @contextmanager
 def simulated_process():
-    """Let the worker's modules read the running loop's clock and keep journals with 64 rows.
+    """Let the worker's modules read the running loop's clock, and announce few records at once.
 
-    Reading the 16,384 empty rows of a real journal takes longer than most histories. Garbage collection is
-    off meanwhile, since the effects of closing a forgotten task would depend on the time of the collection.
+    Garbage collection is off meanwhile, since the effects of closing a forgotten task would depend on the
+    time of the collection.
     """
     _freeze()
     clock = _Clock()
     changed = _with_time(len(sys.modules))
     for module in changed:
         module.time = clock
-    table_bytes, journal._TABLE_BYTES = journal._TABLE_BYTES, 64 * journal._ROW.size
+    step, suspects.STEP = suspects.STEP, 3
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -224,7 +224,7 @@ def simulated_process():
     finally:
         if was_collecting:
             gc.enable()
-        journal._TABLE_BYTES = table_bytes
+        suspects.STEP = step
         for module in changed:
             module.time = time
 

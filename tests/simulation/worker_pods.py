@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
-from knowledgepulse_worker.process import poison
-from knowledgepulse_worker.records import journal
+from knowledgepulse_worker.process.poison import PoisonSearch
+from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.checks import INTERVAL, repeat
 from knowledgepulse_worker.stream.worker import STOP_LIMIT
@@ -141,10 +141,8 @@ class WorkerPod(Pod):
         self.app = None
         self.member = None
         self.batcher = None
-        self._memory = os.memfd_create(self.name)
-        world.watch.resources.callback(os.close, self._memory)
-        os.ftruncate(self._memory, 2 * journal._TABLE_BYTES)
-        self._isolates = False
+        limits = world.settings.limits
+        self._poison = PoisonSearch(limits.poison_attempts, skip=limits.skip_poison)
         self._assigned_at = 0.0
         self._deaths_at = Counter()
 
@@ -152,7 +150,7 @@ class WorkerPod(Pod):
         super().note(moment)
         if moment == "assigned":
             self._assigned_at = self._loop.time()
-            if self._isolates:
+            if self._poison.caution().below:
                 super().note("isolating")
 
     def die_at(self, texts):
@@ -170,15 +168,13 @@ class WorkerPod(Pod):
             watch.violated(f"liveness: {process.name} stalled, and no fault happened since its assignment")
         self.app = self.member = self.batcher = None
         super()._bury(process, reason)
-        self._learn_suspects()
+        self._poison.end()
 
-    def _learn_suspects(self):
-        memory, limits = journal.Journal(self._memory), self._world.settings.limits
-        suspects = poison.after_death(
-            memory.suspects(), memory.in_progress(), limits.poison_attempts, skip=limits.skip_poison
-        )
-        memory.prepare(suspects)
-        self._isolates = any(one.treatment is journal.Treatment.ISOLATED for one in suspects.values())
+    def _send(self, process, message):
+        """Pass a message to the parent."""
+        if not process.is_dead:
+            self._poison.read(json.loads(json.dumps(message)))
+        return True
 
     # --- a process
 
@@ -188,12 +184,14 @@ class WorkerPod(Pod):
         process.skew = world.skew
         cluster, kafka, stop = world.cluster, settings.kafka, self._stop
         failed = self._loop.create_future()
-        notes = journal.Journal(self._memory)
+        suspects = Suspects(
+            self._poison.caution(), partial(self._send, process), settings.limits.in_flight_records
+        )
 
         def fail(error):
             if not failed.done():
                 world.watch.log("fail", process.name, type(error).__name__)
-                notes.close(blames_records=not isinstance(error, DeliveryError | TopicError))
+                suspects.close(blames_records=not isinstance(error, DeliveryError | TopicError))
                 failed.set_exception(error)
 
         new_producer = partial(
@@ -229,7 +227,7 @@ class WorkerPod(Pod):
                 batcher=self.batcher,
                 metrics=METRICS,
                 policy=in_force,
-                journal=notes,
+                suspects=suspects,
                 redact=self._redact(random) if settings.topics.redacted else None,
             ),
             topics[raw],
@@ -256,7 +254,7 @@ class WorkerPod(Pod):
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_LIMIT):
                 await publisher.__aexit__()
-        notes.close()
+        suspects.close()
         if failed.done():
             failed.result()
 

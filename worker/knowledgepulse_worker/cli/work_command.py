@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from knowledgepulse_worker.logs import configure, errors_logged
-from knowledgepulse_worker.records.journal import Journal
+from knowledgepulse_worker.process.heartbeat import PipeWriter
+from knowledgepulse_worker.records.suspects import Caution
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.stream.worker import run_worker
 from knowledgepulse_worker.terminal.options import config_option
@@ -19,16 +21,17 @@ from knowledgepulse_worker.terminal.options import config_option
 @click.command()
 @config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
-@click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
+@click.option("--caution", required=True, help="What the parent process knows from earlier deaths, as JSON.")
 @click.option("--socket", required=True, help="The Unix socket on which the parent process asks for pages.")
-def work(config: Path | None, heartbeat: int, journal: int, socket: str) -> None:
+def work(config: Path | None, heartbeat: int, caution: str, socket: str) -> None:
     """Run as the child process of `kp-worker run`."""
     settings = load_settings(config)
     configure(settings.log)
     status: Any = 0
     try:
         with errors_logged():
-            run_worker(settings, config, heartbeat, Journal(journal), socket)
+            known = msgspec.json.decode(caution, type=Caution)
+            run_worker(settings, config, PipeWriter(heartbeat), known, socket)
     except SystemExit as end:
         status = end.code
     # Exit without waiting for other threads: a hung embedder would keep the process alive forever.

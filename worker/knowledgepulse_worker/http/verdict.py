@@ -96,7 +96,7 @@ class Observation:
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
         producer_silence: seconds for which the producer has waited to start at its coordinator.
         transaction_age: seconds for which a transaction has been in progress.
-        isolated: the owned partitions with a suspect record that is processed alone.
+        suspect_partitions: the owned partitions with a record that was in progress alone at a death.
         lag: the total lag in offsets.
         rate: outputs per second in the last minute.
         has_unfinished: whether records wait to be finished.
@@ -112,7 +112,7 @@ class Observation:
     leader_silence: float = 0.0
     producer_silence: float = 0.0
     transaction_age: float = 0.0
-    isolated: tuple[int, ...] = ()
+    suspect_partitions: tuple[int, ...] = ()
     lag: int = 0
     rate: float = 0.0
     has_unfinished: bool = False
@@ -166,8 +166,8 @@ class Diagnosis:
             yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
         if seen.pending:
             yield State.STARTING, "; ".join(seen.pending)
-        if seen.isolated:
-            numbers = ", ".join(map(str, seen.isolated))
+        if seen.suspect_partitions:
+            numbers = ", ".join(map(str, seen.suspect_partitions))
             yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
         if delay := self._delay(now, seen):
             yield State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}"

@@ -11,7 +11,6 @@ from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.lane.shared_lock import SharedLock
-from knowledgepulse_worker.records.journal import Treatment
 from knowledgepulse_worker.records.publisher import Publish
 from knowledgepulse_worker.records.record import RawRecord
 
@@ -86,7 +85,7 @@ class Assignment:
         )
         for partition, offset in positions.items():
             self.tasks[partition].committed = offset
-            services.journal.forget(partition, below=offset)
+            services.suspects.committed(partition, offset)
         return positions
 
     def refresh_gauges(self) -> None:
@@ -110,26 +109,19 @@ class Assignment:
         return Lane(first, task.changelog, self._services, self.on_failure, self._request_commit)
 
     @asynccontextmanager
-    async def turn(self, record: RawRecord) -> AsyncIterator[None]:
-        """Wait until a record may be taken: a suspect is taken while no other record is in flight."""
-        journal = self._services.journal
-        if not journal.has_suspects:
-            yield
-            return
-        treatment = journal.treatment(record.location)
-        if treatment is None or treatment is Treatment.WATCHED:
+    async def turn(self, record: RawRecord) -> AsyncIterator[bool]:
+        """Wait until a record may be taken; yield whether it is to be processed while no other is."""
+        suspects = self._services.suspects
+        if not suspects.any:
+            yield False
+        elif not suspects.is_alone(record.location):
             async with self._lock.shared():
-                yield
-            return
-        async with self._lock.exclusive():
-            await self._wait_idle()
-            yield
-            await self._wait_idle()
-
-    async def _wait_idle(self) -> None:
-        """Wait until nothing is in flight, or the assignment is over."""
-        for lane in self.lanes:
-            await lane.wait_idle()
+                yield False
+        else:
+            async with self._lock.exclusive():
+                for lane in self.lanes:
+                    await lane.wait_scored()
+                yield True
 
     async def let_others_work(self, record: RawRecord, blocked: float) -> None:
         """Pause after a large record, given the seconds for which taking it blocked the event loop."""

@@ -36,9 +36,9 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, decode_vector, encode_position
-from knowledgepulse_worker.records.journal import Journal, Treatment
 from knowledgepulse_worker.records.publisher import Position, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord, RawRecord
+from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import VectorCache, embedding_text
@@ -70,7 +70,7 @@ class Services:
         retention_check: detects outputs that are soon deleted; None if no output topic deletes by age.
         redaction: makes redacted copies of contributed traces; None if there are none.
         tracing: exports a span for every record; None to export none.
-        journal: tracks records in progress and knows how to treat suspects.
+        suspects: the records that may kill the process.
         throttles: the times for which brokers throttle the clients.
     """
 
@@ -83,7 +83,7 @@ class Services:
     retention_check: RetentionCheck | None = None
     redaction: Redaction | None = None
     tracing: Tracing | None = None
-    journal: Journal = field(default_factory=Journal)
+    suspects: Suspects = field(default_factory=Suspects)
     throttles: Throttles = field(default_factory=Throttles)
 
     @property
@@ -129,7 +129,7 @@ class Lane:
         self._services = services
         self._limits = services.settings.limits
         self._metrics = services.metrics
-        self._journal = services.journal
+        self._suspects = services.suspects
         self._on_failure = on_failure
         self._request_commit = request_commit
         cache = services.settings.cache
@@ -177,12 +177,16 @@ class Lane:
         self._ledger = Ledger(cache.max_elements, deque(content.entries))
         self._obsolete = content.obsolete
 
-    async def take(self, record: RawRecord) -> float:
+    async def take(self, record: RawRecord, *, alone: bool = False) -> float:
         """Take the next record once there is room for it; return when its embedding is requested.
 
         Only as many records are decoded as the batcher has room for; all others wait in the source and in
         Kafka. Records arrive in offset order; compaction and transactions leave gaps. A closed lane ignores
         every record, since the partition's next owner reads it.
+
+        Args:
+            record: the record.
+            alone: whether no other record is in progress in the process; return only once it is scored.
 
         Returns:
             the seconds for which this blocked the event loop.
@@ -193,10 +197,18 @@ class Lane:
             return 0.0
         self.taken = record.offset + 1
         self._count(1, record.size)
-        if self._journal.treatment(record.location) is Treatment.SKIPPED:
+        if self._suspects.is_skipped(record.location):
             self._skip(record, taken_at)
             return 0.0
-        self._journal.begin(record.location)
+        self._suspects.announce(record.location)
+        if not alone:
+            return await self._process(record, taken_at)
+        async with self._suspects.alone(record.location):
+            blocked = await self._process(record, taken_at)
+            await self.wait_scored()
+        return blocked
+
+    async def _process(self, record: RawRecord, taken_at: float) -> float:
         started = time.monotonic()
         taken = self._decode(record, taken_at)
         blocked = time.monotonic() - started
@@ -259,6 +271,11 @@ class Lane:
             self._request_commit()
             await self._wait_for_change()
 
+    async def wait_scored(self) -> None:
+        """Wait until everything taken is scored, or the lane closes."""
+        while self._waiting:
+            await self._wait_for_change()
+
     def close(self) -> None:
         """Stop at once; the partition's next owner reads the records that are not committed."""
         self._stop()
@@ -267,7 +284,6 @@ class Lane:
                 scored.copying.cancel()
         self._scored.clear()
         self._count(-self.in_flight, -self.in_flight_bytes)
-        self._journal.end_partition(self.partition)
 
     # --- take
 
@@ -308,7 +324,7 @@ class Lane:
 
     def _obstacle(self, record: RawRecord) -> Failure | None:
         """Return why a record can only become a dead letter, whatever its value."""
-        if self._journal.treatment(record.location) is Treatment.DEAD_LETTER:
+        if self._suspects.is_dead_letter(record.location):
             logger.error(
                 "%s: dead-lettered as poison: it killed %d workers in a row",
                 record.source,
@@ -349,10 +365,10 @@ class Lane:
             while self._waiting and (isinstance(taken := self._waiting[0], Undecodable) or taken.is_ready):
                 self._scored.append(self._score(taken))
                 self._waiting.popleft()
-                self._journal.end(taken.record.location)
                 self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
-            self._stop()  # the record stays in the journal
+            self._suspects.close(blames_records=True)
+            self._stop()
             self._on_failure(error)
 
     def _score(self, taken: Taken) -> Scored:

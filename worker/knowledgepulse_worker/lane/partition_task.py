@@ -137,11 +137,11 @@ class PartitionTask:
 
     async def take(self, record: RawRecord) -> None:
         """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
-        async with self._assignment.turn(record):
+        async with self._assignment.turn(record) as alone:
             if not self._assignment.is_over:
-                await self._take(record)
+                await self._take(record, alone=alone)
 
-    async def _take(self, record: RawRecord) -> None:
+    async def _take(self, record: RawRecord, *, alone: bool) -> None:
         lane = self.lane
         if lane is not None and (record.offset < lane.taken or record.topic_id != lane.topic_id):
             logger.warning(
@@ -158,7 +158,7 @@ class PartitionTask:
             self.lane = lane = self._assignment.new_lane(self, record)
             self.committed = record.offset
             await lane.open()
-        blocked = await lane.take(record)
+        blocked = await lane.take(record, alone=alone)
         await self._assignment.let_others_work(record, blocked)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""The worker process's heartbeat: twice a second, its event loop writes a line to a pipe to the parent.
+"""The pipe from the worker process to its parent, and the heartbeat on it.
 
-The line holds the reasons why the process is not ready and its verdict. The parent answers the probes with
-both.
+Twice a second, the process's event loop writes the reasons why it is not ready and its verdict, with which
+the parent answers the probes. In between, the pipe carries what the process tells about records in progress.
+A pipe keeps what was written when its writer dies.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict
 
 from knowledgepulse_worker.errors import WorkerError
@@ -32,35 +33,74 @@ class Report(TypedDict):
     verdict: dict[str, Any]
 
 
-async def beat(descriptor: int, report: Callable[[], Report]) -> None:
-    """Write to the pipe until the parent is gone.
+class PipeWriter:
+    """The process's end of the pipe.
 
     Args:
         descriptor: the pipe's write end.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._rest = b""
+
+    def send(self, message: Mapping[str, Any]) -> bool:
+        """Write a message; return False if the pipe is full, since the parent does not read.
+
+        Raises:
+            WorkerError: the parent is gone.
+        """
+        # A long message may be written in part; nothing may come between the parts.
+        if self._rest and not self._write(self._rest):
+            return False
+        return self._write(json.dumps(message).encode() + b"\n")
+
+    def _write(self, content: bytes) -> bool:
+        try:
+            written = os.write(self._descriptor, content)
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:
+            raise WorkerError("the parent process is gone") from None
+        self._rest = content[written:]
+        return True
+
+
+async def beat(pipe: PipeWriter, report: Callable[[], Report]) -> None:
+    """Send reports until the parent is gone; leave out those for which the pipe has no room.
+
+    Args:
+        pipe: the process's end of the pipe.
         report: returns the content of the next heartbeat.
 
     Raises:
         WorkerError: the parent is gone.
     """
-    os.set_blocking(descriptor, False)
     while True:
-        try:
-            os.write(descriptor, json.dumps(report()).encode() + b"\n")
-        except BlockingIOError:
-            pass  # the parent is suspended and has not read earlier heartbeats
-        except BrokenPipeError:
-            raise WorkerError("the parent process is gone") from None
+        pipe.send(report())
         await asyncio.sleep(INTERVAL)
 
 
-def read_beat(descriptor: int) -> Report | None:
-    """Return the report of the last heartbeat; None if there was none since the last call.
+class PipeReader:
+    """The parent's end of the pipe.
 
     Args:
         descriptor: the pipe's non-blocking read end.
     """
-    try:
-        lines = os.read(descriptor, _PIPE_BYTES).splitlines()
-    except BlockingIOError:
-        return None
-    return json.loads(lines[-1]) if lines else None
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield the messages that were written since the last call, also those of a process that is dead."""
+        while True:
+            try:
+                content = os.read(self._descriptor, _PIPE_BYTES)
+            except BlockingIOError:
+                return
+            if not content:
+                return
+            *lines, self._rest = (self._rest + content).split(b"\n")
+            yield from map(json.loads, lines)

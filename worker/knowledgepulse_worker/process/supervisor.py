@@ -13,21 +13,20 @@ import logging
 import os
 import signal
 import subprocess
-from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+
+import msgspec
 
 from knowledgepulse_worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
 from knowledgepulse_worker.http.server import serving, socket_name
 from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
-from knowledgepulse_worker.process.heartbeat import INTERVAL, read_beat
-from knowledgepulse_worker.process.poison import after_death
+from knowledgepulse_worker.process.heartbeat import INTERVAL, PipeReader
+from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.process.signals import set_when_stopped
-from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
-from knowledgepulse_worker.records.record import Location
 from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -57,8 +56,9 @@ class Supervisor:
 
     Args:
         settings: the effective settings.
-        command: starts the process. Its appended options are ``--journal`` and ``--heartbeat`` with file
-            descriptors, and ``--socket`` with the name of the Unix socket for its pages.
+        command: starts the process. Its appended options are ``--caution`` with what is known from the deaths
+            of earlier processes, ``--heartbeat`` with the descriptor of a pipe, and ``--socket`` with the
+            name of the Unix socket for its pages.
     """
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class Supervisor:
         self._first = True
         self._failed_starts = 0
         self._was_silent = False
-        self._memory = shared_memory()
+        self._poison = PoisonSearch(settings.limits.poison_attempts, skip=settings.limits.skip_poison)
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> int:
@@ -94,15 +94,15 @@ class Supervisor:
         while await self._unless_stopped(self._wait_for_broker()):
             started = self._loop.time()
             status = await self._run_process()
-            was_working = self._update_suspects()
+            took_records = self._poison.end()
             if self._stop.is_set():
                 return 0 if status in _ORDERLY_STATUSES else 1
             if self._first and not self._was_ready and status == StartError.exit_status:
                 return status
             self._first = False
             ending = self._ending(status)
-            # The journal deals with a record that kills processes, starting with the next process.
-            self._failed_starts += not (self._was_ready or was_working)
+            # Records that kill processes are searched for, and the search ends.
+            self._failed_starts += not (self._was_ready or took_records)
             if self._failed_starts == FIRST_STARTS:
                 logger.critical(
                     "the worker %s; it failed at %d starts and was never ready", ending, FIRST_STARTS
@@ -151,18 +151,19 @@ class Supervisor:
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                "--journal",
-                str(self._memory),
+                "--caution",
+                msgspec.json.encode(self._poison.caution()).decode(),
                 "--heartbeat",
                 str(writer),
                 "--socket",
                 self._socket,
                 stdin=subprocess.DEVNULL,
-                pass_fds=[self._memory, writer],
+                pass_fds=[writer],
             )
             os.close(writer)  # only the process holds the write end now, so its exit closes the pipe
             ended = asyncio.create_task(process.wait())
-            silent = asyncio.create_task(self._silence(reader))
+            pipe = PipeReader(reader)
+            silent = asyncio.create_task(self._silence(pipe))
             stopping = asyncio.create_task(self._stop.wait())
             await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
             self._was_silent = silent.done()
@@ -179,57 +180,9 @@ class Supervisor:
                 if not ended.done():
                     process.kill()
             stopping.cancel()
-            return await ended
-
-    def _update_suspects(self) -> bool:
-        """Mark the records at which the last process died as suspects for the next process.
-
-        Returns:
-            whether there were such records.
-        """
-        journal, limits = Journal(self._memory), self._settings.limits
-        in_progress = journal.in_progress()
-        suspects = after_death(
-            journal.suspects(), in_progress, limits.poison_attempts, skip=limits.skip_poison
-        )
-        journal.prepare(suspects)
-        self._log_suspects(in_progress, suspects)
-        return bool(in_progress)
-
-    def _log_suspects(self, in_progress: Iterable[Location], suspects: Mapping[Location, Suspect]) -> None:
-        """Log how the records in progress are treated from now on; hundreds may share a line."""
-        alike: defaultdict[tuple[int, Suspect], list[int]] = defaultdict(list)
-        for location in sorted(in_progress):
-            alike[location.partition, suspects[location]].append(location.offset)
-        for (partition, suspect), offsets in alike.items():
-            if suspect.treatment <= Treatment.ISOLATED:
-                where, what = f"offset {offsets[0]}", "this record was"
-                if len(offsets) > 1:
-                    where = f"offsets {offsets[0]} to {offsets[-1]}"
-                    what = f"these {len(offsets):,} records were"
-                who = "the worker" if suspect.treatment is Treatment.WATCHED else f"{suspect.deaths} workers"
-                logger.warning("partition %d, %s: %s died while %s in progress", partition, where, who, what)
-                continue
-            for offset in offsets:
-                self._log_deadly(f"partition {partition}, offset {offset}", suspect)
-
-    def _log_deadly(self, where: str, suspect: Suspect) -> None:
-        """Log how a record is treated that killed processes while it was processed alone."""
-        if suspect.treatment is Treatment.SKIPPED:
-            logger.critical("%s: killed the worker even as a dead letter; it will be skipped", where)
-        elif suspect.deaths:
-            logger.critical(
-                "%s: killed the worker even as a dead letter; limits.skip_poison would skip it "
-                "after %d such deaths",
-                where,
-                self._settings.limits.poison_attempts,
-            )
-        else:
-            logger.error(
-                "%s: killed %d workers; it will become a dead letter",
-                where,
-                self._settings.limits.poison_attempts,
-            )
+            status = await ended
+            self._read(pipe)  # its last words
+            return status
 
     def _ending(self, status: int) -> str:
         """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""
@@ -237,7 +190,7 @@ class Supervisor:
             return f"ended with status {status}"
         return "was killed, perhaps for memory"
 
-    async def _silence(self, reader: int) -> None:
+    async def _silence(self, pipe: PipeReader) -> None:
         """Return once the process has sent no heartbeat for too long.
 
         Time is measured in iterations and not by the clock, so that the child does not count as silent while
@@ -246,14 +199,25 @@ class Supervisor:
         silent, limit = 0.0, START_LIMIT
         while silent < limit:
             await asyncio.sleep(INTERVAL)
-            report = read_beat(reader)
-            if report is None:
+            if not self._read(pipe):
                 silent += INTERVAL
                 continue
             silent, limit = 0.0, self._settings.limits.heartbeat
-            self._was_ready = self._was_ready or not report["reasons"]
-            self._port.with_child(**report)
         logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
+
+    def _read(self, pipe: PipeReader) -> bool:
+        """Read the process's messages; return whether it reported on itself."""
+        report = None
+        for message in pipe.messages():
+            if "verdict" in message:
+                report = message
+            else:
+                self._poison.read(message)
+        if report is None:
+            return False
+        self._was_ready = self._was_ready or not report["reasons"]
+        self._port.with_child(**report)
+        return True
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
         """Run a step; return False if a stop signal interrupted it."""

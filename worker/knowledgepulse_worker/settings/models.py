@@ -321,7 +321,7 @@ class LimitSettings(_Section):
         3,
         ge=1,
         description="number of consecutive processes that a record may kill before it goes to "
-        "`dead-letter` as `poison`",
+        "`dead-letter` as `poison`; at least two, since the first death does not tell the record",
     )
     skip_poison: bool = Field(
         False,

@@ -20,8 +20,8 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import SECONDS
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
-from knowledgepulse_worker.records.journal import Journal
 from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
@@ -152,7 +152,7 @@ class WorkerApp:
             leader_silence=progress.silence(),
             producer_silence=producer_silence,
             transaction_age=progress.transaction_age,
-            isolated=tuple(sorted(self.owned.intersection(self._services.journal.isolated))),
+            suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             lag=sum(progress.lag().values()),
             rate=sum(second.total() for second in recent.per_second()) / SECONDS,
             has_unfinished=progress.has_unfinished,
@@ -202,7 +202,7 @@ def services_of(
     metrics: Metrics,
     policy: PolicyInForce,
     tracing: Tracing | None = None,
-    journal: Journal | None = None,
+    suspects: Suspects | None = None,
     redact: Redact | None = None,
     throttles: Throttles | None = None,
 ) -> Services:
@@ -215,7 +215,7 @@ def services_of(
         metrics: observes everything.
         policy: the policy in force.
         tracing: exports a span for each record; None to export none.
-        journal: tracks records in progress; by default in private memory.
+        suspects: the records that may kill the process; by default none, and no parent.
         redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
         throttles: the times for which brokers throttle the clients.
     """
@@ -232,7 +232,7 @@ def services_of(
         retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
         redaction=redaction,
         tracing=tracing,
-        journal=journal or Journal(),
+        suspects=suspects or Suspects(),
         throttles=throttles or Throttles(),
     )
 

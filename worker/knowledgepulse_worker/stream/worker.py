@@ -38,9 +38,9 @@ from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
-from knowledgepulse_worker.process.heartbeat import beat
+from knowledgepulse_worker.process.heartbeat import PipeWriter, beat
 from knowledgepulse_worker.process.signals import until_stopped
-from knowledgepulse_worker.records.journal import Journal
+from knowledgepulse_worker.records.suspects import Caution, Suspects
 from knowledgepulse_worker.records.throttle import Throttle, Throttles
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
@@ -75,15 +75,15 @@ TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 
 
 def run_worker(
-    settings: Settings, config: Path | None, heartbeat: int, journal: Journal, socket: str
+    settings: Settings, config: Path | None, pipe: PipeWriter, caution: Caution, socket: str
 ) -> None:
     """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit and leave the group.
 
     Args:
         settings: the effective settings.
         config: the settings file, whose policy is reloaded on change.
-        heartbeat: the write end of a pipe to the supervisor.
-        journal: tracks records in progress for the supervisor.
+        pipe: the pipe to the supervisor.
+        caution: what the supervisor knows from the deaths of earlier processes.
         socket: the name of the Unix socket on which the supervisor requests the pages.
 
     Raises:
@@ -98,8 +98,9 @@ def run_worker(
             embedder.warm()  # an embedder that always fails does so here, where no record is blamed
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
+    suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)
     with _tracing(settings) as tracing:
-        process = _Process(settings, topics, embedder, tracing, config, heartbeat, journal, socket)
+        process = _Process(settings, topics, embedder, tracing, config, pipe, suspects, socket)
         run_in_time(until_stopped(process.work))
 
 
@@ -134,8 +135,8 @@ class _Process:
     embedder: Embedder | None
     tracing: Tracing | None
     config: Path | None
-    heartbeat: int
-    journal: Journal
+    pipe: PipeWriter
+    suspects: Suspects
     socket: str
 
     async def work(self, stop: asyncio.Event) -> None:
@@ -144,7 +145,7 @@ class _Process:
 
         def fail(error: BaseException) -> None:
             if not failed.done():
-                self.journal.close(blames_records=_blames_records(error))
+                self.suspects.close(blames_records=_blames_records(error))
                 failed.set_exception(error)
 
         settings = self.settings
@@ -152,7 +153,7 @@ class _Process:
         metrics.set_shadow(settings.shadow)
         in_force = PolicyInForce(settings.policy)
         async with AsyncExitStack() as stack:
-            stack.callback(self.journal.close)
+            stack.callback(self.suspects.close)
             services = await self._services(stack, metrics, in_force)
             publisher = self._publisher(services.throttles.producer)
             app = self._app(services, publisher, fail)
@@ -164,7 +165,7 @@ class _Process:
                 logger.info("scoring %s; status page and metrics at http://%s:%d/", raw, web.host, web.port)
                 await program.start()
 
-            heart = _start_background(beat(self.heartbeat, app.report), fail)
+            heart = _start_background(beat(self.pipe, app.report), fail)
             background = [
                 _start_background(work, fail) for work in self._background(app, publisher, metrics, in_force)
             ]
@@ -188,7 +189,7 @@ class _Process:
             metrics=metrics,
             policy=in_force,
             tracing=self.tracing,
-            journal=self.journal,
+            suspects=self.suspects,
             redact=redact,
             throttles=Throttles(
                 producer=Throttle(partial(metrics.throttled, "producer")),

@@ -18,7 +18,7 @@ ILL = {
     "leader_silence": 60.0,
     "producer_silence": 6.0,
     "transaction_age": 6.0,
-    "isolated": (2,),
+    "suspect_partitions": (2,),
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
 }
@@ -61,7 +61,7 @@ def diagnosis(clock):
                 "most recently by 1,042 s"
             ),
         ),
-        ({"isolated": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
+        ({"suspect_partitions": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_frozen_kafka_is_told_even_while_the_worker_starts(diagnosis):
         ({"transaction_age": 6.0}, State.WAITING_FOR_KAFKA),
         ({"publishing_throttled": 42.0}, State.THROTTLED),
         ({"recovering": 3}, State.RECOVERING),
-        ({"isolated": (2,)}, State.STARTING),
+        ({"suspect_partitions": (2,)}, State.STARTING),
     ],
 )
 def test_a_worker_that_starts_again_says_what_it_waits_for(diagnosis, seen, state):

@@ -10,9 +10,9 @@ from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
 from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, ThrottledError
 from knowledgepulse_worker.records.record import Location
+from knowledgepulse_worker.records.suspects import Caution, Suspects
 from knowledgepulse_worker.records.throttle import LONG
 from support.lanes import score
 
@@ -233,26 +233,22 @@ async def test_closed_partitions_publish_nothing_more(make_harness, raw):
 async def test_a_suspect_is_cleared_once_its_outcome_is_committed(make_harness, raw):
     """Otherwise the verdict would stay Poison, and a death much later would count against the record."""
     harness = make_harness()
-    descriptor = shared_memory()
-    Journal(descriptor).prepare({Location(0, 0): Suspect(2, Treatment.ISOLATED)})
-    journal = Journal(descriptor)
-    harness.services = dataclasses.replace(harness.services, journal=journal)
+    suspects = Suspects(Caution(suspects=frozenset({Location(0, 0)})))
+    harness.services = dataclasses.replace(harness.services, suspects=suspects)
     assignment = harness.assignment()
     taking = asyncio.create_task(take(assignment, raw(0)))
 
     await committed(harness, assignment, {0: 1})
     await taking
 
-    assert not journal.has_suspects
-    assert Journal(descriptor).suspects() == {}
+    assert not suspects.any
 
 
 async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(make_harness, raw):
     """The end of the assignment is what ends its wait; nothing would close the lane."""
     harness = make_harness()
-    descriptor = shared_memory()
-    Journal(descriptor).prepare({Location(1, 0): Suspect(2, Treatment.ISOLATED)})
-    harness.services = dataclasses.replace(harness.services, journal=Journal(descriptor))
+    suspects = Suspects(Caution(below={1: 1}), most=1)
+    harness.services = dataclasses.replace(harness.services, suspects=suspects)
     harness.embedder.free.clear()
     assignment = harness.assignment()
     await take(assignment, raw(0))

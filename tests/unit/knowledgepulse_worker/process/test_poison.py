@@ -1,59 +1,100 @@
-"""Finding the deadly record by the records in progress at each death."""
+"""Finding the deadly record by what processes told before they died."""
 
 from __future__ import annotations
 
 import pytest
 
-from knowledgepulse_worker.process.poison import after_death
-from knowledgepulse_worker.records.journal import Suspect, Treatment
+from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.records.record import Location
 
 A, B = Location(0, 7), Location(1, 3)
-DEAD_LETTER = Suspect(treatment=Treatment.DEAD_LETTER)
 
 
-def after_deaths(*deaths, attempts=3, skip=False):
-    suspects = {}
-    for in_progress in deaths:
-        suspects = after_death(suspects, in_progress, attempts, skip=skip)
-    return suspects
+def died(search, *messages):
+    for message in messages:
+        search.read(message)
+    return search.end()
 
 
-def test_records_in_progress_at_two_deaths_are_isolated():
-    assert after_deaths({A, B}) == {A: Suspect(1), B: Suspect(1)}
-    alone = Suspect(2, Treatment.ISOLATED)
-    assert after_deaths({A, B}, {A, B}) == {A: alone, B: alone}
+def at(location):
+    """What a process tells that dies while a record is in progress alone."""
+    return {"alone": [*location]}
 
 
-def test_only_a_record_alone_at_the_last_death_is_dead_lettered():
-    assert after_deaths({A}, {A}, {A}) == {A: DEAD_LETTER}
-    assert after_deaths({A, B}, {A, B}, {A})[A] == DEAD_LETTER
-    treatments = {suspect.treatment for suspect in after_deaths(*[{A, B}] * 9).values()}
-    assert treatments == {Treatment.ISOLATED}
+def after_deaths(*locations, attempts=3, skip=False):
+    """Return the caution after a first death, and then one at each location while it was alone."""
+    search = PoisonSearch(attempts, skip=skip)
+    died(search, {"below": [0, 64]}, {"below": [1, 64]})
+    for location in locations:
+        died(search, at(location))
+    return search.caution()
 
 
-@pytest.mark.parametrize("attempts", [1, 2, 5])
-def test_a_record_is_dead_lettered_after_the_configured_number_of_deaths(attempts):
-    assert after_deaths(*[{A}] * (attempts - 1), attempts=attempts).get(A) != DEAD_LETTER
-    assert after_deaths(*[{A}] * attempts, attempts=attempts) == {A: DEAD_LETTER}
+def test_after_a_death_the_records_that_may_have_been_in_progress_are_named():
+    search = PoisonSearch(3, skip=False)
+
+    assert died(search, {"below": [0, 64]}, {"below": [1, 9]}, {"below": [0, 128]})
+
+    assert search.caution().below == {0: 128, 1: 9}
+    assert not search.caution().suspects
+
+
+def test_the_next_death_does_not_hide_records_further_ahead_that_were_in_progress_before():
+    search = PoisonSearch(3, skip=False)
+    died(search, {"below": [0, 128]})
+    died(search, {"below": [0, 64]}, at(A))
+
+    assert search.caution().below == {0: 128}
+
+
+def test_an_end_that_no_record_caused_changes_nothing():
+    search = PoisonSearch(3, skip=False)
+    died(search, {"below": [0, 64]})
+    before = search.caution()
+
+    assert died(search, {"below": [0, 640]}, at(A), {"blameless": True})
+
+    assert search.caution() == before
+
+
+def test_a_process_that_died_before_any_record_took_none():
+    assert not died(PoisonSearch(3, skip=False))
+
+
+def test_a_record_that_was_scored_is_not_counted():
+    search = PoisonSearch(3, skip=False)
+
+    died(search, at(A), {"alone": None})
+    died(search, at(A), at(B))
+
+    assert search.caution().suspects == {B}
+
+
+@pytest.mark.parametrize(("attempts", "alone"), [(1, 1), (2, 1), (3, 2), (5, 4)])
+def test_a_record_kills_as_many_processes_as_configured_and_the_first_told_no_record(attempts, alone):
+    before = after_deaths(*[A] * (alone - 1), attempts=attempts)
+    assert before.dead_letters == frozenset()
+
+    assert after_deaths(*[A] * alone, attempts=attempts).dead_letters == {A}
 
 
 def test_deadly_records_of_partitions_that_come_and_go_in_turn_are_both_found():
     """Two workers took turns with two partitions, and died in each at its deadly record, without end."""
-    assert after_deaths(*[{A}, {B}] * 3) == {A: DEAD_LETTER, B: DEAD_LETTER}
+    assert after_deaths(A, B, A, B).dead_letters == {A, B}
 
 
-def test_an_exit_without_records_in_progress_changes_nothing():
-    assert after_deaths({A}, set(), {A}, set(), {A}) == {A: DEAD_LETTER}
+def test_a_committed_record_is_cleared():
+    """Otherwise a death much later would count against the record."""
+    search = PoisonSearch(3, skip=True)
+    died(search, at(A))
+    died(search, at(B))
+    died(search, at(B), {"committed": [0, 8]}, {"committed": [1, 3]})
 
-
-def test_a_suspect_that_was_not_reached_keeps_its_deaths():
-    """Two deadly records that are reached in varying order are both found."""
-    assert after_deaths({A, B}, {A, B}, {A}, {B}) == {A: DEAD_LETTER, B: DEAD_LETTER}
+    assert search.caution().suspects == search.caution().dead_letters == {B}
 
 
 def test_a_record_deadly_even_as_a_dead_letter_is_skipped_only_if_allowed():
-    deaths = [{A}] * 6
-    assert after_deaths(*deaths) == {A: Suspect(3, Treatment.DEAD_LETTER)}
-    assert after_deaths(*deaths[:5], skip=True) == {A: Suspect(2, Treatment.DEAD_LETTER)}
-    assert after_deaths(*deaths, skip=True) == {A: Suspect(treatment=Treatment.SKIPPED)}
+    deaths = [A] * 5
+    assert after_deaths(*deaths).skipped == frozenset()
+    assert after_deaths(*deaths[:4], skip=True).skipped == frozenset()
+    assert after_deaths(*deaths, skip=True).skipped == {A}

@@ -177,22 +177,30 @@ async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(tmp_path,
     assert "the worker was killed, perhaps for memory; starting it again" in caplog.text
 
 
-async def test_records_in_progress_at_a_death_share_a_line_by_partition(tmp_path, caplog):
-    """A worker has hundreds in progress, and their lines would hide the one that says why it died."""
+async def test_a_record_that_kills_workers_is_named_to_the_next_ones(tmp_path, caplog):
+    """The first death tells what may have been in progress, every further one the record that was alone."""
     does = """
-import struct
-if start == 1:
-    for row, place in enumerate([(1, 5), (0, 27), (0, 28), (0, 31)]):
-        os.pwrite(int(sys.argv[-5]), struct.pack("<iiqq", 1, 0, *place), 24 * row)
+with open(starts + ".caution", "a") as file:
+    file.write(sys.argv[-5] + "\\n")
+if start <= 3:
+    os.write(heartbeat, b'{"below": [1, 64]}\\n')
+    if start > 1:
+        os.write(heartbeat, b'{"alone": [1, 3]}\\n')
     os.kill(os.getpid(), signal.SIGKILL)
 beat(60)
 """
-    async with running(tmp_path, does) as here:
-        await here.started(2)
-    assert [record.getMessage() for record in caplog.records if "in progress" in record.message] == [
-        "partition 0, offsets 27 to 31: the worker died while these 3 records were in progress",
-        "partition 1, offset 5: the worker died while this record was in progress",
+    async with running(tmp_path, does, poison_attempts=3) as here:
+        await here.started(4)
+        caution = tmp_path / "starts.caution"
+        await until(lambda: len(caution.read_text().splitlines()) == 4)
+    lines = caution.read_text().splitlines()
+    assert [{key: value for key, value in json.loads(line).items() if value} for line in lines] == [
+        {},
+        {"below": {"1": 64}},
+        {"below": {"1": 64}, "suspects": [[1, 3]]},
+        {"below": {"1": 64}, "suspects": [[1, 3]], "dead_letters": [[1, 3]]},
     ]
+    assert "partition 1, offset 3: killed 3 workers; it will become a dead letter" in caplog.text
 
 
 async def test_a_worker_that_started_once_is_always_restarted(tmp_path):

@@ -1,0 +1,138 @@
+"""What a process tells its parent about the records in progress, and which of them it works on alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from knowledgepulse_worker.records import suspects as module
+from knowledgepulse_worker.records.record import Location
+from knowledgepulse_worker.records.suspects import STEP, Caution, Suspects
+
+A, B = Location(0, 7), Location(1, 3)
+
+
+@pytest.fixture
+def told():
+    """The messages that arrived; `told.full` is whether the pipe is full."""
+
+    class Told(list):
+        full = False
+
+        def send(self, message):
+            if not self.full:
+                self.append(dict(message))
+            return not self.full
+
+    return Told()
+
+
+def test_records_are_announced_before_they_are_read_and_many_at_once(told):
+    suspects = Suspects(send=told.send)
+
+    for offset in range(7, 8 + STEP):
+        suspects.announce(Location(0, offset))
+    suspects.announce(B)
+
+    assert told == [{"below": (0, 7 + STEP)}, {"below": (0, 7 + 2 * STEP)}, {"below": (1, 3 + STEP)}]
+
+
+def test_what_a_full_pipe_did_not_take_is_announced_with_the_next_record(told):
+    suspects = Suspects(send=told.send)
+
+    told.full = True
+    suspects.announce(A)
+    told.full = False
+    suspects.announce(Location(0, 8))
+
+    assert told == [{"below": (0, 8 + STEP)}]
+
+
+async def test_no_record_begins_before_the_parent_can_learn_of_it(told, monkeypatch):
+    monkeypatch.setattr(module, "FULL_PIPE_PAUSE", 0)
+    suspects, told.full = Suspects(send=told.send), True
+    begun = asyncio.Event()
+
+    async def process():
+        async with suspects.alone(A):
+            begun.set()
+
+    processing = asyncio.create_task(process())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not begun.is_set()
+
+    told.full = False
+    await processing
+
+    assert told == [{"alone": A}, {"alone": None}]
+
+
+@pytest.mark.parametrize(
+    ("error", "last"), [(RuntimeError, {"alone": A}), (asyncio.CancelledError, {"alone": None})]
+)
+async def test_a_record_whose_processing_raised_stays_in_progress_and_a_cancelled_one_does_not(
+    told, error, last
+):
+    with pytest.raises(error):
+        async with Suspects(send=told.send).alone(A):
+            raise error
+
+    assert told[-1] == last
+
+
+def test_records_below_the_offset_that_a_dead_process_announced_are_alone():
+    suspects = Suspects(Caution(below={0: 7}), most=100)
+
+    assert suspects.is_alone(Location(0, 6))
+    assert not suspects.is_alone(Location(0, 7))
+    assert not suspects.is_alone(Location(1, 0))
+
+    suspects.announce(Location(0, 7))
+    assert not suspects.any
+
+
+async def test_no_more_records_are_alone_than_can_have_been_in_flight():
+    """A topic that was recreated begins at offset 0, and a group may be reset to any."""
+    suspects = Suspects(Caution(below={0: 1_000_000}), most=2)
+
+    for offset in range(2 + STEP):
+        assert suspects.is_alone(Location(0, offset))
+        async with suspects.alone(Location(0, offset)):
+            pass
+
+    assert not suspects.is_alone(Location(0, 2 + STEP))
+    assert not suspects.any
+
+
+def test_a_suspect_is_alone_until_it_is_committed(told):
+    suspects = Suspects(Caution(suspects=frozenset({A, B}), dead_letters=frozenset({A})), told.send)
+    assert suspects.partitions == (0, 1)
+    assert (suspects.is_dead_letter(A), suspects.is_dead_letter(B)) == (True, False)
+
+    suspects.committed(0, 7)
+    assert suspects.is_alone(A)
+    suspects.committed(0, 8)
+
+    assert not suspects.is_alone(A)
+    assert suspects.is_alone(B)
+    assert told == [{"committed": (0, 8)}]
+
+
+@pytest.mark.parametrize(("blames_records", "expected"), [(True, []), (False, [{"blameless": True}])])
+def test_nothing_is_told_once_the_process_ends_by_itself(told, blames_records, expected):
+    suspects = Suspects(send=told.send)
+
+    suspects.close(blames_records=blames_records)
+    suspects.close()
+    suspects.announce(A)
+
+    assert told == expected
+
+
+def test_caution_is_read_as_it_was_written():
+    caution = Caution({3: 70}, frozenset({A, B}), frozenset({A}), frozenset({B}))
+
+    assert msgspec.json.decode(msgspec.json.encode(caution), type=Caution) == caution

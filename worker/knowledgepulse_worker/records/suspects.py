@@ -1,0 +1,153 @@
+"""Records that may kill their process: how this process treats them, and what it tells its parent.
+
+A process may die at a record, without a word: in native code, or because memory runs out. The parent outlives
+it and knows what it was told through the heartbeat's pipe, whose content survives the writer:
+
+- ``{"below": [partition, offset]}``: from now on, records below this offset may be in progress.
+- ``{"alone": [partition, offset]}``: only this record is in progress, until ``{"alone": null}``.
+- ``{"committed": [partition, offset]}``: the records below this offset are committed.
+- ``{"blameless": true}``: this process ends, and no record is the cause.
+
+After a death, the next process works on the records that may have been in progress one at a time, so that
+another death can only be due to one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from knowledgepulse_worker.records.record import Location
+
+STEP = 64
+"""The number of records that are announced at once as possibly in progress."""
+
+FULL_PIPE_PAUSE = 0.05
+"""Seconds between two attempts to write to a full pipe."""
+
+
+class Caution(msgspec.Struct, frozen=True):
+    """What a process is told about the deaths of those before it.
+
+    Attributes:
+        below: by partition, the offset below which records may have been in progress at a death.
+        suspects: records that were in progress alone at a death, and are not committed.
+        dead_letters: those of them that become dead letters unread.
+        skipped: those of them that have no output at all.
+    """
+
+    below: dict[int, int] = {}
+    suspects: frozenset[Location] = frozenset()
+    dead_letters: frozenset[Location] = frozenset()
+    skipped: frozenset[Location] = frozenset()
+
+
+class Suspects:
+    """The records that this process works on alone, and its reports to the parent about those in progress.
+
+    Args:
+        caution: what is known from earlier deaths.
+        send: writes a message to the parent; returns False if the pipe is full.
+        most: the largest number of a partition's records that are in flight, ``limits.in_flight_records``.
+    """
+
+    def __init__(
+        self,
+        caution: Caution | None = None,
+        send: Callable[[Mapping[str, Any]], bool] = lambda _message: True,
+        most: int = 0,
+    ) -> None:
+        self._caution = caution or Caution()
+        self._send = send
+        self._below = dict(self._caution.below)
+        # An offset means nothing any more if the topic was recreated or the group was reset.
+        self._left = dict.fromkeys(self._below, most + STEP)
+        self._suspects = set(self._caution.suspects)
+        self._announced: dict[int, int] = {}
+        self._closed = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there may be a record that is to be processed alone."""
+        return bool(self._below or self._suspects)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions with a record that was alone in progress at a death."""
+        return tuple(sorted({one.partition for one in self._suspects}))
+
+    def is_alone(self, location: Location) -> bool:
+        """Return whether a record is to be processed while no other is."""
+        if location in self._suspects:
+            return True
+        below = self._below.get(location.partition)
+        return below is not None and location.offset < below
+
+    def is_dead_letter(self, location: Location) -> bool:
+        """Return whether a record becomes a dead letter without being read."""
+        return location in self._caution.dead_letters
+
+    def is_skipped(self, location: Location) -> bool:
+        """Return whether a record is not processed."""
+        return location in self._caution.skipped
+
+    def announce(self, location: Location) -> None:
+        """Tell the parent, before a record is read, that it may be in progress."""
+        partition, offset = location
+        if offset >= self._announced.get(partition, 0) and self._tell(below=(partition, offset + STEP)):
+            self._announced[partition] = offset + STEP
+        if partition in self._below and offset >= self._below[partition]:
+            self._pass(partition)
+
+    @asynccontextmanager
+    async def alone(self, location: Location) -> AsyncIterator[None]:
+        """Tell the parent, before a record is read, that no other is in progress, and when it is scored.
+
+        A record whose processing raised stays in progress; one that was cancelled does not.
+        """
+        self._count(location.partition)
+        await self._told(alone=location)
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._tell(alone=None)
+            raise
+        await self._told(alone=None)
+
+    def committed(self, partition: int, offset: int) -> None:
+        """Clear the suspects of a partition below a committed offset."""
+        cleared = {one for one in self._suspects if one.partition == partition and one.offset < offset}
+        if cleared and self._tell(committed=(partition, offset)):
+            self._suspects -= cleared
+
+    def close(self, *, blames_records: bool = False) -> None:
+        """Tell the parent nothing more, since the process is about to exit by itself.
+
+        Args:
+            blames_records: whether a record in progress may be the cause.
+        """
+        if not self._closed:
+            if not blames_records:
+                self._tell(blameless=True)
+            self._closed = True
+
+    def _count(self, partition: int) -> None:
+        if partition in self._left:
+            self._left[partition] -= 1
+            if not self._left[partition]:
+                self._pass(partition)
+
+    def _pass(self, partition: int) -> None:
+        """Treat a partition's records as always from now on."""
+        del self._below[partition], self._left[partition]
+
+    async def _told(self, **message: Any) -> None:
+        while not self._tell(**message):  # noqa: ASYNC110 - only the parent makes room
+            await asyncio.sleep(FULL_PIPE_PAUSE)
+
+    def _tell(self, **message: Any) -> bool:
+        return self._closed or self._send(message)
