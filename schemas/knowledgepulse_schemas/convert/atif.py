@@ -21,6 +21,8 @@ from knowledgepulse_schemas.convert.reading import InputModel, items_of, parse_t
 NAME = "atif"
 
 _CONTENT = "steps[].message"
+_CONTINUATION = "continuation_index"
+"""The number of a trajectory that continues another one with the same id, from a summary of it."""
 _ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
 
 
@@ -54,6 +56,7 @@ class _Step(InputModel):
 class _Agent(InputModel):
     name: str
     tool_definitions: list[Any] | None = None
+    extra: dict[str, Any] | None = None
 
 
 class _Subagent(InputModel):
@@ -62,6 +65,7 @@ class _Subagent(InputModel):
     trajectory_id: str | None = None
     agent: _Agent
     steps: list[_Step]
+    continued: str | None = Field(default=None, alias="continued_trajectory_ref")
     subagents: list[Any] | None = Field(default=None, alias="subagent_trajectories")
 
 
@@ -94,18 +98,35 @@ def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run |
 
 def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
     messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
-    ended_at = None
+    ended_at, asked = None, None
+    extra, number = dict(trajectory.agent.extra or {}), None
+    if isinstance(extra.get(_CONTINUATION), int):
+        number = extra.pop(_CONTINUATION)
+    losses.add("agent.extra", extra)
     for step in trajectory.steps:
         ended_at = parse_time(step.timestamp) or ended_at
-        if step.is_copied_context:
+        if step.is_copied_context and step.source == "user" and asked is None:
+            asked = list(_messages(step, losses))
+        elif step.is_copied_context:
             copied = hub.contents_of(_messages(step, losses))
             losses.add("steps[] copied from another trajectory", copied)
         else:
             messages += _messages(step, losses)
+    if asked and any(message.role == "user" for message in messages):
+        losses.add("steps[] copied from another trajectory", hub.contents_of(asked))
+    elif asked:
+        messages = [*asked, *messages]
+    native_id = trajectory.trajectory_id or trajectory.session_id
+    if trajectory.continued is not None:  # this run has no end
+        losses.add_unknown(
+            "continued_trajectory_ref", trajectory.continued, {"content": trajectory.continued}
+        )
+        messages.append(hub.message("assistant", hub.Error(interruption=True)))
     return hub.Run(
         NAME,
         messages,
-        native_id=trajectory.trajectory_id or trajectory.session_id,
+        native_id=native_id if number is None or native_id is None else f"{native_id}/{number}",
+        parent_id=None if number is None else native_id,
         ended_at=ended_at,
         agent_id=trajectory.agent.name,
         names=(trajectory.agent.name,),

@@ -32,6 +32,9 @@ _OPENCLAW = re.compile(
     re.DOTALL,
 )
 """The sender and the time before a message to OpenClaw; always matches."""
+_OPENHANDS = "--------------------- NEW TASK DESCRIPTION ---------------------"
+_OPENHANDS_END = "--------------------- END OF NEW TASK DESCRIPTION ---------------------"
+"""The marks around the task of a model without function calls, which gets an example before it."""
 _CLINE = "<environment_details>"
 _CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
 
@@ -54,6 +57,10 @@ def _split(text: str) -> tuple[list[str], str]:
         return [text.strip()], ""
     own = []
     rest = text
+    example, mark, task = rest.partition(_OPENHANDS)
+    if mark:
+        rest, _, after = task.partition(_OPENHANDS_END)
+        own += [one.strip() for one in (example, after) if one.strip()]
     if _IDE.match(rest):
         request = _IDE_REQUEST.search(rest)
         end = request.end() if request else len(rest)

@@ -20,7 +20,7 @@ from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import count_others, parse_json, text_or_none
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, project_of
 
 NAME = "codex"
@@ -190,6 +190,10 @@ class _Session:
             self.transcript.losses.add("session_meta", meta)
             return
         rest = {name: value for name, value in meta.items() if name != "id"}
+        if (base := rest.pop("history_base", None)) is not None:
+            self.transcript.losses.add_unknown(
+                "the session up to this fork", base, {"content": as_text(base)}
+            )
         self.transcript.losses.add("session_meta", rest)
         if run.native_id is None:
             run.native_id, run.names = meta["id"], project_of(meta.get("cwd"))

@@ -69,6 +69,14 @@ def runs_within(
         yield run
 
 
+def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub.Run:
+    """Return the run of a row, with the outcome that the row's other members state."""
+    record, outcome = hub.outcome_beside(record)
+    run = run_of(record, path)
+    run.outcome = run.outcome.over(outcome)
+    return run
+
+
 def of_records(
     name: str,
     members: str,
@@ -138,7 +146,7 @@ def of_messages(
             losses = Losses()
             yield hub.Run(name, messages_of(document, "", losses), losses=losses)
         else:
-            yield from each(document, run_of_record)
+            yield from each(document, lambda record, path: judged(run_of_record, record, path))
 
     return InputFormat(name, members, lambda document: recognises(_joined(document)), runs)
 

@@ -30,7 +30,9 @@ from knowledgepulse_schemas.convert.reading import (
     parse_time,
     read,
     read_record,
+    unwrap,
 )
+from knowledgepulse_schemas.convert.text_calls import with_calls
 
 NAME = "mini_swe_agent"
 
@@ -68,27 +70,38 @@ class _Trajectory(InputModel):
 
 def _recognises(document: Any) -> bool:
     """Check for a trajectory with this format's version, or a list of messages with commands and outputs."""
-    if isinstance(document, list):
-        return all(map(_is_plain, document)) and any(_answers(*two) for two in pairwise(document))
-    return isinstance(document, dict) and str(document.get("trajectory_format")).startswith("mini-swe-agent")
+    if isinstance(document, dict) and "trajectory_format" in document:
+        return str(document["trajectory_format"]).startswith("mini-swe-agent")
+    values = unwrap(document, "messages")
+    return (
+        isinstance(values, list)
+        and all(map(_is_plain, values))
+        and any(_answers(*two) for two in pairwise(values))
+    )
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
     if isinstance(document, list):
-        document = {"trajectory_format": _FIRST_VERSION, "messages": document}
+        document = {"messages": document}
+    if isinstance(document, dict):
+        document = {"trajectory_format": _FIRST_VERSION, **document}
+    document, outcome = hub.outcome_beside(document)
     trajectory, losses = read_record(_Trajectory, document)
     losses.add("info.submission", trajectory.info.submission)
     extras = [
         read(_Extra, value.get("extra") or {}, f"messages[{number}].extra")
         for number, value in enumerate(trajectory.messages)
     ]
-    if trajectory.trajectory_format == _FIRST_VERSION:
+    in_texts = trajectory.trajectory_format == _FIRST_VERSION
+    if in_texts:
         _read_texts(trajectory.messages, extras)
+    messages = list(_messages(trajectory.messages, extras, losses))
     yield hub.Run(
         NAME,
-        list(_messages(trajectory.messages, extras, losses)),
+        with_calls(messages, losses, among_calls=True) if in_texts else messages,
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
         ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
+        outcome=outcome,
         losses=losses,
     )
 

@@ -219,6 +219,9 @@ def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
 
 def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:
     members = dict(item.model_extra or {})
+    members |= {
+        name: value for name, value in (("arguments", item.arguments), ("input", item.input)) if value
+    }
     losses.add(f"{path}.result", members.pop("result", None))  # an image
     results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
     yield from _call(item, members or None, results, path, losses)
@@ -230,7 +233,7 @@ def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Lo
     yield hub.ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
     )
-    answers = [as_text(one) for one in results if one]
+    answers = [_output_text(one, f"{path}.output", losses) for one in results if one]
     if item.error:
         answers.append(_error_text(item.error, f"{path}.error", losses))
     if answers or _failed(item):
@@ -238,7 +241,15 @@ def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Lo
 
 
 def _failed(item: _Item) -> bool:
-    return item.status in _UNFINISHED or bool(item.error)
+    return item.status in _UNFINISHED or bool(item.error) or _exit_code(item.output) not in {None, 0}
+
+
+def _exit_code(output: Any) -> Any:
+    """Return the exit code of a shell's last command that the provider ran; None without one."""
+    match output:
+        case [*_, {"outcome": {"exit_code": code}}]:
+            return code
+    return None
 
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:

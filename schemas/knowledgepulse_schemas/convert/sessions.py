@@ -106,6 +106,12 @@ class Transcript:
         self._failed.add(call_id)
         self._change(self._responses.get(call_id), hub.ToolCallResponse, call_id, {"failed": True})
 
+    def has_call(self, part: hub.Part) -> bool:
+        """Return whether an earlier message has the same call with the same id."""
+        if not isinstance(part, hub.ToolCall) or part.id is None or part.id not in self._calls:
+            return False
+        return part in self.run.messages[self._calls[part.id]].parts
+
     def _with_failure(self, part: hub.Part) -> hub.Part:
         is_failed = isinstance(part, hub.ToolCallResponse) and part.id in self._failed
         return replace(part, failed=True) if is_failed and isinstance(part, hub.ToolCallResponse) else part

@@ -1,16 +1,18 @@
 """Tool calls that a model writes as text, since its API or its training data has no calls.
 
 The forms are those of OpenHands, SWE-smith and Qwen3-Coder (``<function=bash><parameter=command>…``), of
-Hermes and Qwen (``<tool_call>{"name": …}``), of Anthropic's early API (``<invoke name="bash">``) and of ReAct
-(``Action: … Action Input: …``). They are read only in runs that have no other calls, and only at the end of a
-text, where a model stops for the response: elsewhere a text may just quote them. The last ``</function>`` may
-be missing, since OpenHands stops the model at it.
+Hermes and Qwen (``<tool_call>{"name": …}``), of Anthropic's early API (``<invoke name="bash">``), of ReAct
+(``Action: … Action Input: …``, ``Action: search[…]``, or JSON with ``action`` and ``action_input``), and of
+Terminus (JSON with ``commands``). They are read only in runs that have no other calls, and only at the end of
+a text, where a model stops for the response: elsewhere a text may just quote them. The last ``</function>``
+may be missing, since OpenHands stops the model at it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
@@ -32,31 +34,48 @@ _PARAMETER = re.compile(
 _REACT = re.compile(
     r"^Action:[ \t]*+(?P<name>[^\n]++)\nAction Input:[ \t]*+(?P<input>.*)\Z", re.DOTALL | re.MULTILINE
 )
+_REACT_IN_BRACKETS = re.compile(
+    r"^Action(?: \d++)?:[ \t]*+(?P<name>[\w.-]++)\[(?P<input>[^\n]*)\]\s*\Z", re.MULTILINE
+)
+_ENDS_IN_JSON = re.compile(r"\}\s*(?:```\s*)?\Z")
 _MARKS = (
     *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
     *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>", "\nAction Input:"),
+    *("<keystrokes", '"keystrokes"', '"action_input"'),
 )
 """Beginnings of calls in text, also in forms that are not read."""
 _RESPONSE = re.compile(
-    r"\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>|<function_results>)\s*"
+    r"\s*(?:OBSERVATION:|Observation(?: \d++)?:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>"
+    r"|<function_results>)\s*"
 )
+_ANSWER = re.compile(r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:)")
+"""How other responses begin, which keep their beginning."""
 _FINAL = {"finish", "submit"}
 """Tools that end the run: only a text with the mark of a response answers them."""
 _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
 
 
-def with_calls(messages: list[hub.Message], losses: Losses) -> list[hub.Message]:
+def with_calls(
+    messages: list[hub.Message], losses: Losses, *, among_calls: bool = False
+) -> list[hub.Message]:
     """Return the messages with calls in the agent's texts, and responses in the user's, as such.
 
-    A text that has the beginning of a call, but none that is read, is a suspect loss.
+    A text that has the beginning of a call, but none that is read, is a suspect loss, and so is the text
+    before what only a tool responds.
+
+    Args:
+        messages: the messages of a run.
+        losses: gets the suspects.
+        among_calls: whether to read a run that has calls, since those are from texts, too.
     """
-    if any(isinstance(part, hub.ToolCall) for message in messages for part in message.parts):
-        return messages
-    if not any(_has_mark(part) for one in messages if one.role == "assistant" for part in one.parts):
+    has_calls = any(isinstance(part, hub.ToolCall) for message in messages for part in message.parts)
+    if has_calls and not among_calls:
         return messages
     changed: list[hub.Message] = []
     called: list[str] = []  # the tools that the next text of the user responds to
     for message in messages:
+        if message.role == "user" and not (called or has_calls):
+            _suspect(changed, message, losses)
         parts = message.parts
         if message.role == "assistant":
             parts = tuple(new for part in parts for new in _called(part, losses))
@@ -68,16 +87,27 @@ def with_calls(messages: list[hub.Message], losses: Losses) -> list[hub.Message]
     return changed
 
 
+def _suspect(before: list[hub.Message], message: hub.Message, losses: Losses) -> None:
+    """Suspect the agent's text before a text that reads like the response to a call."""
+    text = hub.join_texts(message.parts)
+    if before and before[-1].role == "assistant" and (_RESPONSE.match(text) or _ANSWER.match(text)):
+        said = hub.join_texts(before[-1].parts)
+        if not any(mark in said for mark in _MARKS):  # else it is a suspect already
+            losses.add_unknown(UNREAD, said, {"text": said})
+
+
 def _has_mark(part: hub.Part) -> bool:
-    return isinstance(part, hub.Text) and any(mark in part.content for mark in _MARKS)
+    return isinstance(part, hub.Text) and (
+        any(mark in part.content for mark in _MARKS) or _REACT_IN_BRACKETS.search(part.content) is not None
+    )
 
 
 def _called(part: hub.Part, losses: Losses) -> Iterator[hub.Part]:
-    if not isinstance(part, hub.Text) or not _has_mark(part):
+    if not isinstance(part, hub.Text) or not (_has_mark(part) or _ENDS_IN_JSON.search(part.content)):
         yield part
         return
-    text, calls = _split(part.content)
-    if not calls:
+    text, calls = _of_json(part.content, losses) or _split(part.content)
+    if not calls and _has_mark(hub.Text(text)):
         losses.add_unknown(UNREAD, part.content, {"text": part.content})
     if text:
         yield hub.Text(text)
@@ -100,10 +130,41 @@ def _split(text: str) -> tuple[str, list[hub.ToolCall]]:
         end = found.end()
     if calls and _is_between(text[end:]):
         return _without_end(text[:start], ("<tool_call>", "<function_calls>")), calls
-    if not calls and (action := _REACT.search(text)):
+    if not calls and (action := _REACT.search(text) or _REACT_IN_BRACKETS.search(text)):
         call = hub.ToolCall(action["name"].strip(), action["input"].strip())
         return text[: action.start()].rstrip(), [call]
     return text, []
+
+
+def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
+    """Return the text around the JSON object at the end of a text, and its calls; None in any other form."""
+    text = text.rstrip()
+    is_fenced = text.endswith("```")
+    start = text.rfind("```", 0, -3) if is_fenced else text.find("{")
+    if start < 0:
+        return None
+    block = text[start:].removeprefix("```").removeprefix("json").removesuffix("```").strip()
+    before = text[:start].rstrip().removesuffix("Action:").rstrip()
+    match parse_json(block):
+        case {"commands": [*commands], **rest} if all(map(_is_keystrokes, commands or [rest])):
+            texts = [one for one in rest.values() if isinstance(one, str)]
+            losses.add("members beside commands in text", [one for one in rest.values() if one not in texts])
+            calls = [hub.ToolCall("bash_command", one) for one in commands]
+            return "\n".join(filter(None, [before, *texts])), calls
+        case {"action": str(name), "action_input": given, **rest}:
+            losses.add("members beside an action in text", rest)
+            if name.lower() == "final answer":
+                return "\n".join(filter(None, [before, as_text(given)])), []
+            return before, [hub.ToolCall(name, given)]
+    return None
+
+
+def _is_keystrokes(command: Any) -> bool:
+    """Check for a command, or for the members beside no command."""
+    return isinstance(command, dict) and (
+        isinstance(command.get("keystrokes"), str)
+        or not {"task_complete", "is_task_complete"}.isdisjoint(command)
+    )
 
 
 def _is_between(text: str) -> bool:
