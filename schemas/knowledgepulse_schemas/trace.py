@@ -183,8 +183,8 @@ class ReasoningTrace(_Model):
             confidence: confidence in the outcome, from 0 to 1.
             success: whether the task succeeded.
             task_domain: selects the weight profile.
-            **metadata: further fields of :class:`Metadata`; ``visibility`` defaults to ``network`` and
-                ``privacy_level`` to ``aggregated``.
+            **metadata: further fields of :class:`Metadata`; ``visibility`` and ``privacy_level`` default to
+                ``private``.
 
         Raises:
             pydantic.ValidationError: a value does not fit the schema.
@@ -198,8 +198,8 @@ class ReasoningTrace(_Model):
                     "created_at": _now(),
                     "task_domain": task_domain,
                     "success": success,
-                    "visibility": "network",
-                    "privacy_level": "aggregated",
+                    "visibility": "private",
+                    "privacy_level": "private",
                     **metadata,
                 },
                 "task": {"objective": objective},

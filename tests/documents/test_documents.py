@@ -14,6 +14,7 @@ NEEDS_KAFKA = {
     "docs/consumers/consume.md",
     "docs/consumers/export.md",
     "docs/curators/audit.md",
+    "docs/curators/dataset.md",
     "docs/operators/dead-letters.md",
     "docs/operators/monitoring.md",
     "docs/producers/publish.md",

@@ -47,7 +47,7 @@ def planted_traces(draw):
                 "input": {"e": ["f", {"g": "h"}], sentence(draw(st.sampled_from(PLANTED))): 1},
                 "output_summary": "i"}],
         result_summary="j", confidence=0.5, success=True, task_domain="k", agent_id="l", framework="m",
-        validated_by=["n"],
+        validated_by=["n"], visibility="network",
     ).model_dump(mode="json", by_alias=True, exclude_none=True)  # fmt: skip
     trace["source_skill"], trace["free"] = "o", {"p": "q"}
     trace["task"]["input_schema"] = {"r": "s"}

@@ -21,6 +21,23 @@ Redact = Callable[[bytes], Awaitable[bytes]]
 """Redacts the JSON of a scored trace; raises :class:`~knowledgepulse_worker.errors.RedactionError`."""
 
 
+async def redacted_trace(redact: Redact, value: bytes) -> tuple[bytes, ReasoningTrace]:
+    """Redact a scored trace; return the JSON of the copy, and the copy.
+
+    Raises:
+        RedactionError: the function failed, or returned something else than a scored trace (``invalid``).
+    """
+    redacted = await redact(value)
+    try:
+        trace = decode_trace(redacted, max_bytes=len(redacted))
+    except InvalidRecordError as error:
+        # Only the reason: the message may quote the trace.
+        raise RedactionError("invalid", error.reason) from None
+    if trace.metadata.quality_score is None:
+        raise RedactionError("invalid", "metadata.quality_score is missing")
+    return redacted, trace
+
+
 class Redaction:
     """Makes redacted copies; a copy that cannot be made is replaced by a record with only the reason.
 
@@ -47,7 +64,7 @@ class Redaction:
         """
         started = time.monotonic()
         try:
-            value, trace = await self._redacted(output.value or b"")
+            value, trace = await redacted_trace(self._redact, output.value or b"")
         except RedactionError as error:
             return self._without(record, entry, error, time.monotonic() - started)
         self._metrics.redacted("ok", time.monotonic() - started)
@@ -63,14 +80,3 @@ class Redaction:
         logger.error("%s: not redacted: %s", record.source, error)
         self._metrics.redacted(error.reason, seconds)
         return self._outputs.build_unredacted(record, entry, self._topic, error.reason)
-
-    async def _redacted(self, value: bytes) -> tuple[bytes, ReasoningTrace]:
-        redacted = await self._redact(value)
-        try:
-            trace = decode_trace(redacted, max_bytes=len(redacted))
-        except InvalidRecordError as error:
-            # Only the reason: the message may quote the trace.
-            raise RedactionError("invalid", error.reason) from None
-        if trace.metadata.quality_score is None:
-            raise RedactionError("invalid", "metadata.quality_score is missing")
-        return redacted, trace

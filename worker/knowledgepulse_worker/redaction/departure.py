@@ -1,6 +1,8 @@
 """Decide whether a trace may leave the organization, by one rule for all exits.
 
-A trace stays for the first of these reasons that applies:
+What is private stays inside. Inside are the organization's topics, and the datasets that ``kp-worker export``
+makes for its own use, which take all traces of ``contribute``. A trace does not leave for the first of these
+reasons that applies:
 
 1. ``visibility``: its ``metadata.visibility`` is ``private``, or this exit does not permit the value;
 2. ``privacy_level``: its ``metadata.privacy_level`` is ``private``, or this exit does not permit the value;
@@ -12,8 +14,8 @@ The owner of each exit configures the permitted values:
   by the same two members. They may permit ``private``, since the topic belongs to the organization. See
   ``scoring``.
 - *The registry*: ``registry.visibilities`` and ``registry.require_clean``.
-- *A dataset* (``kp-worker export``): the policy's guards and ``--not-cleaned``. ``--scan-secrets`` searches
-  for keys afterwards.
+- *A dataset for others* (``kp-worker export --for network``): only the visibility ``network``, of the values
+  that the policy's guards permit, and ``--not-cleaned``. ``--scan-secrets`` searches for keys afterwards.
 
 ``kp-worker policy label --judge`` does not apply this rule: the user who names the model decides to send it
 the traces.

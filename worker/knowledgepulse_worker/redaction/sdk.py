@@ -13,6 +13,9 @@ from typing import Any
 
 from knowledgepulse_schemas.trace import is_uuid_id, trace_id_of
 
+SDK_CLEANER = "knowledgepulse_worker.redaction.sdk:clean"
+"""The name of the function, as in ``redaction.function``."""
+
 _SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 """The characters that ``\\s`` matches in JavaScript."""
 

@@ -54,6 +54,11 @@ def _lowered(text: str) -> str | bytes:
 _naming_failures, _naming_refusals = _search(FAILURES), _search(REFUSALS)
 
 
+def names_failure(text: str) -> bool:
+    """Return whether the beginning of an observation names a failure."""
+    return bool(_naming_failures([text[:HEAD]]))
+
+
 class Counts(Struct, frozen=True):
     """Counts of a trace.
 

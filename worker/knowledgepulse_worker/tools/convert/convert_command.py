@@ -94,6 +94,7 @@ class ConversionReport:
 
     traces: int = 0
     with_outcome: int = 0
+    with_domain: int = 0
     failed: int = 0
     losses: Losses = field(default_factory=Losses)
 
@@ -102,6 +103,7 @@ class ConversionReport:
         metadata = conversion.trace.metadata.model_extra or {}
         self.traces += 1
         self.with_outcome += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
+        self.with_domain += conversion.trace.metadata.task_domain != "default"
         self.losses.merge(conversion.losses)
 
     def show(self) -> None:
@@ -110,6 +112,8 @@ class ConversionReport:
             f"{counted(self.traces, 'trace')}, {self.with_outcome} with a known outcome; "
             f"{self.failed} not converted"
         )
+        if self.traces and not self.with_domain:
+            errors.print("all have the task domain default; `--domain-map` sets others, such as code")
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):

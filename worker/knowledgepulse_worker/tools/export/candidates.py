@@ -13,7 +13,7 @@ import msgspec
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.errors import REDACTION_REASONS, InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
@@ -24,13 +24,15 @@ from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
 from knowledgepulse_worker.scoring import Score, TraceText, rescore
 from knowledgepulse_worker.tools.export.manifest import Choices
+from knowledgepulse_worker.tools.export.redacted_inputs import RedactedRecord
 
 REASONS = {
     "repeat": "repeat of an earlier record",
-    "foreign": "not a scored trace written by a worker",
+    "foreign": "not a scored trace written by a worker or by `kp-worker score --traces`",
     "not_redacted": "no redacted copy could be made",
-    "visibility": "the visibility does not permit export",
-    "privacy_level": "the privacy level does not permit export",
+    "rejected": "rejected when it was scored",
+    "visibility": "its visibility does not permit export",
+    "privacy_level": "its privacy level does not permit export",
     "not_clean": "the SDK's cleaner finds something",
     "secret": "`--scan-secrets` finds a key",
     "unscanned": "`--scan-secrets` did not finish in time",
@@ -44,9 +46,26 @@ REASONS = {
 }
 """The reasons for leaving out a record, in words."""
 
+REMEDIES = {
+    "not_redacted": "`--unredacted` reads the traces on `contribute`",
+    "rejected": "`--policy` decides again",
+    "visibility": "without `--for network`, the dataset is for use inside and has all",
+    "privacy_level": "without `--for network`, the dataset is for use inside and has all",
+    "not_clean": "`--redact` redacts them",
+    "not_convertible": "without `--also`, the table has them",
+}
+"""What the user can do to have such records exported."""
+
+
+def reason_text(key: str) -> str:
+    """Return a reason in words, with the value that caused it, if any; see :attr:`LeftOut.key`."""
+    reason, _, value = key.partition(":")
+    return f"{REASONS.get(reason, reason)}: {value}" if value else REASONS.get(reason, reason)
+
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
+    created_at_source: Any = None
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -75,7 +94,8 @@ class Candidate:
 
     Attributes:
         source: the header `kp-source`, or `file:line`.
-        timestamp_ms: the record's timestamp, or else the trace's `created_at`; None if neither is a time.
+        timestamp_ms: the record's timestamp, or else the trace's `created_at`; None if neither is a time, or
+            if the converter knew none.
         score: the score under the policy of the export if it has one, otherwise the recorded score.
         parts: None for a redacted copy or a file, which have no `kp-score`.
         policy: the digest of the policy that gave the score; None if it was not recorded.
@@ -124,6 +144,7 @@ class Candidate:
         yield "framework", metadata.framework or "not stated"
         yield "agent", metadata.agent_id or "not stated"
         yield "visibility", metadata.visibility
+        yield "privacy level", metadata.privacy_level
         yield "policy", self.policy or "not recorded"
         if self.parts is not None:
             yield "threshold", f"{self.domain} {self.parts.threshold:g}"
@@ -135,11 +156,16 @@ class LeftOut(NamedTuple):
 
     Attributes:
         reason: a key of :data:`REASONS`.
-        trace_id: empty if the record is not a scored trace.
+        value: the value that caused it, from a closed set; empty if the reason says it all.
     """
 
     reason: str
-    trace_id: str = ""
+    value: str = ""
+
+    @property
+    def key(self) -> str:
+        """The reason and the value, by which records are counted."""
+        return f"{self.reason}:{self.value}" if self.value else self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +181,8 @@ class Rules:
         embedder: None makes no vectors.
         text: the text that is embedded.
         scan: returns whether a trace has a secret, or None if that takes too long; None scans nothing.
-        has_score: whether the records have `kp-score`, which files and redacted copies do not have.
+        has_score: whether the records must have `kp-score`, which redacted copies of former releases and
+            traces in files do not have.
     """
 
     choices: Choices
@@ -174,23 +201,26 @@ class Rules:
 
     def candidate(self, record: RawRecord) -> Candidate | LeftOut:
         """Return a record's candidate, or the reason for leaving it out."""
-        if last_header(record.headers, "kp-redaction-error") is not None:
-            return LeftOut("not_redacted")
+        if (failure := last_header(record.headers, "kp-redaction-error")) is not None:
+            return LeftOut(
+                "not_redacted", next((one for one in REDACTION_REASONS if one.encode() == failure), "")
+            )
         one = self._read(record)
         if one is None or (self.has_score and one.parts is None):
             return LeftOut("foreign")
-        reason = self._against(one)
-        return one if reason is None else LeftOut(reason, one.members.id)
+        return self._against(one) or one
 
-    def _against(self, one: Candidate) -> str | None:
+    def _against(self, one: Candidate) -> LeftOut | None:
         choices, metadata = self.choices, one.members.metadata
-        if held := choices.departure.withholding_guard(metadata.visibility, metadata.privacy_level):
-            return held
+        if choices.departure is not None:
+            held = choices.departure.withholding_guard(metadata.visibility, metadata.privacy_level)
+            if held is not None:
+                return LeftOut(held, getattr(metadata, held))
         if choices.domain and not {metadata.task_domain, one.domain} & {*choices.domain}:
-            return "other_domain"
-        if choices.policy is not None and (one.parts is None or one.parts.decision != "contribute"):
-            return "policy"
-        return "min_score" if one.score < choices.min_score else None
+            return LeftOut("other_domain")
+        if one.parts is not None and one.parts.decision != "contribute":
+            return LeftOut("rejected" if choices.policy is None else "policy")
+        return LeftOut("min_score") if one.score < choices.min_score else None
 
     def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
         """Return the bytes of a record's trace, with its score under the policy of the export, if any."""
@@ -211,19 +241,22 @@ class Rules:
         if not source or score is None or not 0 <= score <= 1:
             return None
         domain = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
-        time = _time(record.timestamp_ms, metadata.created_at)
+        time = _time(record.timestamp_ms, metadata)
         one = Candidate(source, time, score, parts, policy_digest or None, domain, members)
         if self.choices.policy is None or parts is None:
             return one
-        counts = counts_of(record.value or b"") if self.policy.learns else None
+        original = record.original if isinstance(record, RedactedRecord) else record.value
+        counts = counts_of(original or b"") if self.policy.learns else None
         new = rescore(parts, metadata, self.policy, counts)
         return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
 
 
-def _time(timestamp_ms: int, created_at: str) -> int | None:
-    """Return the time of a record; None if the timestamps that the producer set are not valid times."""
+def _time(timestamp_ms: int, metadata: _Metadata) -> int | None:
+    """Return the time of a record; None if it has none, or if what the producer set is not a valid time."""
+    if timestamp_ms < 0 and metadata.created_at_source == "unknown":
+        return None
     try:
-        moment = parse_date_time(created_at)
+        moment = parse_date_time(metadata.created_at)
         created = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
         found = timestamp_ms if timestamp_ms >= 0 else round(created)
         datetime.fromtimestamp(found / 1000, UTC)

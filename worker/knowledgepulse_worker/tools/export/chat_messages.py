@@ -3,17 +3,21 @@
 Each call gets its result: the observation with its id, or else with its tool, or else the next one. A result
 that came after other steps moves up to its call, because chat formats require it there.
 
-Sources: https://platform.openai.com/docs/guides/fine-tuning and the types of ``openai``;
+Sources: https://platform.openai.com/docs/guides/fine-tuning, also for the weights, and the types of
+``openai``;
 https://www.harborframework.com/docs/agents/trajectory-format and the types of ``atif``.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+
+from knowledgepulse_worker.scoring.counts import names_failure
 
 
 class _Tool(msgspec.Struct, frozen=True):
@@ -122,16 +126,48 @@ def turns_of(conversation: Conversation) -> list[Turn]:
     return _Turns(conversation)
 
 
-def chat_of(trace_id: str, conversation: Conversation) -> dict[str, Any]:
+def reasons_of(turns: Sequence[Turn]) -> Iterator[str]:
+    """Yield why a model should not learn to take each turn; an empty text if nothing speaks against it.
+
+    ``failed``: the result of one of its calls names a failure. ``repeated``: one of its calls repeats an
+    earlier one, and has the same result as the last time.
+    """
+    known: dict[tuple[str, str], str] = {}
+    for turn in turns:
+        reasons = set()
+        for call in turn.calls:
+            result = turn.results.get(call["tool_call_id"])
+            if result is None:
+                continue
+            key = call["function_name"], json.dumps(call["arguments"], sort_keys=True)
+            if names_failure(result):
+                reasons.add("failed")
+            elif known.get(key) == result:
+                reasons.add("repeated")
+            known[key] = result
+        yield min(reasons, default="")
+
+
+def chat_of(trace_id: str, conversation: Conversation, *, weights: bool = False) -> dict[str, Any]:
     """Return a line of fine-tuning data: id, messages, and the tools that were called or defined.
 
     A call without a result in the trace gets an empty one, because the format requires a result for all calls
     except those of the last turn.
+
+    Args:
+        trace_id: the trace's id.
+        conversation: its members.
+        weights: whether each message of the assistant has a ``weight``: 0 if there is a reason not to learn
+            it, or else 1. The reasons are then in ``reasons``, a text for each message; see
+            :func:`reasons_of`.
     """
     messages: list[dict[str, Any]] = []
+    reasons: list[str] = []
     turns = turns_of(conversation)
-    for turn in turns:
+    for turn, reason in zip(turns, reasons_of(turns), strict=True):
         message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+        if weights and turn.role == "assistant":
+            message["weight"] = 0 if reason else 1
         if turn.calls:
             message["tool_calls"] = [_chat_call(**call) for call in turn.calls]
         messages.append(message)
@@ -141,7 +177,10 @@ def chat_of(trace_id: str, conversation: Conversation) -> dict[str, Any]:
                 {"role": "tool", "tool_call_id": name, "content": turn.results.get(name, "")}
                 for name in names
             ]
+        reasons += [reason, *[""] * (len(messages) - len(reasons) - 1)]
     line: dict[str, Any] = {"id": trace_id, "messages": messages}
+    if weights:
+        line["reasons"] = reasons
     if tools := _tools(conversation):
         line["tools"] = tools
     return line

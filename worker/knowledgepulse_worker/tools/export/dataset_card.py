@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from knowledgepulse_worker.texts import counted, printable
-from knowledgepulse_worker.tools.export.candidates import REASONS
-from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Manifest
+from knowledgepulse_worker.tools.export.candidates import reason_text
+from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN, SPLITS, TABLE, Choices, Manifest
 from knowledgepulse_worker.tools.export.splits import NEAR
 
 CARD = "README.md"
@@ -19,6 +19,7 @@ _TABLES = (
     "framework",
     "agent",
     "visibility",
+    "privacy level",
     "policy",
     "threshold",
     "score from",
@@ -62,19 +63,37 @@ def _text(manifest: Manifest) -> Iterator[str]:
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is left out\n"
-    for name, may_leave in (("visibility", choices.visibilities), ("privacy level", choices.privacy_levels)):
-        leaving = ", ".join(one for one in may_leave if one != "private") or "none"
-        yield f"Only traces with one of these values of {name} are exported: {leaving}."
-    yield f"The traces are {'redacted copies' if choices.redacted else 'not redacted'}. The SDK's cleaner"
-    yield f"{'was not run' if choices.not_cleaned else 'finds nothing in them'}, and detect-secrets"
-    yield f"{'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export could read"
-    yield f"them, {counted(sum(one.deleted for one in exports), 'offset')} had been deleted. The traces were"
+    yield from _permission(choices)
+    found = manifest.total(CLEANER).get(NOT_CLEAN, 0)
+    finding = f"finds something in {found:,} of them" if found else "finds nothing in them"
+    yield f"{_redaction(choices)} The SDK's cleaner {'was not run' if choices.not_cleaned else finding},"
+    yield f"and detect-secrets {'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export"
+    deleted = counted(sum(one.deleted for one in exports), "offset")
+    yield f"could read them, {deleted} had been deleted. The traces were"
     selection = {
         name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
     }
     yield f"selected by `{json.dumps(selection)}`."
-    dropped = {text: sum(one.dropped.get(name, 0) for one in exports) for name, text in REASONS.items()}
-    yield from _table("Records left out", {text: count for text, count in dropped.items() if count})
+    dropped: dict[str, int] = {}
+    for export in exports:
+        for key, count in export.dropped.items():
+            dropped[reason_text(key)] = dropped.get(reason_text(key), 0) + count
+    yield from _table("Records left out", dropped)
+
+
+def _permission(choices: Choices) -> Iterator[str]:
+    if choices.audience == "inside":
+        yield "**For use inside the organization only**: the traces have any visibility and privacy level."
+        return
+    for name, may_leave in (("visibility", choices.visibilities), ("privacy level", choices.privacy_levels)):
+        listed = ", ".join(may_leave) or "none"
+        yield f"Only traces with one of these values of {name} are exported: {listed}."
+
+
+def _redaction(choices: Choices) -> str:
+    if choices.redact is not None:
+        return f"The traces are redacted by `{_safe(choices.redact)}`."
+    return f"The traces are {'redacted copies' if choices.redacted else 'not redacted'}."
 
 
 def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:

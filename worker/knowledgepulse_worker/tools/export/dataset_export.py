@@ -67,7 +67,7 @@ async def _carry_out(
     ``examine``: whether to examine the traces again, since others may have changed the plan.
     """
     wanted, new = {(row.part, row.offset): row for row in plan.rows}, dict[str, File]()
-    files = Files(store.staging, plan.export.number, rules.choices.also, rules.dimensions)
+    files = Files(store.staging, plan.export.number, rules.choices, rules.dimensions)
     for part, offsets in plan.export.offsets.items():
         async for record in inputs.read(part, range(*offsets)):
             planned = wanted.pop((part, record.offset), None)

@@ -22,7 +22,7 @@ from knowledgepulse_worker.records.entry import decode_vector
 from knowledgepulse_worker.scoring import Dimensions
 from knowledgepulse_worker.tools.export.candidates import Candidate
 from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
-from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Planned
+from knowledgepulse_worker.tools.export.manifest import TABLE, Choices, File, Format, Planned
 
 _BUFFER = 67_108_864
 """Bytes of traces and lines that are kept in memory before they are written, to one file per target."""
@@ -30,21 +30,22 @@ _BUFFER = 67_108_864
 _LONGEST_NAME = 200
 """Largest number of characters of a folder's name; file systems accept 255."""
 
-_LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
-    "messages": lambda one, conversation: chat_of(one.members.id, conversation),
-    "atif": lambda one, conversation: trajectory_of(one.members.id, one.agent or "unknown", conversation),
-}
+
+def _line(one: Candidate, conversation: Conversation, name: Format, *, weights: bool) -> dict[str, Any]:
+    if name == "messages":
+        return chat_of(one.members.id, conversation, weights=weights)
+    return trajectory_of(one.members.id, one.agent or "unknown", conversation)
 
 
-def lines_of(one: Candidate, trace: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
+def lines_of(one: Candidate, trace: bytes, choices: Choices) -> Iterator[tuple[Format, str]]:
     """Yield a trace's line in each format.
 
     Raises:
         InvalidRecordError: it contains a number that is too large for a double.
         ValueError: it contains an integer with more digits than Python converts.
     """
-    for name in formats:
-        line = _LINES[name](one, decode_members(trace, Conversation))
+    for name in choices.also:
+        line = _line(one, decode_members(trace, Conversation), name, weights=choices.weights)
         yield name, json.dumps(line, ensure_ascii=False) + "\n"
 
 
@@ -123,13 +124,13 @@ class Files:
     Attributes:
         folder: the staging folder.
         number: the number of the export, which is part of the files' names.
-        formats: the formats that are written in addition to Parquet.
+        choices: the options of the export.
         dimensions: the number of dimensions of the vectors.
     """
 
     folder: Path
     number: int
-    formats: Sequence[Format]
+    choices: Choices
     dimensions: int
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ class Files:
         }
         target = f"{planned.split}/{_folder(one.domain)}/{one.day}"
         self._rows[target].append(row)
-        for name, line in lines_of(one, trace, self.formats):
+        for name, line in lines_of(one, trace, self.choices):
             self._lines[name, target].append(line)
             self._size += len(line)
         self._size += len(trace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
@@ -13,22 +14,35 @@ from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Ru
 from knowledgepulse_worker.tools.export.dataset_rows import lines_of
 
 
-async def examined(rules: Rules, one: Candidate, record: RawRecord) -> ReasoningTrace | LeftOut:
+class Examined(NamedTuple):
+    """A trace that can be a row.
+
+    Attributes:
+        trace: the trace.
+        is_clean: whether the SDK's cleaner finds nothing in it; None if it was not run.
+    """
+
+    trace: ReasoningTrace
+    is_clean: bool | None
+
+
+async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Examined | LeftOut:
     """Return a candidate's trace, or the reason for leaving it out."""
-    value = record.value or b""
+    value, departure = record.value or b"", rules.choices.departure
     try:
         trace = decode_trace(value, len(value))
     except InvalidRecordError:
-        return LeftOut("foreign", one.members.id)
-    if held := rules.choices.departure.held_by_content(lambda: is_clean_json(value)):
-        return LeftOut(held, one.members.id)
+        return LeftOut("foreign")
+    is_clean = None if rules.choices.not_cleaned else is_clean_json(value)
+    if departure is not None and (held := departure.held_by_content(lambda: bool(is_clean))):
+        return LeftOut(held)
     try:
-        for _ in lines_of(one, rules.trace(record, one), rules.choices.also):
+        for _ in lines_of(one, rules.trace(record, one), rules.choices):
             pass
     except (InvalidRecordError, ValueError):  # a number too large for a double, or for Python
-        return LeftOut("not_convertible", one.members.id)
+        return LeftOut("not_convertible")
     if rules.scan is not None:
         secret = await asyncio.to_thread(rules.scan, value)
         if secret is not False:
-            return LeftOut("unscanned" if secret is None else "secret", one.members.id)
-    return trace
+            return LeftOut("unscanned" if secret is None else "secret")
+    return Examined(trace, is_clean)

@@ -19,6 +19,7 @@ from knowledgepulse_worker.terminal.options import config_option, embedder_optio
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.tools.export.candidates import Rules
+    from knowledgepulse_worker.tools.export.manifest import Choices, Export
 
 
 @click.command()
@@ -31,11 +32,30 @@ if TYPE_CHECKING:
     multiple=True,
     help="Write this format in addition to Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
 )
+@click.option(
+    "--weights",
+    is_flag=True,
+    help="With --also messages: give the assistant's messages OpenAI's `weight`, which is 0 if a call failed "
+    "or was repeated in vain, and name the reasons.",
+)
+@click.option(
+    "--for",
+    "audience",
+    type=click.Choice(["inside", "network"]),
+    default="inside",
+    help="Who may read the dataset. `network` leaves out traces whose visibility is not `network`, whose "
+    "privacy level is `private`, or in which the SDK's cleaner finds secrets or personal data.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Redact each trace, by redaction.function or else by the SDK's cleaner.",
+)
 @click.option("--unredacted", is_flag=True, help="Read `contribute` even if topics.redacted is set.")
 @click.option(
     "--not-cleaned",
     is_flag=True,
-    help="Also export traces in which the SDK's cleaner finds secrets or personal data.",
+    help="Do not look for secrets and personal data with the SDK's cleaner.",
 )
 @click.option(
     "--scan-secrets",
@@ -87,13 +107,18 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
     """Export contributed traces to a dataset in FOLDER, starting where the last export ended.
 
     FOLDER is a local folder, or a URL such as s3://bucket/name or gs://bucket/name. Reads the topic
-    `topics.redacted` if it is set, otherwise `contribute`, or instead FILES with one scored trace per line.
-    Writes Parquet files by split, domain and day, a dataset card and a manifest.
+    `topics.redacted` if it is set, otherwise `contribute`, or instead FILES with one scored trace per line,
+    such as the output of `kp-worker score --traces`. Writes Parquet files by split, domain and day, a dataset
+    card and a manifest.
 
-    The next export completes one that was interrupted. All exports to a folder must use the same options.
+    The dataset is for use inside the organization, whatever the traces' visibility, unless it is made
+    `--for network`. The next export completes one that was interrupted. All exports to a folder must use the
+    same options.
     """
     if options["best"] is not None and options["diverse"] is not None:
         raise click.UsageError("--best and --diverse exclude each other: use one of them")
+    if options["weights"] and "messages" not in options["also"]:
+        raise click.UsageError("--weights needs --also messages, whose messages get the weights")
     if sum(options["shares"]) > 100:
         raise click.UsageError("--shares: validation and test add up to more than 100 percent")
     settings = load_settings(options["config"])
@@ -104,11 +129,12 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
             "--diverse needs vectors, but embedding.backend is none; use --embedder lexical, for example"
         )
     redacted = settings.topics.redacted if not (options["unredacted"] or files) else None
-    if options["policy"] is not None and (redacted or files):
-        raise click.UsageError(
-            "--policy needs the header kp-score, which redacted copies and files do not have; to read the "
-            "topics of unredacted traces, add --unredacted"
-        )
+    for name in ("policy", "redact"):
+        if options[name] and redacted:
+            raise click.UsageError(
+                f"--{name} needs the traces themselves, but topics.redacted has redacted copies; to read the "
+                "traces, add --unredacted"
+            )
     if options["policy"] is not None:
         settings = settings.model_copy(update={"policy": load_policy(options["policy"])})
     sys.exit(asyncio.run(_export(folder, files, settings, redacted, options)))
@@ -118,22 +144,33 @@ async def _export(
     folder: str, files: tuple[Path, ...], settings: Settings, redacted: str | None, options: dict[str, Any]
 ) -> int:
     with extra("export"):
-        from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
+        from knowledgepulse_worker.redaction.process import RedactionProcess  # noqa: PLC0415 - keeps `--help` fast
         from knowledgepulse_worker.tools.export.dataset_export import check, export  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.dataset_store import open_store  # noqa: PLC0415
-        from knowledgepulse_worker.tools.export.export_inputs import FileInputs, open_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.export_inputs import (  # noqa: PLC0415
+            ExportInputs,
+            FileInputs,
+            open_topics,
+        )
+        from knowledgepulse_worker.tools.export.redacted_inputs import RedactedInputs  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.secret_scan import Scanner  # noqa: PLC0415
 
     topics = settings.topics
     names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]
-    rules = _rules(settings, options, redacted, has_score=not (redacted or files))
+    has_score = not redacted if options["policy"] is not None else not (redacted or files)
+    rules = _rules(settings, options, redacted, has_score=has_score)
     writes = not options["check"]
     with Scanner() as scanner, open_store(folder, writes=writes) as store, topic_progress() as progress:
         if options["scan_secrets"]:
             rules = replace(rules, scan=scanner)
         async with AsyncExitStack() as stack:
             opened = open_topics(settings, names, progress)
-            inputs = FileInputs(files, progress) if files else await stack.enter_async_context(opened)
+            inputs: ExportInputs = (
+                FileInputs(files, progress) if files else await stack.enter_async_context(opened)
+            )
+            if rules.choices.redact is not None:
+                process = RedactionProcess(rules.choices.redact, settings.redaction.timeout)
+                inputs = RedactedInputs(inputs, (await stack.enter_async_context(process)).redact)
             if options["check"]:
                 problems = await check(inputs, store, rules)
                 for problem in problems:
@@ -141,18 +178,35 @@ async def _export(
                 return 1 if problems else 0
             done = await export(inputs, store, rules)
     for one in done:
-        left_out = "".join(
-            f"; {count:,} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()
-        )
-        rows = sum(one.counts.get("split", {}).values())
-        errors.print(f"export {one.number}: {rows:,} of {one.read:,} records exported{left_out}")
+        errors.print(_told(one, rules.choices), markup=False)
     if not done:
         errors.print("no new records to export")
     return 0
 
 
+def _told(one: Export, choices: Choices) -> str:
+    """Return the result of an export in words: what was left out and why, and what the user can do."""
+    from knowledgepulse_worker.tools.export.candidates import REMEDIES, reason_text  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN  # noqa: PLC0415
+
+    rows = sum(one.counts.get("split", {}).values())
+    parts = [f"export {one.number}: {rows:,} of {one.read:,} records exported"]
+    for key, count in one.dropped.items():
+        remedy = REMEDIES.get(key.partition(":")[0])
+        if key.startswith("not_redacted") and choices.redact is not None:
+            remedy = None
+        parts.append(f"{count:,} left out: {reason_text(key)}" + (f" ({remedy})" if remedy else ""))
+    if found := one.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
+        parts.append(
+            f"in {found:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
+        )
+    return "; ".join(parts)
+
+
 def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *, has_score: bool) -> Rules:
     from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES  # noqa: PLC0415
+    from knowledgepulse_worker.redaction.sdk import SDK_CLEANER  # noqa: PLC0415
     from knowledgepulse_worker.tools.export.candidates import Rules  # noqa: PLC0415
     from knowledgepulse_worker.tools.export.manifest import Choices  # noqa: PLC0415
     from knowledgepulse_worker.tools.export.secret_scan import detectors  # noqa: PLC0415
@@ -162,16 +216,21 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
     if options["scan_secrets"]:
         detectors()  # before anything is read
     policy, since = settings.policy, options["since"]
+    visibilities, privacy_levels = policy.guards["visibility"], policy.guards["privacy_level"]
+    inside = options["audience"] == "inside"
     labels = {one.id: one for one in labels_of_files(options["labels"])}
     given = {name: one for name, one in options.items() if name in Choices.__struct_fields__}
     choices = given | {
         "domain": tuple(sorted({*options["domain"]})),
         "also": tuple(sorted({*options["also"]})),
         "policy": options["policy"] and policy.digest,
-        "visibilities": policy.guards["visibility"],
-        "privacy_levels": policy.guards["privacy_level"],
+        "visibilities": VISIBILITIES if inside else tuple(one for one in visibilities if one == "network"),
+        "privacy_levels": PRIVACY_LEVELS
+        if inside
+        else tuple(one for one in privacy_levels if one != "private"),
         "embedder": embedder_name(settings.embedding),
         "redacted": redacted is not None,
+        "redact": (settings.redaction.function or SDK_CLEANER) if options["redact"] else None,
     }
     return Rules(
         choices=Choices(**choices),

@@ -7,28 +7,49 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
+import msgspec
+
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, RawRecord
+from knowledgepulse_worker.records.score_header import encode_score
+from knowledgepulse_worker.records.scored import HEADERS, read_line
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.console import TopicProgressCallback
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
+from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.scored_topics import require_topics
 
 _EVERY = 1000
 
 
-@dataclass
-class TopicInputs:
-    """Topics up to their current ends; their parts are partitions.
+class ExportInputs(Protocol):
+    """Parts with scored traces at increasing offsets.
 
     Attributes:
-        identity: distinguishes each topic from another one of the same name.
+        identity: distinguishes each topic or file from another one of the same name.
         ranges: the offsets that each part holds.
     """
+
+    identity: dict[str, str]
+    ranges: dict[str, range]
+
+    async def start(self, part: str, since_ms: int) -> int:
+        """Return a part's first offset whose record has this time or a later one."""
+
+    def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
+        """Yield the records in a range of a part's offsets."""
+
+
+@dataclass
+class TopicInputs:
+    """Topics up to their current ends; their parts are partitions."""
 
     reader: Reader
     progress: TopicProgressCallback
@@ -72,7 +93,9 @@ async def open_topics(
 
 
 class FileInputs:
-    """Files with a trace on each line; offsets are line numbers from 0, and lines may be appended.
+    """Files with a scored trace, or output of `kp-worker score --traces`, on each line.
+
+    Offsets are line numbers from 0, and lines may be appended.
 
     Raises:
         InputError: a file cannot be read.
@@ -94,18 +117,47 @@ class FileInputs:
         return 0
 
     async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
-        """Yield a file's lines as records whose source is the line's location."""
+        """Yield a file's lines as records whose source is the line's location.
+
+        Raises:
+            InputError: a line is output of `kp-worker score` without its trace.
+        """
         with _reading(Path(part)) as lines:
             for number, line in enumerate(without_mark(lines)):
                 if number in offsets and line.strip():
-                    location = f"{part}:{number + 1}".encode("utf-8", "replace")
-                    headers = (("kp-source", location),)
-                    yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), headers)
+                    value, headers = _scored(f"{part}:{number + 1}", line.strip())
+                    yield RawRecord(part, 0, number, NO_TIMESTAMP, None, value, headers)
                 if number % _EVERY == 0:
                     self._progress(part, number, offsets.stop)
 
 
-ExportInputs = TopicInputs | FileInputs
+_MISSING = msgspec.Raw()
+
+
+class _Line(msgspec.Struct):
+    """The members that only output of `kp-worker score` has."""
+
+    quality_score: float | None = None
+    policy: str = ""
+    trace: msgspec.Raw = _MISSING
+
+
+def _scored(location: str, line: bytes) -> tuple[bytes, Headers]:
+    """Return a line's trace, and the headers that it would have on a topic."""
+    source = location.encode("utf-8", "replace")
+    try:
+        members = msgspec.json.decode(line, type=_Line)
+        score = None if members.quality_score is None else read_line(location, line).score
+    except DECODE_ERRORS:
+        score = None
+    if score is None:
+        return line, (("kp-source", source),)
+    if members.trace == _MISSING:
+        raise InputError(
+            f"{printable(location)}: a score without its trace; `kp-worker score --traces` prints both"
+        )
+    headers = zip(HEADERS, (source, encode_score(score), members.policy.encode()), strict=True)
+    return with_quality_score(bytes(members.trace), score.quality_score), tuple(headers)
 
 
 @contextmanager

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.scoring import bounded_id, embedding_text
-from knowledgepulse_worker.texts import counted, printable
-from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
+from knowledgepulse_worker.scoring import embedding_text
+from knowledgepulse_worker.texts import counted
+from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
 from knowledgepulse_worker.tools.export.examine import examined
 from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 from knowledgepulse_worker.tools.export.manifest import (
+    CLEAN,
+    CLEANER,
+    NOT_CLEAN,
     SPLITS,
     TABLE,
     Export,
@@ -36,8 +39,6 @@ from knowledgepulse_worker.tools.export.splits import ExportedTraces, assign_spl
 logger = logging.getLogger(__name__)
 
 _BATCH = 64
-_NAMED = {"visibility", "privacy_level", "not_clean", "secret", "unscanned", "not_convertible"}
-"""Reasons for which a trace must not or cannot be exported; the log names these traces."""
 
 
 async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -114,34 +115,38 @@ class _Reading:
         self.read += 1
         one = await self._checked(record)
         if isinstance(one, LeftOut):
-            self.dropped[one.reason] += 1
-            if one.reason in _NAMED:
-                trace_id = printable(bounded_id(one.trace_id))
-                logger.warning("%s: not exported: %s", trace_id, REASONS[one.reason])
+            self.dropped[one.key] += 1
             return
-        groups = one.groups(self._rules.tasks)
-        self._found.append(_Found(part, record.offset, groups, one.score, [*one.facts()]))
+        candidate, is_clean = one
+        facts = [*candidate.facts()]
+        if is_clean is not None:
+            facts.append((CLEANER, CLEAN if is_clean else NOT_CLEAN))
+        groups = candidate.groups(self._rules.tasks)
+        self._found.append(_Found(part, record.offset, groups, candidate.score, facts))
         if len(self._texts) == _BATCH:
             await self.embed()
 
-    async def _checked(self, record: RawRecord) -> Candidate | LeftOut:
-        """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out."""
+    async def _checked(self, record: RawRecord) -> tuple[Candidate, bool | None] | LeftOut:
+        """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out.
+
+        With the candidate, return whether it is clean; None if the SDK's cleaner was not run.
+        """
         rules = self._rules
         one = rules.candidate(record)
         if isinstance(one, LeftOut):
             return one
         identity = one.source, one.members.id
         if rules.since_ms is not None and (one.timestamp_ms or 0) < rules.since_ms:
-            return LeftOut("before_since", one.members.id)
+            return LeftOut("before_since")
         if identity in self._seen:
-            return LeftOut("repeat", one.members.id)
-        trace = await examined(rules, one, record)
-        if isinstance(trace, LeftOut):
-            return trace
+            return LeftOut("repeat")
+        found = await examined(rules, one, record)
+        if isinstance(found, LeftOut):
+            return found
         self._seen.add(identity)
         if rules.embedder is not None:
-            self._texts.append(embedding_text(trace, rules.text))
-        return one
+            self._texts.append(embedding_text(found.trace, rules.text))
+        return one, found.is_clean
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:

@@ -32,7 +32,12 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 Format = Literal["messages", "atif"]
+Audience = Literal["inside", "network"]
+"""Who may read a dataset: the organization, or everyone."""
 
+
+CLEANER, CLEAN, NOT_CLEAN = "cleaner", "finds nothing", "finds something"
+"""The name and the values of the fact that tells whether the SDK's cleaner finds something in a trace."""
 
 _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -45,14 +50,17 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         domain: the traces' domains or task domains; empty for all.
         min_score: the lowest score.
         policy: the digest of the policy under which traces are rescored; None keeps their own scores.
-        visibilities: the visibilities that may leave; `private` never leaves.
-        privacy_levels: the privacy levels that may leave; `private` never leaves.
+        weights: whether the chat messages of the assistant have weights.
+        audience: who may read the dataset.
+        visibilities: the visibilities of its traces; for everyone, without `private`.
+        privacy_levels: the privacy levels of its traces; for everyone, without `private`.
         best: the number of traces with the highest scores that each export keeps; None for all.
         diverse: the number of most diverse traces that each export keeps; None for all.
         seed: the seed of the splits and of the selection.
         shares: the percentages of validation and test.
         embedder: the embedder of the vectors.
-        redacted: whether the traces are redacted copies.
+        redacted: whether the traces are redacted copies from a topic.
+        redact: the function that redacts each trace as it is exported; None redacts none.
         not_cleaned: whether the SDK's cleaner was not run.
         scan_secrets: whether detect-secrets was run.
     """
@@ -71,10 +79,15 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     redacted: bool
     not_cleaned: bool
     scan_secrets: bool
+    audience: Audience = "network"  # that of the datasets of release 0.3, which did not say it
+    redact: str | None = None
+    weights: bool = False
 
     @property
-    def departure(self) -> Departure:
-        """The traces that may leave."""
+    def departure(self) -> Departure | None:
+        """The traces that may leave; None if the dataset does not."""
+        if self.audience == "inside":
+            return None
         return Departure(self.visibilities, self.privacy_levels, require_clean=not self.not_cleaned)
 
 

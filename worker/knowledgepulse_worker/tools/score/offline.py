@@ -38,10 +38,13 @@ class Scored:
     content: Content
     counts: Counts
 
-    def to_json(self, embedder: str) -> str:
-        """Return a line of ASCII JSON with the id, the score, and the members that policies and people need.
+    def to_json(self, embedder: str, policy: str | None = None, value: bytes = b"") -> str:
+        """Return a line of JSON with the id, the score, and the members that policies and people need.
 
-        ``embedder``: see :func:`embedder_name`.
+        Args:
+            embedder: see :func:`embedder_name`.
+            policy: the digest of the policy; if given, the line ends with it and the trace.
+            value: the trace's JSON.
         """
         line = {
             "id": self.trace.id,
@@ -57,7 +60,9 @@ class Scored:
             "counts": msgspec.structs.asdict(self.counts),
             "agent_id": self.trace.metadata.agent_id,
         }
-        return json.dumps(line)
+        if policy is None:
+            return json.dumps(line)
+        return f'{json.dumps(line | {"policy": policy})[:-1]}, "trace": {value.decode()}}}'
 
 
 def embedder_name(settings: EmbeddingSettings) -> str:

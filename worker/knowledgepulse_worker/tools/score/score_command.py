@@ -47,6 +47,7 @@ from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name,
     default="id",
     help="Field that determines the partition, as in `kp-worker publish`.",
 )
+@click.option("--traces", is_flag=True, help="Print each trace with its score, for `kp-worker export`.")
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
     files: tuple[str, ...],
@@ -57,6 +58,7 @@ def score(
     text: str | None,
     partitions: int,
     key: KeyBy,
+    traces: bool,
     dry_run: bool,
 ) -> None:
     """Score FILES, one JSON trace per line, without a broker.
@@ -82,7 +84,8 @@ def score(
                     decode_trace(line.text.strip(), settings.limits.trace_bytes)
                 else:
                     scored = score_line(line.text, topic.scorer_of(line.text), settings.limits.trace_bytes)
-                    echo(scored.to_json(name), progress)
+                    policy = settings.policy.digest if traces else None
+                    echo(scored.to_json(name, policy, line.text.strip()), progress)
                 good += 1
             except InvalidRecordError as error:
                 bad += 1

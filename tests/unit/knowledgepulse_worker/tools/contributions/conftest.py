@@ -22,7 +22,7 @@ def document():
         trace = ReasoningTrace.new(
             objective="Count", steps=[{"type": "tool_call", "tool": {"name": "wc"}, "input": {"n": 2**70}}],
             result_summary="Counted", confidence=0.5, success=True, task_domain="code", agent_id="builder-7",
-            **{"quality_score": 0.9, **metadata},
+            **{"visibility": "network", "privacy_level": "aggregated", "quality_score": 0.9, **metadata},
         )  # fmt: skip
         return trace.model_dump(mode="json", by_alias=True, exclude_none=True)
 

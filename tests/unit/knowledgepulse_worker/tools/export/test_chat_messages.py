@@ -160,3 +160,37 @@ def test_templates_of_public_tokenizers_take_the_messages(template, real_traces)
             one["function"]["name"] for message in line["messages"] for one in message.get("tool_calls", ())
         ]
         assert all(name in text for name in called)
+
+
+def test_a_message_whose_call_failed_or_was_repeated_in_vain_has_the_weight_0():
+    """A call that is repeated with another result has not been in vain: it may have waited for something."""
+
+    def call(name, result, **given):
+        return [
+            {"type": "tool_call", "tool": {"name": name}, "input": given},
+            {"type": "observation", "tool": {"name": name}, "content": result},
+        ]
+
+    steps = [
+        {"type": "thought", "content": "Let me look."},
+        *call("status", "pending"),
+        *call("status", "done"),
+        *call("status", "done"),
+        *call("open", "Error: no such file", path="a"),
+        *call("open", "content", path="b"),
+        {"type": "thought", "content": "It is done."},
+    ]
+
+    line = chat_of("kp:trace:1", conversation("Look", steps), weights=True)
+
+    MESSAGES.validate_python(line["messages"])
+    said = [
+        (message.get("weight"), reason)
+        for message, reason in zip(line["messages"], line["reasons"], strict=True)
+        if message["role"] == "assistant"
+    ]
+    assert said == [(1, ""), (1, ""), (0, "repeated"), (0, "failed"), (1, ""), (1, "")]
+    assert not any("weight" in one for one in line["messages"] if one["role"] != "assistant")
+    plain = chat_of("kp:trace:1", conversation("Look", steps))
+    assert "reasons" not in plain
+    assert not any("weight" in one for one in plain["messages"])
