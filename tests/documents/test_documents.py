@@ -21,6 +21,7 @@ NEEDS_KAFKA = {
     "docs/producers/convert.md",
     "docs/producers/spans.md",
 }
+NEEDS_TRAINER = {"docs/curators/dataset.md"}
 NEEDS_MODEL = {"README.md", "docs/curators/threshold.md"}
 
 FROM_A_CHECKOUT = "from a checkout"
@@ -31,6 +32,7 @@ def marked(document):
     needs = [
         *([pytest.mark.integration] if document in NEEDS_KAFKA else []),
         *([pytest.mark.model] if document in NEEDS_MODEL else []),
+        *([pytest.mark.reference] if document in NEEDS_TRAINER else []),
     ]
     return pytest.param(document, marks=needs)
 

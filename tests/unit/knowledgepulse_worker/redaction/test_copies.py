@@ -87,7 +87,7 @@ async def test_a_trace_and_its_copy_are_committed_together(make_harness, raw):
     await feed(lane, raw(0), raw(1, b"no JSON"))
     await harness.settle()
     await harness.commit(lane)
-    assert (lane.position, harness.outputs()) == (0, [])
+    assert (harness.position, harness.outputs()) == (0, [])
 
     free.set()
     await harness.committed(lane, 2)
@@ -168,7 +168,7 @@ async def test_a_stop_leaves_slow_redactions_to_the_next_owner(make_harness, raw
 
     await harness.commit(lane)
     lane.close()
-    assert (lane.position, copies(harness), harness.failures) == (0, [], [])
+    assert (harness.position, copies(harness), harness.failures) == (0, [], [])
 
     free.set()
     await harness.processed(await harness.lane(0, harness.changelog()), *map(raw, range(3)))

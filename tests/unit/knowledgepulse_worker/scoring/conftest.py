@@ -31,7 +31,7 @@ def make_trace() -> Callable[..., ReasoningTrace]:
             confidence=confidence,
             success=success,
             task_domain=task_domain,
-            **metadata,
+            **{"visibility": "network", "privacy_level": "aggregated"} | metadata,
         )
 
     return make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -33,7 +34,8 @@ def scored(tmp_path, real_traces):
 def export(*arguments):
     result = CliRunner().invoke(main, ["export", *map(str, arguments)])
     message = result.exception if isinstance(result.exception, Exception) else ""
-    return result.exit_code, f"{result.stderr}{result.stdout}{message}"
+    progress = re.compile(r"^\S+: [\d,]+ of [\d,?]+\n", re.MULTILINE)  # of an export that takes long
+    return result.exit_code, progress.sub("", f"{result.stderr}{result.stdout}{message}")
 
 
 @pytest.fixture
