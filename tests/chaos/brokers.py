@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 
-from knowledgepulse_worker.errors import NoBrokerError
+from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.java_kafka import (
     INSTALL_JAVA,

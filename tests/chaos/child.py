@@ -34,9 +34,9 @@ from chaos.process import (
     UNMUTE,
     WITHOUT,
 )
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
 from knowledgepulse_worker.lane.ledger import LedgerContent
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 

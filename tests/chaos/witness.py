@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
 from chaos.content import claimed, produced, with_own_time
-from knowledgepulse_worker.kafka.wire.record_batches import decoding
+from knowledgepulse_kafka.record_batches import decoding
 from knowledgepulse_worker.records.outputs import TRUNCATED_BYTES
 from knowledgepulse_worker.settings import TopicSettings
 from support.streams import source_of

@@ -9,8 +9,8 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
 from fakes.memory_group import MemoryGroupMember, MemoryTopic
-from knowledgepulse_worker.kafka.wire.group_member import GroupMember
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.records import OutputRecord
 from simulation.brokers import SimTopic, new_cluster
 from simulation.member import SimMember
 from support.streams import Message
@@ -105,7 +105,7 @@ class Kafka:
 
     def new_member(self):
         kafka = self._stream.settings.kafka
-        return GroupMember(kafka, 10**6, rebalance_timeout=10)
+        return GroupMember(kafka.client_config(), 10**6, rebalance_timeout=10)
 
     async def rebalance(self, member):
         """Do nothing: the coordinator assigns partitions."""

@@ -11,13 +11,13 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from fakes.memory_publisher import MemoryPublisher
-from knowledgepulse_worker.errors import TimestampError, TooLargeError, UnacceptableError
-from knowledgepulse_worker.kafka.topic_limits import TopicLimits
-from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.records.publisher import Position, RefusedError
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import RefusedError, TimestampError, TooLargeError, UnacceptableError
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord, Position
+from knowledgepulse_kafka.topic_limits import TopicLimits
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from simulation.brokers import SimTopic, new_cluster
 from simulation.transactional_producer import SimProducer
@@ -82,7 +82,7 @@ class Simulated:
         self._cluster.epoch = NOW / 1000 - self._cluster.loop.time()
         self._cluster.create(SimTopic.new("raw", PARTITIONS))
         new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        self._publisher = TransactionalPublisher(KafkaSettings(), "id", 10**5, new_producer)
+        self._publisher = TransactionalPublisher(Config(), "id", 10**5, new_producer)
         self.publish = partial(self._publisher.transact, "raw", GroupMetadata("group"))
 
     async def __aenter__(self):
@@ -128,7 +128,7 @@ class Kafka:
     def __init__(self, servers, folder):
         self._kafka = KafkaSettings(bootstrap_servers=servers)
         self._group = f"group-{uuid4().hex}"
-        self._publisher = TransactionalPublisher(self._kafka, uuid4().hex, 10**5)
+        self._publisher = TransactionalPublisher(self._kafka.client_config(), uuid4().hex, 10**5)
         self._stream = Stream(Settings(kafka=self._kafka.model_dump()), folder)
 
     async def __aenter__(self):

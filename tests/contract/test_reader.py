@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.memory_reader import MemoryReader
-from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
-from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.topic_reader import TopicReader, read_topic
+from knowledgepulse_kafka.topics import Topic
 from simulation.brokers import SimTopic, new_cluster
 from simulation.clients import SimReader
 from support.scored import dead_letter
@@ -62,7 +62,9 @@ async def stage(implementation, make_stream_if_real):
         yield {"memory": Memory, "simulated": Simulated}[implementation]()
     else:
         stream = await make_stream_if_real(PARTITIONS)
-        async with TopicReader(stream.settings.kafka, stream.settings.limits.batch_bytes) as reader:
+        async with TopicReader(
+            stream.settings.kafka.client_config(), stream.settings.limits.batch_bytes
+        ) as reader:
             yield Kafka(stream, reader)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
@@ -13,16 +14,16 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.errors import DeliveryError
-from knowledgepulse_worker.kafka import transactional_publisher
+from knowledgepulse_kafka import transactional_publisher
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import DeliveryError
+from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.topic_reader import TopicReader
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import TopicReader
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.kafka.wire.group_member import GroupMember
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
-from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
+from knowledgepulse_worker.settings import TopicSettings
 from simulation.brokers import SimTopic, new_cluster
 from simulation.clients import SimReader
 from simulation.member import SimMember
@@ -52,7 +53,7 @@ class Simulated:
 
     def publisher(self, name):
         new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
-        return TransactionalPublisher(KafkaSettings(), name, new_producer=new_producer)
+        return TransactionalPublisher(Config(), name, new_producer=new_producer)
 
     async def committed(self):
         """Return the group's offsets by partition."""
@@ -72,11 +73,11 @@ class Kafka:
         self._kafka = stream.settings.kafka
 
     def new_member(self):
-        kafka = self._kafka.model_copy(update={"group": self.group})
-        return GroupMember(kafka, 10**6, rebalance_timeout=10)
+        config = replace(self._kafka.client_config(), group=self.group)
+        return GroupMember(config, 10**6, rebalance_timeout=10)
 
     def publisher(self, name):
-        return TransactionalPublisher(self._kafka, name)
+        return TransactionalPublisher(self._kafka.client_config(), name)
 
     async def committed(self):
         kafka = self._kafka.model_copy(update={"group": self.group})
@@ -90,7 +91,7 @@ async def stage(make_stream_if_real):
         yield Simulated()
     else:
         stream = await make_stream_if_real(PARTITIONS)
-        async with TopicReader(stream.settings.kafka, 10**6) as reader:
+        async with TopicReader(stream.settings.kafka.client_config(), 10**6) as reader:
             yield Kafka(stream, reader)
 
 

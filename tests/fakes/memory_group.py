@@ -13,7 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 
 BATCH = 3
 """Maximum records per partition and fetch."""

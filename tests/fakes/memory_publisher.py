@@ -8,15 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
-from knowledgepulse_worker.records.publisher import (
+from knowledgepulse_kafka.errors import (
+    DeliveryError,
     LostPartitionsError,
-    Position,
     Refusal,
     RefusedError,
     ThrottledError,
+    TimestampError,
+    TooLargeError,
+    UnacceptableError,
 )
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 
 
 class MemoryPublisher:

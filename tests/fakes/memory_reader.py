@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 
-from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_kafka.topic_reader import Record
 
 
 class MemoryReader:
-    """Implements :class:`~knowledgepulse_worker.kafka.topic_reader.Reader` in memory.
+    """Implements :class:`~knowledgepulse_kafka.topic_reader.Reader` in memory.
 
     Attributes:
         records: the records of each topic and partition, in offset order.

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from aiokafka.partitioner import murmur2
 
+from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher

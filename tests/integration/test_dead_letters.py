@@ -12,13 +12,13 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner
 
-from knowledgepulse_worker.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.topics import COMPACTED
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import COMPACTED
 from knowledgepulse_worker.lane.scorer import failed_entry
 from knowledgepulse_worker.records.entry import Failure
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import RawTopic
 from support.commands import command

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
+from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas.convert import from_otlp
-from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations

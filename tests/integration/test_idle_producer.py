@@ -8,7 +8,7 @@ import pytest
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
-from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
+from knowledgepulse_kafka.own_request import OwnRequest
 from support.brokers import configured_broker
 from support.streams import READY_LIMIT, Message, Stream, admin_of, own_settings, source_of
 

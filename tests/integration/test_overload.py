@@ -7,7 +7,7 @@ import pytest
 from chaos.embedder import Order, Orders
 from chaos.overload import KAFKA_MAX_MESSAGE_BYTES, LARGE, MEDIUM, Watch, publish, traces_of
 from chaos.process import ORDERS
-from knowledgepulse_worker.kafka.topics import MAX_MESSAGE_BYTES
+from knowledgepulse_kafka.topics import MAX_MESSAGE_BYTES
 from knowledgepulse_worker.tools.audit import audit
 
 PARTITIONS = 4

@@ -13,7 +13,7 @@ import pytest
 import knowledgepulse_worker.tools.publish.trace_publisher
 from chaos.brokers import running_brokers
 from chaos.proxy import running_proxy
-from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher, publish_lines
 from support.commands import kp_worker

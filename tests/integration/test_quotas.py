@@ -8,7 +8,7 @@ import json
 import pytest
 from aiokafka import AIOKafkaProducer
 
-import knowledgepulse_worker.kafka.topic_admin
+from knowledgepulse_kafka import admin as kafka_admin
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from support import metrics_page as page
 from support.commands import kp_worker
@@ -83,7 +83,7 @@ async def test_publishing_waits_and_names_the_quota(make_stream, real_traces, co
 
 async def test_creating_topics_waits_and_names_the_quota(broker, monkeypatch, caplog):
     """A new topic counted as unknown, although the brokers only delayed the question for it."""
-    monkeypatch.setattr(knowledgepulse_worker.kafka.topic_admin, "_CREATION_TIMEOUT", 2)
+    monkeypatch.setattr(kafka_admin, "_CREATION_TIMEOUT", 2)
     settings = own_settings(broker.bootstrap_servers, "quota")
 
     async with (

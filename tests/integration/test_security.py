@@ -18,11 +18,12 @@ import trustme
 from aiohttp import web
 
 from chaos.assembly import Fleet, write
-from knowledgepulse_worker.errors import NoBrokerError, SecurityError
-from knowledgepulse_worker.kafka.connection import client_arguments
-from knowledgepulse_worker.kafka.preflight import rights
-from knowledgepulse_worker.kafka.preflight.diagnosis import _failures
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights
+from knowledgepulse_kafka import rights
+from knowledgepulse_kafka.clients import client_arguments
+from knowledgepulse_kafka.diagnosis import _failures
+from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
+from knowledgepulse_kafka.rights import Right, require_rights
+from knowledgepulse_worker.kafka import worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
@@ -104,7 +105,7 @@ def unsigned_token(lifetime=3600):
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 async def test_a_login_by_password_is_taken(secured, mechanism):
-    await require_rights(secured.settings(sasl_mechanism=mechanism), [])
+    await require_rights(secured.settings(sasl_mechanism=mechanism).client_config(), [])
 
 
 async def test_client_credentials_are_exchanged_for_a_token(secured):
@@ -113,7 +114,7 @@ async def test_client_credentials_are_exchanged_for_a_token(secured):
 
     async with token_endpoint(answers) as (url, requests):
         kafka = oauth_settings(secured, url, sasl_oauthbearer_scope="kafka")
-        await require_rights(kafka, [])
+        await require_rights(kafka.client_config(), [])
 
     expected = base64.b64encode(f"fleet%2B1:{SECRET}".encode()).decode()
     assert requests == [(f"Basic {expected}", {"grant_type": "client_credentials", "scope": "kafka"})]
@@ -193,7 +194,7 @@ async def test_a_refusal_names_the_setting_to_mend(secured, protocol, changes, m
     }
 
     with pytest.raises(SecurityError, match=message):
-        await require_rights(secured.settings(protocol, **files), [])
+        await require_rights(secured.settings(protocol, **files).client_config(), [])
 
 
 async def test_a_certificate_of_another_host_is_named(secured):
@@ -201,7 +202,7 @@ async def test_a_certificate_of_another_host_is_named(secured):
     with pytest.raises(
         SecurityError, match=r"kafka\.bootstrap_servers: the certificate of localhost:.* for another host"
     ):
-        await require_rights(secured.settings(bootstrap_servers=elsewhere), [])
+        await require_rights(secured.settings(bootstrap_servers=elsewhere).client_config(), [])
 
 
 PROTOCOLS = [(set_to, listens) for set_to in LISTENERS for listens in LISTENERS if set_to != listens]
@@ -211,7 +212,7 @@ PROTOCOLS = [(set_to, listens) for set_to in LISTENERS for listens in LISTENERS 
 async def test_a_protocol_that_the_listener_does_not_speak_is_named(secured, set_to, listens):
     there = f"{LOOPBACK}:{secured.ports[listens]}"
     with pytest.raises((SecurityError, NoBrokerError)) as raised:
-        await require_rights(secured.settings(set_to, bootstrap_servers=there), [])
+        await require_rights(secured.settings(set_to, bootstrap_servers=there).client_config(), [])
     expected = "kafka.ssl_certfile" if (set_to, listens) == ("SASL_SSL", "SSL") else "kafka.security_protocol"
     assert expected in str(raised.value)
 
@@ -219,7 +220,7 @@ async def test_a_protocol_that_the_listener_does_not_speak_is_named(secured, set
 async def test_a_token_that_the_broker_refuses_is_named(secured):
     async with token_endpoint(lambda _: (200, {"access_token": unsigned_token(-60)})) as (url, _):
         with pytest.raises(SecurityError, match=r"kafka\.sasl_oauthbearer_.* refuses the login"):
-            await require_rights(oauth_settings(secured, url), [])
+            await require_rights(oauth_settings(secured, url).client_config(), [])
 
 
 async def test_a_wrong_password_ends_a_command_with_78_and_one_line(settings, config):
@@ -242,26 +243,26 @@ async def test_a_renewed_client_certificate_is_taken_by_the_next_connection(secu
     """The worker's clients keep their context for as long as the process runs."""
     file = secured.folder / "renewed.pem"
     write_client_certificate(secured.authority, file, not_after=LONG_AGO)
-    kafka = secured.settings("SSL", ssl_certfile=file)
-    arguments = client_arguments(kafka)
-    assert len(await failures(kafka, arguments)) == 1
+    config = secured.settings("SSL", ssl_certfile=file).client_config()
+    arguments = client_arguments(config)
+    assert len(await failures(config, arguments)) == 1
 
     write_client_certificate(secured.authority, file)
-    assert await failures(kafka, arguments) == []
+    assert await failures(config, arguments) == []
 
     file.write_bytes(file.read_bytes()[:300])
-    assert await failures(kafka, arguments) == [], "what was read before a half-written file stays in use"
+    assert await failures(config, arguments) == [], "what was read before a half-written file stays in use"
 
 
-async def failures(kafka, arguments):
-    return [str(failure) async for failure in _failures(kafka, arguments)]
+async def failures(config, arguments):
+    return [str(failure) async for failure in _failures(config, arguments)]
 
 
 # --- rights
 
 DECLARED = {
-    "run": rights.worker_rights,
-    "topics": rights.creation_rights,
+    "run": worker_rights.worker_rights,
+    "topics": worker_rights.creation_rights,
     "publish": publishing_rights,
     "assemble": assembly_rights,
     "audit": audit_rights,
@@ -306,7 +307,7 @@ async def reported(settings, needed, missing):
     async with asyncio.timeout(120):
         while True:
             try:
-                await require_rights(settings.kafka, needed)
+                await require_rights(settings.kafka.client_config(), needed)
                 found = ""
             except SecurityError as error:
                 found = str(error)

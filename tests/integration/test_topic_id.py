@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_kafka.topic_id import TopicIds
 from support.streams import ARRIVAL_LIMIT, Message
 
 pytestmark = pytest.mark.integration
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 async def test_a_topic_keeps_its_id_until_it_is_recreated(make_stream):
     stream = await make_stream(3)
-    topic = TopicIds(stream.settings.kafka, stream.settings.topics.raw)
+    topic = TopicIds(stream.settings.kafka.client_config(), stream.settings.topics.raw)
     await topic.start()
     try:
         first = await topic.current([0, 2])

@@ -16,9 +16,9 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import InconsistentGroupProtocolError
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_kafka.topic_id import TopicIds
+from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
-from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page
 from support.offline import offline
@@ -48,7 +48,7 @@ class Output(NamedTuple):
 
 async def leave(stream):
     """Put what the former worker left into a stream of another name, under another topic's id."""
-    kafka, raw = stream.settings.kafka, stream.settings.topics.raw
+    kafka, raw = stream.settings.kafka.client_config(), stream.settings.topics.raw
     topic_ids = TopicIds(kafka, raw)
     await topic_ids.start()
     topic_id = await topic_ids.current(range(PARTITIONS))

@@ -12,11 +12,11 @@ from unittest.mock import patch
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.shared_reader import SharedReader
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_schemas.convert import Options
-from knowledgepulse_worker.kafka.shared_reader import SharedReader
-from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
@@ -180,16 +180,16 @@ class AssemblerPod(Pod):
 
         def join(on_revoked):
             return SharedReader(
-                settings.kafka,
+                settings.kafka.client_config(),
                 settings.assemble.spans,
                 settings.limits.batch_bytes,
                 settings.limits.rebalance,
                 on_revoked,
-                lambda kafka, _, rebalance: SimMember(
+                lambda config, _, rebalance: SimMember(
                     cluster,
                     self.name,
                     (settings.assemble.spans,),
-                    kafka.session_timeout,
+                    config.session_timeout,
                     rebalance,
                     self.note,
                     patience=1,

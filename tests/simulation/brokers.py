@@ -20,8 +20,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from knowledgepulse_worker.kafka.wire.producer import InvalidRecord
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
+from knowledgepulse_kafka.producer import InvalidRecord
+from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
 from simulation.group import Group
 from simulation.loop import EPOCH
 from simulation.network import Network

@@ -13,7 +13,7 @@ from contextlib import suppress
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
-from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_kafka.errors import TopicError
 
 BACKOFF = 0.1
 REQUEST_TIMEOUT = 40.0
@@ -111,7 +111,7 @@ class SimTopicIds:
 
 
 class SimReader:
-    """Implements :class:`~knowledgepulse_worker.kafka.topic_reader.Reader`; connects on entry."""
+    """Implements :class:`~knowledgepulse_kafka.topic_reader.Reader`; connects on entry."""
 
     def __init__(self, cluster, host, timeout=REQUEST_TIMEOUT):
         self._connection = Connection(cluster, host, "reader", timeout)

@@ -9,11 +9,11 @@ from random import Random
 
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.sole_reader import SoleReader
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.sole_reader import SoleReader
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -90,17 +90,17 @@ class EvaluatorPod(Pod):
 
     async def _work(self, process):
         cluster, settings = self._world.cluster, self._world.settings
-        kafka, group = settings.kafka, evaluations_group(settings.kafka.group)
+        config, group = settings.kafka.client_config(), evaluations_group(settings.kafka.group)
         new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
 
-        def new_member(kafka, _, rebalance):
-            session = kafka.session_timeout
+        def new_member(config, _, rebalance):
+            session = config.session_timeout
             return SimMember(cluster, self.name, SOURCES, session, rebalance, self.note, patience=1)
 
-        evaluations = Evaluations(kafka.group, METRICS)
+        evaluations = Evaluations(config.group, METRICS)
         async with (
-            TransactionalPublisher(kafka, group, new_producer=new_producer) as publisher,
-            SoleReader(kafka, group, SOURCES, settings.limits.batch_bytes, new_member) as consumer,
+            TransactionalPublisher(config, group, new_producer=new_producer) as publisher,
+            SoleReader(config, group, SOURCES, settings.limits.batch_bytes, new_member) as consumer,
         ):
             await send_evaluations(evaluations, settings, consumer, publisher, self._stop)
 

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.kafka.wire.group_offsets import UnstableOffsetsError
+from knowledgepulse_kafka.group_offsets import UnstableOffsetsError
 
 Place = tuple[str, int]
 Reply = Callable[[object], None]

@@ -18,8 +18,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord
 
-from knowledgepulse_worker.kafka.wire.group_member import HEARTBEATS
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_kafka.group_member import HEARTBEATS
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from simulation.clients import BACKOFF, Connection, record
 from simulation.loop import EPOCH
 

@@ -16,7 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
-WORKER = HERE.parents[1] / "worker" / "knowledgepulse_worker"
+WORKER, KAFKA = (
+    (HERE.parents[1] / "worker" / name) for name in ("knowledgepulse_worker", "knowledgepulse_kafka")
+)
 _SCRIPT = """
 from simulation.histories import FOUND; from simulation.play import HISTORIES, play
 for number, seed in enumerate([*range({limit}), *FOUND], 1):
@@ -48,11 +50,11 @@ def main():
 def _play(mutant, limit):
     """Play histories on a mutant until one fails; return the number of histories and the reason."""
     with tempfile.TemporaryDirectory() as folder:
-        for package in (WORKER, HERE):
+        for package in (WORKER, KAFKA, HERE):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(package, Path(folder) / package.name, ignore=ignored)
-        of_brokers = mutant["file"].startswith(f"{HERE.name}/")
-        file = Path(folder) / ("" if of_brokers else WORKER.name) / mutant["file"]
+        is_elsewhere = mutant["file"].startswith((f"{HERE.name}/", f"{KAFKA.name}/"))
+        file = Path(folder) / ("" if is_elsewhere else WORKER.name) / mutant["file"]
         text = file.read_text()
         for old, new in mutant["edits"]:
             if text.count(old) != 1:

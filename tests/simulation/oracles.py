@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.topic_reader import raw_record
+from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.partition_task import MAX_BATCHES
 from knowledgepulse_worker.records.entry import POSITION_KEY, decode_entry, decode_position, decode_vector
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit

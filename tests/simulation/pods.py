@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka.errors import KafkaError
 
-from knowledgepulse_worker.errors import StalledError, WorkerError
+from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.settings import Settings
 from simulation.brokers import Cluster
 from simulation.loop import Process
@@ -136,4 +136,4 @@ def _is_expected(error):
     """Return whether the worker may end with this error, because it reports a problem of Kafka's."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_expected, error.exceptions))
-    return isinstance(error, WorkerError | KafkaError)
+    return isinstance(error, (*EXPECTED, KafkaError))

@@ -8,9 +8,9 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, OutOfOrderSequenceNumber
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.records.publisher import RefusedError
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_kafka.errors import RefusedError
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import OutputRecord
 from simulation import loop
 from simulation.brokers import SimTopic, new_cluster
 from simulation.member import SimMember

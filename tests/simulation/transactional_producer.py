@@ -18,8 +18,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import RecordMetadata
 
-from knowledgepulse_worker.kafka.wire.producer import SentBatch
-from knowledgepulse_worker.records.record import NO_TIMESTAMP
+from knowledgepulse_kafka.producer import SentBatch
+from knowledgepulse_kafka.records import NO_TIMESTAMP
 from simulation.brokers import size
 from simulation.clients import BACKOFF, Connection
 from simulation.loop import OWNER

@@ -7,9 +7,10 @@ from functools import cache
 from operator import attrgetter
 from uuid import UUID
 
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from simulation.brokers import SimTopic
 from simulation.faults import Faults

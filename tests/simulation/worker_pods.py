@@ -14,11 +14,13 @@ from zlib import crc32
 import numpy as np
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.errors import DeliveryError, StalledError, TopicError
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.errors import StalledError
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process.poison import PoisonSearch
@@ -203,7 +205,7 @@ class WorkerPod(Pod):
             taken=partial(world.watch.taken, self),
         )
         # The supervisor gives its processes the same id, one after another.
-        publisher = TransactionalPublisher(kafka, self.name, BATCH_BYTES, new_producer)
+        publisher = TransactionalPublisher(kafka.client_config(), self.name, BATCH_BYTES, new_producer)
         raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
         self.in_force = in_force
         random = Random(f"{world.seed} {process.name}")

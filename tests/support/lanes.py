@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fakes.memory_publisher import MemoryPublisher
+from knowledgepulse_kafka.records import Fault, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
@@ -23,7 +24,6 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import Fault, RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, Settings, TopicSettings
 

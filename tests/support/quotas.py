@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Float64, Int16, Int32, Schema, String
 
-from knowledgepulse_worker.kafka.wire.own_request import OwnRequest
+from knowledgepulse_kafka.own_request import OwnRequest
 from support.streams import admin_of
 
 PRODUCER, CONSUMER, MUTATIONS = "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate"

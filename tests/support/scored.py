@@ -5,11 +5,11 @@ from __future__ import annotations
 from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.scorer import failed_entry
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import TopicSettings

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from knowledgepulse_worker.kafka.preflight.rights import Right
+from knowledgepulse_kafka.rights import Right
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, node_settings, start_broker

@@ -101,7 +101,7 @@ def brokers():
 
 @pytest.fixture
 def admin(brokers, monkeypatch):
-    monkeypatch.setattr("knowledgepulse_worker.kafka.topic_admin.AIOKafkaAdminClient", lambda **_: brokers)
+    monkeypatch.setattr("knowledgepulse_kafka.clients.AIOKafkaAdminClient", lambda **_: brokers)
     return TopicAdmin(KafkaSettings(), NAMES)
 
 

@@ -7,27 +7,23 @@
     ├── InputError              a file or topic given to a command does not hold what the command needs
     ├── EmbeddingError          the embedder failed on a text
     │   └── ModelError          the model cannot be loaded or does not fit; names the file or setting
-    ├── TopicError              a topic is missing or does not fit the others
     ├── StartError              a worker cannot start with this configuration; a retry does not help
     ├── MissingExtraError       a package of an optional extra is not installed; names the extra
     ├── StalledError            records are waiting, but none is finished
-    ├── SecurityError           a certificate, login or right is refused; names the setting or right
-    ├── NoBrokerError           no Kafka broker answers, or none could be found or started (demo and tests)
-    ├── DeliveryError           the brokers did not confirm a record or a transaction
-    │   ├── TooLargeError       the broker rejected the record, or its batch, as too large
-    │   ├── TimestampError      the broker rejected the record's timestamp
-    │   └── UnacceptableError   the broker rejected the record for another property
     ├── RedactionError          a single trace cannot be redacted; has a ``reason`` from a closed list
+    ├── AccessError             a registry refuses the key, or an operation
     ├── LedgerError             the changelog is incomplete or has invalid entries
     └── InvalidRecordError      a single record cannot be scored; has the ``reason`` of its dead letter
+
+The errors of topics, deliveries and connections are those of :mod:`knowledgepulse_kafka.errors`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+from knowledgepulse_kafka.errors import BrokerError, ClientError, ConfigurationError, SecurityError
 
 if TYPE_CHECKING:
     from knowledgepulse_schemas.dead_letter import Reason  # not at run time: it would slow down `--help`
@@ -45,7 +41,7 @@ class WorkerError(Exception):
     """Exit status of a command that ends with this error."""
 
 
-class SettingsError(WorkerError):
+class SettingsError(WorkerError, ConfigurationError):
     """One or more settings are invalid; the message has a line for each."""
 
     exit_status = os.EX_CONFIG
@@ -65,10 +61,6 @@ class ModelError(EmbeddingError):
     exit_status = os.EX_CONFIG
 
 
-class TopicError(WorkerError):
-    """A topic is missing or unsuitable."""
-
-
 class StartError(WorkerError):
     """A setting, a topic or the model prevents the start until someone changes it."""
 
@@ -81,34 +73,8 @@ class MissingExtraError(WorkerError):
     exit_status = os.EX_CONFIG
 
 
-class SecurityError(WorkerError):
-    """A broker refuses a login, certificate or right, or its own certificate is not trusted."""
-
-    exit_status = os.EX_CONFIG
-
-
 class StalledError(WorkerError):
     """The worker makes no progress, and a new process should replace it."""
-
-
-class NoBrokerError(WorkerError):
-    """No Kafka broker answers, or none was found and none could be started."""
-
-
-class DeliveryError(WorkerError):
-    """The brokers rejected a record, or did not confirm a record or a transaction."""
-
-
-class TooLargeError(DeliveryError):
-    """The record exceeds its topic's size limit, alone or together with the rest of its batch."""
-
-
-class TimestampError(DeliveryError):
-    """The topic rejects the record's timestamp (``message.timestamp.*.max.ms``)."""
-
-
-class UnacceptableError(DeliveryError):
-    """The topic rejects the record for another property; a compacted topic takes no record without a key."""
 
 
 class RedactionError(WorkerError):
@@ -121,6 +87,12 @@ class RedactionError(WorkerError):
     def __init__(self, reason: RedactionReason, details: str = "") -> None:
         super().__init__(f"{reason}: {details}" if details else reason)
         self.reason: RedactionReason = reason
+
+
+class AccessError(WorkerError):
+    """A registry refuses the key, or an operation with it."""
+
+    exit_status = os.EX_CONFIG
 
 
 class LedgerError(WorkerError):
@@ -139,10 +111,12 @@ class InvalidRecordError(WorkerError):
         self.reason: Reason = reason
 
 
-@contextmanager
-def first_of_group() -> Iterator[None]:
-    """Raise the first error of a task group as itself, so that its type and its message count."""
-    try:
-        yield
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from errors
+EXPECTED = (WorkerError, ClientError)
+"""The errors whose messages are written for users; all others are defects."""
+
+
+def exit_status_of(error: WorkerError | ClientError) -> int:
+    """Return the exit status of a command that ends with an expected error."""
+    if isinstance(error, WorkerError):
+        return error.exit_status
+    return os.EX_CONFIG if isinstance(error, ConfigurationError | SecurityError | BrokerError) else 1

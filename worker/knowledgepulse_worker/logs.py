@@ -13,15 +13,17 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
-from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_kafka import CLIENT
+from knowledgepulse_worker.errors import EXPECTED, exit_status_of
 
 logger = logging.getLogger(__name__)
 
 REPEAT_INTERVAL = 60.0
 """Seconds until a library may repeat a message."""
 
+_OWN = ("knowledgepulse_worker", "knowledgepulse_kafka")
 # These loggers warn about ordinary rebalances, which the worker logs itself.
-_WARNS_OF_REBALANCES = ("aiokafka.consumer.group_coordinator", "faust.tables.recovery")
+_WARNS_OF_REBALANCES = (f"{CLIENT}.consumer.group_coordinator", "faust.tables.recovery")
 
 # Failed attempts of the Kafka client that are not worth a log line. A new cluster needs a few attempts to
 # find the group's coordinator, and other messages report a lasting failure. If the first broker cannot be
@@ -57,13 +59,14 @@ def configure(settings: LogFormat) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(HumanFormatter() if human else JsonFormatter())
     handler.addFilter(WithoutContent())
-    handler.addFilter(RepeatFilter("aiokafka"))
+    handler.addFilter(RepeatFilter(CLIENT))
     handler.addFilter(RepeatFilter("opentelemetry"))
     handler.addFilter(_is_no_bad_request)
     ours = logging.getLevelNamesMapping()[settings.level]
     theirs = logging.INFO if ours == logging.DEBUG else max(ours, logging.WARNING)
     logging.basicConfig(handlers=[handler], level=theirs, force=True)
-    logging.getLogger("knowledgepulse_worker").setLevel(ours)
+    for name in _OWN:
+        logging.getLogger(name).setLevel(ours)
     for name in _WARNS_OF_REBALANCES:
         logging.getLogger(name).setLevel(theirs if ours == logging.DEBUG else logging.ERROR)
     # OpenTelemetry's warnings quote producers' headers.
@@ -77,7 +80,7 @@ def configure(settings: LogFormat) -> None:
 
 def leave_out_attempts() -> None:
     """Silence the Kafka client's failed attempts, since the command reports the reason itself."""
-    logging.getLogger("aiokafka").addFilter(_is_no_attempt)
+    logging.getLogger(CLIENT).addFilter(_is_no_attempt)
 
 
 @contextmanager
@@ -85,9 +88,9 @@ def errors_logged() -> Iterator[None]:
     """Log the error that ends the process, and end it with the error's exit status."""
     try:
         yield
-    except WorkerError as error:
+    except EXPECTED as error:
         logger.error("%s", error)  # noqa: TRY400 - the message suffices without a traceback
-        sys.exit(error.exit_status)
+        sys.exit(exit_status_of(error))
     except Exception:
         logger.critical("ended by an unexpected error", exc_info=True)
         sys.exit(1)
@@ -218,9 +221,9 @@ def _is_safe(error: BaseException) -> bool:
 
     The worker's own errors never do. The operating system's errors name files and addresses. The Kafka
     client's errors name brokers and topics; those of its record parser do not leave
-    :mod:`knowledgepulse_worker.kafka.wire.record_batches`.
+    :mod:`knowledgepulse_kafka.record_batches`.
     """
-    return isinstance(error, WorkerError | OSError) or type(error).__module__ == "aiokafka.errors"
+    return isinstance(error, (*EXPECTED, OSError)) or type(error).__module__ == f"{CLIENT}.errors"
 
 
 def _without_content(value: Any) -> Any:

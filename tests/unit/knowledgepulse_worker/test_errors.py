@@ -1,12 +1,15 @@
-"""The error hierarchy matches the tree in its module's docstring."""
+"""Each error hierarchy matches the tree in its module's docstring."""
 
 import inspect
 import re
 
-from knowledgepulse_worker import errors
+import pytest
+
+import knowledgepulse_kafka.errors
+import knowledgepulse_worker.errors
 
 
-def drawn() -> dict[str, str]:
+def drawn(errors) -> dict[str, str]:
     """Return each error in the tree with its base."""
     parents: dict[str, str] = {}
     path: list[str] = []
@@ -18,11 +21,12 @@ def drawn() -> dict[str, str]:
     return parents
 
 
-def test_the_tree_shows_every_error_below_its_base():
+@pytest.mark.parametrize("errors", [knowledgepulse_kafka.errors, knowledgepulse_worker.errors])
+def test_the_tree_shows_every_error_below_its_base(errors):
     defined = {
         name: error.__base__.__name__
         for name, error in inspect.getmembers(errors, inspect.isclass)
-        if error.__module__ == errors.__name__
+        if error.__module__ == errors.__name__ and issubclass(error, Exception)
     }
 
-    assert drawn() == defined
+    assert drawn(errors) == defined

@@ -24,8 +24,9 @@ from aiokafka.errors import KafkaConnectionError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_worker import logs
-from knowledgepulse_worker.errors import DeliveryError, StartError
+from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.logs import (
     HumanFormatter,
     JsonFormatter,
@@ -37,7 +38,7 @@ from knowledgepulse_worker.logs import (
 from knowledgepulse_worker.settings import LogSettings
 
 CONTENT = "what an agent wrote"
-LOGGERS = (None, "knowledgepulse_worker", "opentelemetry", *logs._WARNS_OF_REBALANCES)
+LOGGERS = (None, *logs._OWN, "opentelemetry", *logs._WARNS_OF_REBALANCES)
 
 
 class Terminal(io.StringIO):
@@ -262,6 +263,7 @@ def test_libraries_have_a_higher_level_than_the_worker(level, ours, theirs, reba
         name: logging.getLevelName(logging.getLogger(name).getEffectiveLevel())
         for name in (
             "knowledgepulse_worker.lane.lane",
+            "knowledgepulse_kafka.throttling",
             "aiokafka.producer.producer",
             "faust.app.base",
             "a.library",
@@ -271,7 +273,7 @@ def test_libraries_have_a_higher_level_than_the_worker(level, ours, theirs, reba
         )
     }
 
-    assert list(effective.values()) == [ours, theirs, theirs, theirs, rebalances, rebalances, "ERROR"]
+    assert list(effective.values()) == [ours, ours, theirs, theirs, theirs, rebalances, rebalances, "ERROR"]
 
 
 def test_a_message_that_cannot_be_formatted_is_not_shown_raw(capsys):

@@ -15,7 +15,7 @@ from typing import Any, cast
 import click
 
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.errors import EXPECTED, exit_status_of
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
 from knowledgepulse_worker.terminal.command_group import CommandGroup
@@ -115,7 +115,7 @@ _COMMANDS = (
 
 
 class _Group(CommandGroup):
-    """Import the invoked command, and print the message of a WorkerError instead of a traceback."""
+    """Import the invoked command, and print the message of an expected error instead of a traceback."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command; an error of standard output is one line, and the exit status 1."""
@@ -150,9 +150,9 @@ class _Group(CommandGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except WorkerError as error:
+        except EXPECTED as error:
             exception = click.ClickException(printable_lines(str(error)))
-            exception.exit_code = error.exit_status
+            exception.exit_code = exit_status_of(error)
             raise exception from error
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from knowledgepulse_worker.kafka.preflight.rights import creation_rights, require_rights
+from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import differences
+from knowledgepulse_worker.kafka.worker_rights import creation_rights
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.terminal.options import config_option
@@ -44,7 +45,7 @@ def topics(config: Path | None, partitions: int, replication_factor: int) -> Non
 
 
 async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
-    await require_rights(settings.kafka, creation_rights(settings))
+    await require_rights(settings.kafka.client_config(), creation_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(partitions, replication_factor)
         existing = await admin.existing() | created

@@ -1,1 +1,1 @@
-"""HTTP: the worker's port, the port of commands without pages, and the client for other servers."""
+"""HTTP: the worker's port, and the port of commands without pages."""

@@ -1,1 +1,1 @@
-"""Kafka clients: connection, topic administration, offset-range reads and confirmed publishing."""
+"""The worker's topics and the rights that it needs; Kafka's clients are in :mod:`knowledgepulse_kafka`."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 
 Decoded = TypeVar("Decoded")

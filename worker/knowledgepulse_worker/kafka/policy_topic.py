@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
+from knowledgepulse_kafka.client import KafkaError
+from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
+from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
-from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
-from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.policy import DomainPolicy, Policy, is_digest_of
 from knowledgepulse_worker.settings import Settings
@@ -47,12 +47,12 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
         DeliveryError: the brokers did not confirm the record.
     """
     topic = policies_topic_name(settings.kafka.group)
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         last = await last_policy(reader, topic)
     if last is not None and last.policy.digest == policy.digest:
         return
     value = _complete(policy).model_dump_json(exclude_none=True).encode()
-    async with IdempotentPublisher(settings.kafka) as publisher:
+    async with IdempotentPublisher(settings.kafka.client_config()) as publisher:
         delivery = await publisher.send(topic, value, policy.digest.encode())
         try:
             async with asyncio.timeout(settings.kafka.request_timeout):

@@ -1,12 +1,23 @@
-"""The worker's topics: their names, their actual state and the settings that the worker requires."""
+"""The worker's topics: their names and the settings that the worker requires."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
-from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_kafka.topics import (
+    CLEANUP_POLICY,
+    LOG_APPEND_TIME,
+    MAX_MESSAGE_BYTES,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    TIMESTAMP_AFTER_MAX_MS,
+    TIMESTAMP_BEFORE_MAX_MS,
+    TIMESTAMP_TYPE,
+    Topic,
+)
 from knowledgepulse_worker.settings import TopicSettings
+
+_UNLIMITED_MS = 2**63 - 1
 
 OUTPUT_HEADROOM = 1_048_576
 """Bytes by which an output topic's size limit exceeds the raw topic's, for headers and the score."""
@@ -20,83 +31,14 @@ LAST_RESORT_BYTES = 16_384
 LEDGER_ENTRY_BYTES = 131_072
 """More than the size of a ledger entry: a vector takes 4 bytes per dimension, and other parts are bounded."""
 
-LOG_APPEND_TIME = "LogAppendTime"
-
-_UNLIMITED_MS = 2**63 - 1
-
-MAX_MESSAGE_BYTES = "max.message.bytes"
-CLEANUP_POLICY = "cleanup.policy"
-_RETENTION_MS = "retention.ms"
-_RETENTION_BYTES = "retention.bytes"
-_TIMESTAMP_TYPE = "message.timestamp.type"
-_TIMESTAMP_BEFORE_MAX_MS = "message.timestamp.before.max.ms"
-_TIMESTAMP_AFTER_MAX_MS = "message.timestamp.after.max.ms"
-SETTINGS = (
-    MAX_MESSAGE_BYTES,
-    CLEANUP_POLICY,
-    _RETENTION_MS,
-    _RETENTION_BYTES,
-    _TIMESTAMP_TYPE,
-    _TIMESTAMP_BEFORE_MAX_MS,
-    _TIMESTAMP_AFTER_MAX_MS,
-)
-
-COMPACTED = {CLEANUP_POLICY: "compact"}
-
 # Only closed segments are compacted, so small segments keep the changelog near the novelty cache's size.
 CHANGELOG_CONFIG = {
     CLEANUP_POLICY: "compact",
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.1",
     # Lets a worker with a wrong clock write entries.
-    _TIMESTAMP_TYPE: LOG_APPEND_TIME,
+    TIMESTAMP_TYPE: LOG_APPEND_TIME,
 }
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A topic's actual state.
-
-    Attributes:
-        name: the topic's name.
-        partitions: the number of partitions.
-        max_message_bytes: the size limit of a record batch.
-        cleanup_policy: ``compact``, ``delete`` or both; None if the broker does not report it.
-        retention_ms: the age in milliseconds at which records are deleted; -1 for never.
-        retention_bytes: the partition size at which the oldest records are deleted; -1 for unlimited.
-        timestamp_type: ``CreateTime`` for timestamps from producers, ``LogAppendTime`` for the broker's.
-        timestamp_before_max_ms: how far a producer's timestamp may lie in the past; None if unlimited.
-        timestamp_after_max_ms: how far a producer's timestamp may lie in the future; None if unlimited.
-    """
-
-    name: str
-    partitions: int
-    max_message_bytes: int
-    cleanup_policy: str | None = None
-    retention_ms: int = -1
-    retention_bytes: int = -1
-    timestamp_type: str = "CreateTime"
-    timestamp_before_max_ms: int | None = None
-    timestamp_after_max_ms: int | None = None
-
-    @property
-    def kept_ms(self) -> int | None:
-        """The age in milliseconds, by its own timestamp, at which a record is deleted; None for never."""
-        return self.retention_ms if self._deletes and self.retention_ms >= 0 else None
-
-    @property
-    def kept_bytes(self) -> int | None:
-        """The partition size at which its oldest records are deleted; None for unlimited."""
-        return self.retention_bytes if self._deletes and self.retention_bytes >= 0 else None
-
-    @property
-    def is_compacted(self) -> bool:
-        """Whether only the last record of each key is kept, so that every record needs a key."""
-        return self.cleanup_policy is not None and "compact" in self.cleanup_policy
-
-    @property
-    def _deletes(self) -> bool:
-        return self.cleanup_policy is None or "delete" in self.cleanup_policy
 
 
 def changelog_topic_name(group: str) -> str:
@@ -119,40 +61,12 @@ def contributions_topic_name(group: str) -> str:
     return f"{group}-contributions"
 
 
-def topic_of(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
-    """Return a topic's state, with defaults for settings that the brokers do not report."""
-
-    def limit(setting: str) -> int | None:
-        return int(config[setting]) if setting in config else None
-
-    return Topic(
-        name,
-        partitions,
-        int(config[MAX_MESSAGE_BYTES]),
-        cleanup_policy=config.get(CLEANUP_POLICY),
-        retention_ms=int(config.get(_RETENTION_MS, -1)),
-        retention_bytes=int(config.get(_RETENTION_BYTES, -1)),
-        timestamp_type=config.get(_TIMESTAMP_TYPE, "CreateTime"),
-        timestamp_before_max_ms=limit(_TIMESTAMP_BEFORE_MAX_MS),
-        timestamp_after_max_ms=limit(_TIMESTAMP_AFTER_MAX_MS),
-    )
-
-
 def output_config(raw: Topic) -> dict[str, str]:
     """Return the settings of a new output topic that accepts and keeps the output of every raw record."""
-    config = {MAX_MESSAGE_BYTES: str(raw.max_message_bytes + OUTPUT_HEADROOM), _RETENTION_MS: "-1"}
+    config = {MAX_MESSAGE_BYTES: str(raw.max_message_bytes + OUTPUT_HEADROOM), RETENTION_MS: "-1"}
     if raw.timestamp_after_max_ms is not None:  # older brokers do not know the setting
-        config[_TIMESTAMP_AFTER_MAX_MS] = str(raw.timestamp_after_max_ms)
+        config[TIMESTAMP_AFTER_MAX_MS] = str(raw.timestamp_after_max_ms)
     return config
-
-
-REMEDY = "`kp-worker topics` creates them"
-"""How to get missing topics."""
-
-
-def missing_topics(names: Iterable[str], remedy: str = REMEDY) -> TopicError:
-    """Return the error for topics that do not exist."""
-    return TopicError(f"missing: {', '.join(names)}; {remedy}")
 
 
 def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator[str]:
@@ -204,19 +118,19 @@ def _shape_differences(raw: Topic, output: Topic) -> Iterator[str]:
 def _timestamp_differences(raw: Topic, output: Topic) -> Iterator[str]:
     if output.timestamp_type == LOG_APPEND_TIME:
         yield (
-            f"{output.name} has {_TIMESTAMP_TYPE}={LOG_APPEND_TIME}: outputs get the time of publishing, not "
+            f"{output.name} has {TIMESTAMP_TYPE}={LOG_APPEND_TIME}: outputs get the time of publishing, not "
             "their record's timestamp, which `kp-worker audit` reports as a difference"
         )
         return
     raw_has_own_time = raw.timestamp_type != LOG_APPEND_TIME
     limits = (
         (
-            _TIMESTAMP_BEFORE_MAX_MS,
+            TIMESTAMP_BEFORE_MAX_MS,
             output.timestamp_before_max_ms,
             raw.timestamp_before_max_ms if raw_has_own_time else None,
         ),
         (
-            _TIMESTAMP_AFTER_MAX_MS,
+            TIMESTAMP_AFTER_MAX_MS,
             output.timestamp_after_max_ms,
             raw.timestamp_after_max_ms if raw_has_own_time else 0,
         ),
@@ -237,8 +151,8 @@ def _retention_differences(raw: Topic, output: Topic) -> Iterator[str]:
             "each key"
         )
     for setting, kept, wanted in (
-        (_RETENTION_MS, output.kept_ms, raw.kept_ms),
-        (_RETENTION_BYTES, output.kept_bytes, raw.kept_bytes),
+        (RETENTION_MS, output.kept_ms, raw.kept_ms),
+        (RETENTION_BYTES, output.kept_bytes, raw.kept_bytes),
     ):
         if kept is not None and (wanted is None or kept < wanted):
             yield (

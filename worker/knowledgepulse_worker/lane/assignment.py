@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.lane.shared_lock import SharedLock
 from knowledgepulse_worker.records.publisher import Publish
-from knowledgepulse_worker.records.record import RawRecord
 
 LARGE_BYTES = 65_536
 """Size in bytes above which a record blocks the event loop for milliseconds."""

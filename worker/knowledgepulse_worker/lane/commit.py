@@ -18,19 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from knowledgepulse_kafka.errors import LostPartitionsError, Refusal, RefusedError, ThrottledError
+from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.publisher import (
-    LostPartitionsError,
-    Position,
-    Publish,
-    Refusal,
-    RefusedError,
-    ThrottledError,
-)
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.records.publisher import Publish
 
 THROTTLED_BYTES = 131_072
 """The size of a transaction while a quota throttles the producer, unless a single record is larger."""

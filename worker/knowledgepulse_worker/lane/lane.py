@@ -23,6 +23,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from knowledgepulse_kafka.errors import retrieve_exception
+from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord, Position, RawRecord
+from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
 from knowledgepulse_worker.errors import InvalidRecordError
@@ -36,10 +39,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, decode_vector, encode_position
-from knowledgepulse_worker.records.publisher import Position, retrieve_exception
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord, RawRecord
 from knowledgepulse_worker.records.suspects import Suspects
-from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import VectorCache, embedding_text
 from knowledgepulse_worker.settings import Settings

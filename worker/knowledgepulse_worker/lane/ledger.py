@@ -17,6 +17,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import (
@@ -28,7 +29,6 @@ from knowledgepulse_worker.records.entry import (
     encode_entry,
     problem_of,
 )
-from knowledgepulse_worker.records.publisher import Position
 
 CutReason = Literal["recreated", "rewind", "model"]
 """Why ledger entries became invalid."""

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.records.record import RawRecord
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.lane.assignment import Assignment

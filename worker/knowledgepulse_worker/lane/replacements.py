@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from msgspec.structs import replace as replace_fields
 
+from knowledgepulse_kafka.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
+from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_schemas.dead_letter import Reason
-from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.lane.size_log import SizeLog
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.records.entry import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 
 

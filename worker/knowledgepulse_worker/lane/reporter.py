@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import Scored
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.records.content import counts_of
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.scoring import ScoredRecord
 
 if TYPE_CHECKING:

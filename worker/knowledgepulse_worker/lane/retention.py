@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Mapping
 
-from knowledgepulse_worker.log_interval import LogInterval
+from knowledgepulse_kafka.log_interval import LogInterval
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 
 logger = logging.getLogger(__name__)
 

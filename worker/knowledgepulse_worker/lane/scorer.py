@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Embedded
@@ -12,7 +13,6 @@ from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Counts, Score, VectorCache, bounded_id, count_trace, score_and_add
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from knowledgepulse_worker.log_interval import LogInterval
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_kafka.log_interval import LogInterval
+from knowledgepulse_kafka.records import OutputRecord
 
 logger = logging.getLogger(__name__)
 

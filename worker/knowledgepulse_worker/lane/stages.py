@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.records.entry import Entry, Failure
-from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.scoring import Counts, Score
 
 

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from prometheus_client.samples import Sample
 
+from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.http.pages import page_headers
 from knowledgepulse_worker.http.verdict import Diagnosis
@@ -45,7 +46,7 @@ _OTHER_METRICS = (
     "kp_in_flight_records",
     "kp_in_flight_records_limit",
 )
-_DISTRIBUTIONS = ("faust-streaming", "aiokafka", "openvino", "tokenizers")
+_DISTRIBUTIONS = ("faust-streaming", CLIENT, "openvino", "tokenizers")
 
 TOP = 10
 """Number of agents and frameworks each that are listed; all others are counted together."""

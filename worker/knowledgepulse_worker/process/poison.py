@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from knowledgepulse_worker.records.record import Location
+from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.records.suspects import Caution
 from knowledgepulse_worker.texts import counted
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import msgspec
 
-from knowledgepulse_worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
+from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
+from knowledgepulse_worker.errors import SettingsError, StartError
 from knowledgepulse_worker.http.server import serving, socket_name
 from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin

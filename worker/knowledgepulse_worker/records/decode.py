@@ -17,10 +17,10 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from knowledgepulse_kafka.records import RawRecord, is_utf8
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.record import RawRecord, is_utf8
 
 Members = TypeVar("Members", bound=msgspec.Struct)
 Validated = TypeVar("Validated")

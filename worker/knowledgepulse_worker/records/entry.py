@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision
 

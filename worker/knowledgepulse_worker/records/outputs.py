@@ -10,11 +10,11 @@ from hashlib import sha256
 from struct import pack
 from typing import Any, TypeVar
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.entry import Entry, Failure
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
 from knowledgepulse_worker.records.score_header import decode_score, encode_score, without_content
 from knowledgepulse_worker.settings import TopicSettings
 

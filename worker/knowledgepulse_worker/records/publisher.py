@@ -2,53 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from knowledgepulse_worker.errors import DeliveryError
-from knowledgepulse_worker.records.record import OutputRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The position in a partition of the raw topic.
-
-    Attributes:
-        offset: the offset of the next record.
-        topic_id: the id of the topic (KIP-516); empty if unknown.
-        leader_epoch: the epoch of the leader that wrote the record before this offset; -1 if unknown.
-    """
-
-    offset: int
-    topic_id: bytes = b""
-    leader_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The refusal of a batch.
-
-    Attributes:
-        records: the records of the batch. If there are several, any of them may be at fault.
-        cause: the broker's error: a TooLargeError, a TimestampError or an UnacceptableError.
-    """
-
-    records: Sequence[OutputRecord]
-    cause: DeliveryError
-
-
-class RefusedError(DeliveryError):
-    """Brokers refused batches, so the transaction was aborted.
-
-    Attributes:
-        refusals: the refusals in all partitions. A broker judges no batch behind one that it refused.
-    """
-
-    def __init__(self, *refusals: Refusal) -> None:
-        super().__init__("; ".join(dict.fromkeys(str(one.cause) for one in refusals)))
-        self.refusals = refusals
+from knowledgepulse_kafka.records import OutputRecord, Position
 
 
 class Publish(Protocol):
@@ -78,17 +35,3 @@ class Publish(Protocol):
             SecurityError: a right is missing, and the process must end.
         """
         ...
-
-
-class ThrottledError(DeliveryError):
-    """A quota of the brokers would have kept the transaction open for too long."""
-
-
-class LostPartitionsError(DeliveryError):
-    """The group has rebalanced, so other members may own the partitions."""
-
-
-def retrieve_exception(delivery: asyncio.Future[Any]) -> None:
-    """Mark an exception as retrieved, since failures after the first are never awaited."""
-    if not delivery.cancelled():
-        delivery.exception()

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from knowledgepulse_worker.records.record import Location
+from knowledgepulse_kafka.records import Location
 
 STEP = 64
 """The number of records that are announced at once as possibly in progress."""

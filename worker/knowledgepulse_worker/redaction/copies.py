@@ -6,13 +6,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError, RedactionError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.scoring import bounded_id
 
 logger = logging.getLogger(__name__)

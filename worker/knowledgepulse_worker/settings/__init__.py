@@ -13,6 +13,7 @@ from knowledgepulse_worker.settings.loading import (
 from knowledgepulse_worker.settings.models import (
     ENV_PREFIX,
     NESTED,
+    REMEDY,
     CacheSettings,
     EmbeddingSettings,
     FleetSettings,
@@ -31,6 +32,7 @@ from knowledgepulse_worker.settings.tree import sections
 __all__ = [
     "ENV_PREFIX",
     "NESTED",
+    "REMEDY",
     "AssembleSettings",
     "CacheSettings",
     "EmbeddingSettings",

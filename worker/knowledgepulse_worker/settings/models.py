@@ -6,14 +6,19 @@ A setting is named ``section.key``: in the file, ``key`` under ``[section]``; in
 
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from knowledgepulse_worker.callables import PATTERN
+from knowledgepulse_kafka.config import Config, TokenFunction
+from knowledgepulse_worker.callables import PATTERN, import_callable
+from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
 from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
@@ -37,6 +42,10 @@ def _servers(value: str) -> str:
         if match is None or not 1 <= int(match["port"]) <= 65_535:
             raise ValueError(f"should be host:port, several with commas; {server.strip()!r} is not")
     return value
+
+
+REMEDY = "`kp-worker topics` creates them"
+"""How to get missing topics."""
 
 
 class KafkaSettings(SecretSection):
@@ -143,8 +152,33 @@ class KafkaSettings(SecretSection):
             )
         return self
 
+    @property
+    def _logs_in_with_tokens(self) -> bool:
+        return self.security_protocol.startswith("SASL") and self.sasl_mechanism == "OAUTHBEARER"
+
     def _has_secret(self, name: str) -> bool:
         return bool(getattr(self, name) or getattr(self, f"{name}_file"))
+
+    def client_config(self) -> Config:
+        """Return the configuration of the Kafka clients, which read the secrets' files themselves.
+
+        Raises:
+            SettingsError: there is no such token provider.
+        """
+        names = {field.name for field in fields(Config)} & type(self).model_fields.keys()
+        values = {name: getattr(self, name) for name in names}
+        values |= {name: partial(self.secret, name) for name in self.secrets()}
+        values["sasl_oauthbearer_token_provider"] = self._token_provider()
+        return Config(**values, prefix=f"{self.name}.", remedy=REMEDY)
+
+    def _token_provider(self) -> TokenFunction | None:
+        setting, name = "kafka.sasl_oauthbearer_token_provider", self.sasl_oauthbearer_token_provider
+        if name is None or not self._logs_in_with_tokens:
+            return None
+        function = import_callable(setting, name)
+        if not inspect.iscoroutinefunction(function):
+            raise SettingsError(f"{setting}: {name}: is not an async function")
+        return cast("TokenFunction", function)
 
 
 class TopicSettings(_Section):

@@ -8,11 +8,11 @@ from typing import Any
 
 import tomli_w
 
+from knowledgepulse_kafka.texts import without_secrets
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.models import Settings
 from knowledgepulse_worker.settings.section import SecretSection
 from knowledgepulse_worker.settings.tree import sections
-from knowledgepulse_worker.urls import without_secrets
 
 _WIDTH = 110
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import msgspec
 
+from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.observe.recent import Recent
 from knowledgepulse_worker.settings import Settings
@@ -47,7 +47,7 @@ async def watch_answers(settings: Settings, recent: Recent) -> None:
 async def _follow(settings: Settings, recent: Recent) -> None:
     name = contributions_topic_name(settings.kafka.group)
     admin = TopicAdmin(settings.kafka, settings.topics)
-    async with admin, TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with admin, TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         while True:
             is_there = name in await admin.describe([name])  # reading a missing topic might create it
             recent.answers = await _latest(reader, name) if is_there else Counter()

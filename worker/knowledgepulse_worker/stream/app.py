@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from knowledgepulse_kafka.group_member import HEARTBEATS
+from knowledgepulse_kafka.throttle import Throttles
+from knowledgepulse_kafka.topic_limits import TopicLimits
+from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.http.verdict import Diagnosis, Observation
-from knowledgepulse_worker.kafka.topic_limits import TopicLimits
-from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
-from knowledgepulse_worker.kafka.wire.group_member import HEARTBEATS
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.retention import RetentionCheck
@@ -22,7 +24,6 @@ from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.suspects import Suspects
-from knowledgepulse_worker.records.throttle import Throttles
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 
-from knowledgepulse_worker.errors import StalledError, TopicError, WorkerError
+from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.throttle import Throttles
+from knowledgepulse_kafka.topics import Topic, missing_topics
+from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, missing_topics
-from knowledgepulse_worker.records.throttle import Throttles
-from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.source import Source
 
@@ -136,7 +138,7 @@ async def check_topics(missing: Callable[[], Sequence[str]]) -> None:
         TopicError: a topic was deleted, and the client would wait for it without end.
     """
     if names := missing():
-        raise missing_topics(names)
+        raise missing_topics(names, REMEDY)
 
 
 async def check_changelog(settings: Settings, topics: Mapping[str, Topic]) -> None:
@@ -153,7 +155,7 @@ async def check_changelog(settings: Settings, topics: Mapping[str, Topic]) -> No
     if changelog.partitions >= raw.partitions:
         return
     count = 0
-    with suppress(WorkerError):
+    with suppress(*EXPECTED):
         async with TopicAdmin(settings.kafka, settings.topics) as admin:
             count = (await admin.required([changelog.name]))[changelog.name].partitions
     if count > changelog.partitions:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.structs import OffsetAndMetadata
-
-from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_kafka.client import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.topic_reader import Record
 
 
 class Client(Protocol):
-    """A group member, with the methods of ``kafka.wire.GroupMember`` that the source uses."""
+    """A group member, with the methods of ``GroupMember`` that the source uses."""
 
     group: GroupMetadata
     answered_at: float
@@ -61,7 +58,7 @@ class Transact(Protocol):
 
 
 class TopicIdentity(Protocol):
-    """Distinguishes topics with the same name, as ``kafka.wire.TopicIds`` does."""
+    """Distinguishes topics with the same name, as ``TopicIds`` does."""
 
     async def start(self) -> None: ...  # noqa: D102 - as documented there, like all of these
     async def stop(self) -> None: ...  # noqa: D102

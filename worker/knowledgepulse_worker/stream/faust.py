@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import cast
 
 import faust
-from aiokafka.errors import KafkaError
 from faust.app.base import BootStrategy
 from faust.transport.consumer import ThreadDelegateConsumer
 from faust.types import StreamT
@@ -21,7 +20,8 @@ from faust.web.base import BlueprintManager
 from mode import CrashingSupervisor
 from yarl import URL
 
-from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_kafka.client import KafkaError
+from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.pages import Page, pages
@@ -123,7 +123,7 @@ class FaustApp(faust.App):
         """
         if isinstance(reason, KafkaError):
             reason = explained(reason, self._worker.settings.kafka.group)
-        if isinstance(reason, WorkerError):
+        if isinstance(reason, EXPECTED):
             self._worker.on_failure(reason)
         else:
             await super().crash(reason)

@@ -7,9 +7,7 @@ import time
 from collections.abc import Hashable
 from contextlib import suppress
 
-from aiokafka import TopicPartition
-from aiokafka.errors import IllegalStateError
-
+from knowledgepulse_kafka.client import IllegalStateError, TopicPartition
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.client import Client
 from knowledgepulse_worker.stream.refusal import explained

@@ -9,8 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
 from typing import TypeAlias
 
-from knowledgepulse_worker.errors import LedgerError, first_of_group
-from knowledgepulse_worker.kafka.topic_reader import Reader
+from knowledgepulse_kafka.errors import first_of_group
+from knowledgepulse_kafka.topic_reader import Reader
+from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 
 PARALLEL_READERS = 4

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiokafka.errors import InconsistentGroupProtocolError
-
+from knowledgepulse_kafka.client import InconsistentGroupProtocolError
+from knowledgepulse_kafka.errors import SecurityError
+from knowledgepulse_kafka.rights import denied_right
 from knowledgepulse_worker.errors import WorkerError
-from knowledgepulse_worker.kafka.preflight.rights import denied_right
 
 
-def explained(error: BaseException, group: str) -> WorkerError:
+def explained(error: BaseException, group: str) -> WorkerError | SecurityError:
     """Return the error to report for an error of the group member."""
     if isinstance(error, InconsistentGroupProtocolError):
         return WorkerError(

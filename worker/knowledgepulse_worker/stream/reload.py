@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from knowledgepulse_worker.errors import SettingsError, WorkerError
+from knowledgepulse_worker.errors import EXPECTED, SettingsError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.settings import Settings, parse_file, read_file, settings_from
@@ -83,7 +83,7 @@ class PolicyReload:
                 logger.warning("[%s] has changed in %s; restart to apply it", section, self._config)
         try:
             await self._apply(settings.policy, settings.shadow)
-        except WorkerError as error:
+        except EXPECTED as error:
             self._reject(error)
             self._accepted = None
 
@@ -130,7 +130,7 @@ class PolicyReload:
             logger.info("shadow policy %s replaces %s", _digest(shadow), old_shadow)
         self._metrics.policy_reloaded("ok")
 
-    def _reject(self, error: WorkerError) -> None:
+    def _reject(self, error: Exception) -> None:
         logger.error("keeping policy %s: %s", self._in_force.policy.digest, error)
         self._metrics.policy_reloaded("failed")
 

@@ -15,20 +15,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import IllegalStateError
-from aiokafka.structs import OffsetAndMetadata
-
-from knowledgepulse_worker.errors import DeliveryError, TopicError, WorkerError
-from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
-from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
+from knowledgepulse_kafka.client import (
+    ConsumerRebalanceListener,
+    IllegalStateError,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from knowledgepulse_kafka.errors import DeliveryError, LostPartitionsError, TopicError
+from knowledgepulse_kafka.record_batches import epoch_of
+from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.topic_reader import Record, raw_record
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.records.publisher import LostPartitionsError
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
 from knowledgepulse_worker.stream.gaps import Gaps
 from knowledgepulse_worker.stream.recovery import Connect, recover
@@ -399,7 +401,7 @@ class Source:
             )
             self.assignment.close()  # otherwise, every further transaction would be aborted, too
             return False
-        except WorkerError as error:
+        except EXPECTED as error:
             self._has_failed = True  # the producer begins no other transaction
             await self._host.crash(error)
             return False

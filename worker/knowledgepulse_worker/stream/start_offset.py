@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from aiokafka import TopicPartition
-from aiokafka.structs import OffsetAndMetadata
-
-from knowledgepulse_worker.kafka.transactional_publisher import TOPIC_ID
+from knowledgepulse_kafka.client import OffsetAndMetadata, TopicPartition
+from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.stream.gaps import PassedOver
 

@@ -11,10 +11,9 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from aiokafka import TopicPartition
-
-from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.wire.record_batches import epoch_of
+from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.record_batches import epoch_of
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.stream.client import Client

@@ -14,34 +14,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from knowledgepulse_kafka.errors import DeliveryError, SecurityError, TopicError
+from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.rights import require_rights
+from knowledgepulse_kafka.throttle import Throttle, Throttles
+from knowledgepulse_kafka.topic_id import TopicIds
+from knowledgepulse_kafka.topic_reader import TopicReader
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.embedding import Batcher, Embedder, load_embedder
 from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.ending import run_in_time, within
-from knowledgepulse_worker.errors import (
-    DeliveryError,
-    EmbeddingError,
-    SecurityError,
-    StartError,
-    TopicError,
-    WorkerError,
-)
+from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
-from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_id_prefix, worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import TopicReader
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, differences
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.kafka.wire.group_member import GroupMember
-from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_worker.kafka.topics import changelog_topic_name, differences
+from knowledgepulse_worker.kafka.worker_rights import worker_id_prefix, worker_rights
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import PipeWriter, beat
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.records.suspects import Caution, Suspects
-from knowledgepulse_worker.records.throttle import Throttle, Throttles
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
@@ -105,7 +101,7 @@ def run_worker(
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
-    await require_rights(settings.kafka, worker_rights(settings))
+    await require_rights(settings.kafka.client_config(), worker_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.require()
     for difference in differences(topics, settings.topics):
@@ -200,7 +196,7 @@ class _Process:
     def _publisher(self, throttle: Throttle) -> TransactionalPublisher:
         prefix = worker_id_prefix(self.settings.kafka.group)
         return TransactionalPublisher(
-            self.settings.kafka,
+            self.settings.kafka.client_config(),
             # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
             f"{prefix}{self.socket.rpartition('-')[2]}",
             min(BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
@@ -214,7 +210,8 @@ class _Process:
         publisher: TransactionalPublisher,
         fail: Callable[[BaseException], None],
     ) -> WorkerApp:
-        kafka, limits, raw = self.settings.kafka, self.settings.limits, self.settings.topics.raw
+        limits, raw = self.settings.limits, self.settings.topics.raw
+        kafka = self.settings.kafka.client_config()
         throttle = services.throttles.consumer
         return WorkerApp(
             services,

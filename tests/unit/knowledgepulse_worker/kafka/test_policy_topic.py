@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from fakes.memory_reader import MemoryReader
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.policy_topic import _complete, last_policy, read_policies
-from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.policy import Policy
 from support.drawn_policies import POLICIES
 

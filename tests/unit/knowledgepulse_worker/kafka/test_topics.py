@@ -10,10 +10,11 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka import topic_admin
+from knowledgepulse_kafka import admin as kafka_admin
+from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, differences
+from knowledgepulse_worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, differences
 from knowledgepulse_worker.settings import KafkaSettings
 from support.topics import CHANGELOG, DAY_MS, NAMES, POLICIES
 
@@ -128,7 +129,7 @@ async def test_committed_offsets_wait_for_a_coordinator_that_is_being_elected_or
     admin, brokers, monkeypatch
 ):
     """Its response then has no partitions, and an error that the client ignores; this was a KeyError."""
-    monkeypatch.setattr(topic_admin, "_RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(kafka_admin, "_RETRY_PAUSE", 0.0)
     brokers.add(NAMES.raw, 2)
     brokers.coordinators = [GroupCoordinatorNotAvailableError(), [], [7, -1]]
 

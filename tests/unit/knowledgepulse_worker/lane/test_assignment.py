@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
+from knowledgepulse_kafka.errors import LostPartitionsError, ThrottledError
+from knowledgepulse_kafka.records import Location, Position
+from knowledgepulse_kafka.throttle import LONG
 from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.records.publisher import LostPartitionsError, Position, ThrottledError
-from knowledgepulse_worker.records.record import Location
 from knowledgepulse_worker.records.suspects import Caution, Suspects
-from knowledgepulse_worker.records.throttle import LONG
 from support.lanes import score
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

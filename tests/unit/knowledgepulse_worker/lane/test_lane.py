@@ -8,13 +8,13 @@ from hashlib import sha256
 
 import pytest
 
-from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLargeError
+from knowledgepulse_kafka.errors import DeliveryError, TooLargeError
+from knowledgepulse_kafka.records import NO_TIMESTAMP, Position
+from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import POSITION_KEY, decode_position
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import NO_TIMESTAMP
 from knowledgepulse_worker.scoring import score_trace, scorer
 from knowledgepulse_worker.settings import EmbeddingSettings
 from support.lanes import feed, headers, score, unread

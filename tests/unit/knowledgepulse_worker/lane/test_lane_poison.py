@@ -8,8 +8,8 @@ import dataclasses
 
 import pytest
 
+from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.lane import lane as lane_module
-from knowledgepulse_worker.records.record import Location
 from knowledgepulse_worker.records.suspects import Caution, Suspects
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

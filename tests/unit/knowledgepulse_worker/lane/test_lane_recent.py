@@ -1,6 +1,6 @@
 """Finished records as a lane reports them to the status page."""
 
-from knowledgepulse_worker.errors import TooLargeError
+from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_worker.policy import Policy
 
 

@@ -5,10 +5,10 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 
 HOUR_MS = 3_600_000
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from knowledgepulse_worker import log_interval
+from knowledgepulse_kafka import log_interval
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.lane.size_log import SizeLog
-from knowledgepulse_worker.records.record import OutputRecord
 
 OUTPUT = OutputRecord("contribute", 0, 0, b"key", b"v" * 5000, (("name", b"value"),))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.process.poison import PoisonSearch
-from knowledgepulse_worker.records.record import Location
 
 A, B = Location(0, 7), Location(1, 3)
 

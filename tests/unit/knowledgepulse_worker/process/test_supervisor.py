@@ -13,7 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from knowledgepulse_worker.errors import NoBrokerError, SecurityError, SettingsError, StartError, WorkerError
+from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
+from knowledgepulse_worker.errors import SettingsError, StartError, WorkerError, exit_status_of
 from knowledgepulse_worker.process import supervisor as supervise
 from knowledgepulse_worker.process.supervisor import Supervisor
 from knowledgepulse_worker.settings import Settings
@@ -306,7 +307,7 @@ async def test_a_refusal_by_the_broker_at_the_first_start_is_not_retried(tmp_pat
     here = Supervised(tmp_path, "beat(60)")
     with pytest.raises(type(error)):
         await here.run()
-    assert error.exit_status == os.EX_CONFIG
+    assert exit_status_of(error) == os.EX_CONFIG
 
 
 @pytest.mark.parametrize("error", REFUSALS)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp, with_original_timestamp
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import TopicSettings
 
 TOPICS = TopicSettings(raw="raw", contribute="contribute", rejected="rejected", dead_letter="dead")

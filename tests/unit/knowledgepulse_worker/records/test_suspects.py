@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
+from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.records import suspects as module
-from knowledgepulse_worker.records.record import Location
 from knowledgepulse_worker.records.suspects import STEP, Caution, Suspects
 
 A, B = Location(0, 7), Location(1, 3)

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_worker.errors import REDACTION_REASONS, RedactionError, TooLargeError
+from knowledgepulse_kafka.errors import TooLargeError
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_worker.errors import REDACTION_REASONS, RedactionError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import TopicSettings

@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 
 from fakes.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
 from fakes.memory_publisher import MemoryPublisher
+from knowledgepulse_kafka.errors import LostPartitionsError, TopicError
+from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import metadata_of
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
-from knowledgepulse_worker.records.publisher import LostPartitionsError
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from support.program import Program

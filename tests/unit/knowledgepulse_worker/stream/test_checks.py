@@ -2,7 +2,8 @@
 
 import pytest
 
-from knowledgepulse_worker.errors import StalledError, TopicError
+from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_worker.errors import StalledError
 from knowledgepulse_worker.stream.checks import INTERVAL, Watchdog
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from aiokafka.errors import KafkaError
 
-from knowledgepulse_worker.errors import DeliveryError
-from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_kafka.errors import DeliveryError
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.stream.faust import FaustApp
 
 RAW = "raw-traces"

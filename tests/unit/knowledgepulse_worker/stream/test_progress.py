@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.progress import Progress

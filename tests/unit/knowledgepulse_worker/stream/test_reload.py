@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_worker.errors import NoBrokerError
+from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.settings import load_settings

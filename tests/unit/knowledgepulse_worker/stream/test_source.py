@@ -5,10 +5,9 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaError
 
+from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_worker.errors import WorkerError
-from knowledgepulse_worker.kafka.transactional_publisher import metadata_of
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.stream import source, truncation
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 

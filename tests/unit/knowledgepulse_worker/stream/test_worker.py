@@ -8,16 +8,10 @@ from contextlib import suppress
 
 import pytest
 
+from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_worker import ending
 from knowledgepulse_worker.ending import run_in_time, within
-from knowledgepulse_worker.errors import (
-    DeliveryError,
-    EmbeddingError,
-    MissingExtraError,
-    StalledError,
-    StartError,
-    TopicError,
-)
+from knowledgepulse_worker.errors import EmbeddingError, MissingExtraError, StalledError, StartError
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream import worker as run
 

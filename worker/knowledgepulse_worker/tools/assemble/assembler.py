@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
+from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.ending import within
-from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns

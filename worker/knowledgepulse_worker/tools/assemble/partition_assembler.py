@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas.convert import ConversionError
-from knowledgepulse_worker.errors import InvalidRecordError, WorkerError
-from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.errors import EXPECTED, InvalidRecordError
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, split
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
@@ -128,7 +128,7 @@ def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:
         return split(record.value, max_bytes)
     except ConversionError as error:
         raise InvalidRecordError("undecodable", str(error)) from error
-    except WorkerError:
+    except EXPECTED:
         raise
     except Exception as error:  # one record must not stop the others, whatever is wrong with it
         logger.warning("cannot read a record of spans", exc_info=error)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 
+from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.rights import require_rights
+from knowledgepulse_kafka.shared_reader import OnRevoked, SharedReader
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.ending import run_in_time
-from knowledgepulse_worker.errors import StartError, TopicError
+from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.http.server import METRICS
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
-from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
@@ -64,7 +66,7 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
 
 def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:
     return SharedReader(
-        settings.kafka.model_copy(update={"group": assembly_group(settings.kafka.group)}),
+        replace(settings.kafka.client_config(), group=assembly_group(settings.kafka.group)),
         settings.assemble.spans,
         settings.limits.batch_bytes,
         settings.limits.rebalance,
@@ -73,7 +75,7 @@ def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
-    await require_rights(settings.kafka, assembly_rights(settings))
+    await require_rights(settings.kafka.client_config(), assembly_rights(settings))
     try:
         async with TopicAdmin(settings.kafka, settings.topics) as admin:
             return await require_topics(admin, settings)

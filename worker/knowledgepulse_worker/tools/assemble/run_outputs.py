@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, RawRecord
+from knowledgepulse_kafka.topic_limits import record_bytes
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.kafka.topic_limits import record_bytes
-from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.key import key_of
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, join
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun

@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.topic_reader import Record, TopicReader
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
-from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 from knowledgepulse_worker.tools.assemble.run_outputs import Refused
@@ -103,7 +102,9 @@ class AssemblyLog:
         self._spans = settings.assemble.spans
         self._partition = partition
         self._new_reader = new_reader
-        self._publisher = new_publisher(settings.kafka, f"{self._group}-{partition}", batch_bytes)
+        self._publisher = new_publisher(
+            settings.kafka.client_config(), f"{self._group}-{partition}", batch_bytes
+        )
 
     async def __aenter__(self) -> Self:
         await self._publisher.__aenter__()
@@ -116,7 +117,9 @@ class AssemblyLog:
         """Return the state that the last transaction left; raise a TopicError if it cannot be read."""
         position = 0
         published: dict[str, int] = {}
-        async with self._new_reader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
+        async with self._new_reader(
+            self._settings.kafka.client_config(), self._settings.limits.batch_bytes
+        ) as reader:
             offsets = await reader.bounds(self._topic, self._partition)
             with skipping_foreign_records(self._topic) as foreign:
                 async for record in reader.read(self._topic, self._partition, offsets):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
 from knowledgepulse_worker.errors import InvalidRecordError
@@ -11,7 +12,6 @@ from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.scoring import Counts, Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
 from knowledgepulse_worker.tools.audit.source_index import Output, short_hash

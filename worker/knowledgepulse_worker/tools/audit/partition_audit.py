@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from knowledgepulse_kafka.errors import DeliveryError, TooLargeError, UnacceptableError
+from knowledgepulse_kafka.records import NO_TIMESTAMP, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import DeliveryError, TooLargeError, UnacceptableError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Counts, Score, TraceText, bounded_id, count_trace, embedding_text
 from knowledgepulse_worker.settings import Settings

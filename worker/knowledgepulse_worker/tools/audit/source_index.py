@@ -15,12 +15,12 @@ from typing import Literal, Self
 
 import msgspec
 
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, problem_of
 from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import TopicSettings
 
 _FORMER_REPEATS = 512

@@ -7,17 +7,18 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.rights import READ, Right, require_rights, topic_rights
+from knowledgepulse_kafka.topic_reader import Record, TopicReader, raw_record
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.policy_topic import read_policies
-from knowledgepulse_worker.kafka.preflight.rights import READ, Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
-from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, policies_topic_name
+from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy, by_digest
 from knowledgepulse_worker.records.entry import POSITION_KEY
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.console import TopicProgressCallback
 from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report
@@ -53,12 +54,12 @@ async def audit(
         LedgerError: the changelog contains an invalid entry.
         EmbeddingError: the embedder cannot be created.
     """
-    await require_rights(settings.kafka, audit_rights(settings))
+    await require_rights(settings.kafka.client_config(), audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         raw = settings.topics.raw
         topics = await admin.existing(raw, *settings.topics.outputs)
         committed = await admin.committed(topics[raw])
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         # Opened in this order, the bounds include the outputs of all committed records, and their entries.
         log = _Log(reader, progress)
         for name in (*settings.topics.outputs, admin.changelog, raw):

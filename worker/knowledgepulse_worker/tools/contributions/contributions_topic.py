@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
+from knowledgepulse_kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
-from knowledgepulse_worker.kafka.preflight.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.redaction.departure import Held
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
@@ -90,7 +90,7 @@ async def read_contributions(settings: Settings, records: Collection[ScoredRecor
         topic = (await admin.describe([name])).get(name)
     if topic is None:
         return []
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         held = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
     with skipping_foreign_records(name) as foreign:
         decoded = [foreign.decoded(record, lambda one: _decode(one.value or b"")) for record in held]

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher
+from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import Settings
@@ -28,16 +28,17 @@ async def delete_contributions(
 
     Raises:
         SettingsError: the registry's settings are incomplete, or its address is wrong.
-        SecurityError: the registry refuses, for example to delete another agent's trace, or the brokers do.
+        AccessError: the registry refuses, for example to delete another agent's trace.
+        SecurityError: the brokers refuse the login, the certificate or an operation.
         NoBrokerError: the brokers cannot be reached.
     """
     client = RegistryClient(settings.registry, asyncio.sleep)
     topic = contributions_topic_name(settings.kafka.group)
-    await require_rights(settings.kafka, contribution_rights(settings))
+    await require_rights(settings.kafka.client_config(), contribution_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await create_topic(admin, topic)
     persistence = Persistence(asyncio.sleep, ContributionMetrics())
-    async with IdempotentPublisher(settings.kafka) as publisher, client:
+    async with IdempotentPublisher(settings.kafka.client_config()) as publisher, client:
         for trace_id in trace_ids:
             was_there = await persistence.ask(partial(client.delete, trace_id))
             if was_there:

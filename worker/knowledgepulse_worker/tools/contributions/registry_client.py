@@ -12,8 +12,8 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from knowledgepulse_worker.errors import SecurityError, SettingsError
-from knowledgepulse_worker.http import client
+from knowledgepulse_kafka import http_client as client
+from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit
@@ -101,7 +101,7 @@ class RegistryClient:
 
         Raises:
             TryAgain: the registry did not answer.
-            SecurityError: it refuses the key, or the key belongs to another agent.
+            AccessError: it refuses the key, or the key belongs to another agent.
             SettingsError: there is no registry at the address.
         """
         path = f"/v1/export/{quote(self._registry.agent_id or '', safe='')}"
@@ -172,9 +172,9 @@ class RegistryClient:
         if is_limited and not has_no_key:
             raise TryAgain("limited", "the registry's rate limit", seconds or _MINUTE)
         if has_no_key or status == HTTPStatus.UNAUTHORIZED:
-            raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
+            raise AccessError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
         if status == HTTPStatus.FORBIDDEN:
-            raise SecurityError(
+            raise AccessError(
                 f"registry.api_key: {self._url} refuses {method} {path}: the key belongs to another agent "
                 "than registry.agent_id, lacks the scope `write`, or its agent has too little reputation"
             )

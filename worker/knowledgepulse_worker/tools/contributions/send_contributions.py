@@ -16,16 +16,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.rights import require_rights
+from knowledgepulse_kafka.sole_reader import SoleReader
+from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.http.metrics_port import serving_metrics
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
-from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
@@ -112,7 +111,7 @@ class Sender:
         """Send a record if it may leave and the registry does not have it yet; return the result.
 
         Raises:
-            SecurityError: the registry refuses the key.
+            AccessError: the registry refuses the key.
             SettingsError: there is no registry at the address.
         """
         scored = read_record(record)
@@ -153,7 +152,8 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
     Raises:
         StartError: the port of the metrics is in use.
         SettingsError: the registry's settings are incomplete, or its address is wrong.
-        SecurityError: the registry refuses the key, or the brokers an operation.
+        AccessError: the registry refuses the key.
+        SecurityError: the brokers refuse the login, the certificate or an operation.
         NoBrokerError: the brokers cannot be reached.
         TopicError: the topic is missing.
         DeliveryError: a broker rejected an answer, or another process took over.
@@ -171,14 +171,14 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
     client = RegistryClient(settings.registry, sleep)
     source = source_topic(settings)
     answers = group = contributions_topic_name(settings.kafka.group)  # the transactional id, too
-    await require_rights(settings.kafka, contribution_rights(settings))
+    await require_rights(settings.kafka.client_config(), contribution_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await admin.required([source])
         await create_topic(admin, answers)
     persistence = Persistence(sleep, metrics)
     async with (
-        TransactionalPublisher(settings.kafka, group) as publisher,
-        SoleReader(settings.kafka, group, [source], settings.limits.batch_bytes) as reader,
+        TransactionalPublisher(settings.kafka.client_config(), group) as publisher,
+        SoleReader(settings.kafka.client_config(), group, [source], settings.limits.batch_bytes) as reader,
         serving_metrics(settings.web, metrics.render, lambda: reader.not_ready),
         client,
     ):

@@ -7,11 +7,11 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Self
 
+from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import ATTEMPT, Reason
-from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.terminal.arguments import Period
 
 

@@ -10,7 +10,7 @@ import textwrap
 
 from rich.filesize import decimal
 
-from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter

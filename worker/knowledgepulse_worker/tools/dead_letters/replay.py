@@ -17,13 +17,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from knowledgepulse_worker.kafka.preflight.rights import WRITE, Right, require_rights, topic_rights
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.rights import WRITE, Right, require_rights, topic_rights
+from knowledgepulse_kafka.topic_limits import record_bytes
+from knowledgepulse_kafka.topic_reader import ProgressCallback
+from knowledgepulse_kafka.topics import COMPACTED, Topic
+from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_limits import record_bytes
-from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
-from knowledgepulse_worker.kafka.topics import COMPACTED, Topic, replays_topic_name
-from knowledgepulse_worker.kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_worker.kafka.topics import replays_topic_name
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights, open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
@@ -66,7 +67,7 @@ class RawTopic(TransactionalPublisher):
     """
 
     def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
-        super().__init__(kafka, replays, min(BATCH_BYTES, raw.max_message_bytes))
+        super().__init__(kafka.client_config(), replays, min(BATCH_BYTES, raw.max_message_bytes))
         self._raw = raw
         self._replays = replays
 
@@ -116,7 +117,9 @@ async def replay(
         TopicError: a topic is missing.
         DeliveryError: a broker rejected a record.
     """
-    await require_rights(settings.kafka, [*dead_letter_rights(settings), *replay_rights(settings)])
+    await require_rights(
+        settings.kafka.client_config(), [*dead_letter_rights(settings), *replay_rights(settings)]
+    )
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         raw = (await admin.existing(settings.topics.raw))[settings.topics.raw]
         if not dry_run:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from knowledgepulse_worker.errors import NoBrokerError
+from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.extras import how_to_install
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.java_kafka import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from knowledgepulse_worker.kafka.preflight.diagnosis import problem_with
+from knowledgepulse_kafka.diagnosis import problem_with
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.processes import last_lines
 

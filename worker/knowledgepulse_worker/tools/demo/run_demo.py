@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import (
     ENV_PREFIX,
@@ -200,7 +200,9 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
     results = Results(Counter(dict.fromkeys(outcomes.values(), 0)))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with AsyncExitStack() as stack:
-        reader = await stack.enter_async_context(TopicReader(settings.kafka, settings.limits.batch_bytes))
+        reader = await stack.enter_async_context(
+            TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes)
+        )
         progress = stack.enter_context(Progress(*columns, console=console))
         scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
         started = last = time.monotonic()

@@ -12,14 +12,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
+from knowledgepulse_kafka.sole_reader import SoleReader
+from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.http.metrics_port import serving_metrics
-from knowledgepulse_worker.kafka.preflight.rights import READ, WRITE, Right, require_rights, topic_rights
-from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
-from knowledgepulse_worker.records.publisher import Position
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of
@@ -83,7 +82,7 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         TopicError: an output topic is missing.
         DeliveryError: a broker rejected an event, or another process took over.
     """
-    await require_rights(settings.kafka, evaluation_rights(settings))
+    await require_rights(settings.kafka.client_config(), evaluation_rights(settings))
     names = settings.topics.scored
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names)
@@ -94,8 +93,10 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, metrics)
     async with (
-        TransactionalPublisher(settings.kafka, group, min(_BATCH_BYTES, batch_bytes)) as publisher,
-        SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,
+        TransactionalPublisher(
+            settings.kafka.client_config(), group, min(_BATCH_BYTES, batch_bytes)
+        ) as publisher,
+        SoleReader(settings.kafka.client_config(), group, names, settings.limits.batch_bytes) as consumer,
         serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
     ):
         logger.info("sending the scores of %s to %s", " and ".join(names), settings.topics.evaluations)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
@@ -18,7 +19,6 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary

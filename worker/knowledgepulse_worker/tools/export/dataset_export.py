@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_card import CARD, card

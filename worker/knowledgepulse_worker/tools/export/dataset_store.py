@@ -23,9 +23,9 @@ from threading import Event, Thread
 
 from pyarrow import fs
 
+from knowledgepulse_kafka.texts import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.texts import printable
-from knowledgepulse_worker.urls import without_secrets
 
 RENEWAL = 5.0
 """Seconds between the renewals of a claim."""

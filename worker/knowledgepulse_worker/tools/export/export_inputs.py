@@ -11,13 +11,13 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, RawRecord
+from knowledgepulse_kafka.topic_id import TopicIds
+from knowledgepulse_kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
-from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.scored import HEADERS, read_line
 from knowledgepulse_worker.settings import Settings
@@ -78,10 +78,10 @@ async def open_topics(
 ) -> AsyncIterator[TopicInputs]:
     """Connect and open topics of scored traces; see :func:`require_topics`."""
     topics = await require_topics(settings, names)
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         inputs = TopicInputs(reader, progress)
         for topic in topics:
-            partitions, ids = range(topic.partitions), TopicIds(settings.kafka, topic.name)
+            partitions, ids = range(topic.partitions), TopicIds(settings.kafka.client_config(), topic.name)
             await ids.start()
             try:
                 inputs.identity[topic.name] = (await ids.current(partitions)).hex()

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.entry import encode_vector
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import embedding_text
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules

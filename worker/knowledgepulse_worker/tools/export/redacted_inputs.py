@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import RedactionError
-from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.redaction.copies import Redact, redacted_trace
 from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher
+from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.rights import WRITE
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher
-from knowledgepulse_worker.kafka.preflight.rights import WRITE
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Decision, Rescored
@@ -51,7 +51,9 @@ async def republish(
     targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
         open_scored_topics(settings) as scored,
-        IdempotentPublisher(settings.kafka, max(one.max_message_bytes for one in topics)) as publisher,
+        IdempotentPublisher(
+            settings.kafka.client_config(), max(one.max_message_bytes for one in topics)
+        ) as publisher,
     ):
         rescored = await send_rescored(scored, period, policy, targets, publisher)
     if not rescored.traces:

@@ -7,17 +7,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
+from knowledgepulse_kafka.rights import READ, require_rights, topic_rights
+from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader, read_topic
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
-from knowledgepulse_worker.kafka.preflight.rights import READ, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
-from knowledgepulse_worker.kafka.topics import REMEDY, Topic, policies_topic_name
+from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.terminal.console import TopicProgressCallback, topic_progress
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_label
@@ -33,7 +34,7 @@ async def require_topics(
         SecurityError: they refuse the login, the certificate or a right.
         TopicError: a topic is missing.
     """
-    await require_rights(settings.kafka, topic_rights(operations, *names))
+    await require_rights(settings.kafka.client_config(), topic_rights(operations, *names))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names, remedy)
     return [topics[name] for name in names]
@@ -90,7 +91,7 @@ class ScoredTopics:
 async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
     """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
     topics = await require_topics(settings, settings.topics.scored)
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             yield ScoredTopics(reader, topics, progress)
 
@@ -102,7 +103,7 @@ async def labels_of_topic(settings: Settings, name: str) -> Labels:
         InputError: there is no label; see also :func:`require_topics`.
     """
     (topic,) = await require_topics(settings, [name], remedy="create it first")
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         with topic_progress() as progress, skipping_foreign_records(name) as foreign:
             labels = await labels_of_records(
                 read_topic(reader, topic, None, partial(progress, name)), foreign
@@ -138,7 +139,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
     """
     topic = policies_topic_name(settings.kafka.group)
     await require_topics(settings, [topic])
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+    async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         history = await read_policies(reader, topic)
     if not history:
         raise InputError(f"{topic} contains no policies: no worker of this group has started yet")

@@ -16,8 +16,10 @@ import click
 from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
+from knowledgepulse_kafka import CLIENT
+from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS
-from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBrokerError, TooLargeError
+from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.console import errors, progress_bars
@@ -216,7 +218,7 @@ def _publish(
     limit: float | None = None,
 ) -> None:
     # The publisher warns that no broker answers; its client would log each attempt.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    logging.getLogger(CLIENT).setLevel(logging.CRITICAL)
     publisher = TracePublisher(settings, key)
     published = publisher.published
     try:

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from knowledgepulse_kafka.errors import NoBrokerError
+from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
+from knowledgepulse_kafka.rights import Right, require_rights, topic_rights
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import NoBrokerError
-from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings
@@ -65,7 +65,7 @@ class TracePublisher:
         self._settings = settings
         self._topic = settings.topics.raw
         self._key_by = key_by
-        self._publisher = IdempotentPublisher(settings.kafka)
+        self._publisher = IdempotentPublisher(settings.kafka.client_config())
         self._unconfirmed: deque[asyncio.Future[object]] = deque()
 
     async def __aenter__(self) -> Self:
@@ -76,7 +76,7 @@ class TracePublisher:
             SecurityError: the brokers reject the login, the certificate or an operation.
             TopicError: the raw topic does not exist.
         """
-        await require_rights(self._settings.kafka, publishing_rights(self._settings))
+        await require_rights(self._settings.kafka.client_config(), publishing_rights(self._settings))
         async with TopicAdmin(self._settings.kafka, self._settings.topics) as admin:
             await admin.require_existing(self._topic)  # producing to it may create it, with one partition
         await self._publisher.__aenter__()

@@ -10,10 +10,10 @@ from itertools import count
 
 import msgspec
 
+from knowledgepulse_kafka.partitioner import partition_of
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.kafka.partition import partition_of
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy, key_of

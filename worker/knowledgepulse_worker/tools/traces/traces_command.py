@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import SCORE

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembler
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import require_topics
 from support.topics import NAMES

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from fakes.memory_reader import MemoryReader
-from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog
 

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
@@ -14,7 +15,6 @@ from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_vector, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings

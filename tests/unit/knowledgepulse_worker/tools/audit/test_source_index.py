@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.entry import Entry, Failure
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import TopicSettings
 from knowledgepulse_worker.tools.audit import source_index
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import pytest
 from aiohttp import web
 
-from knowledgepulse_worker.errors import SecurityError, SettingsError
+from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
@@ -87,7 +87,7 @@ async def test_another_agents_trace_cannot_be_deleted(registry, url, document, r
         url=url, agent_id="kp:agent:other", api_key=await register(url, "kp:agent:other")
     )
     async with RegistryClient(other, no_sleep) as client:
-        with pytest.raises(SecurityError, match="refuses DELETE"):
+        with pytest.raises(AccessError, match="refuses DELETE"):
             await client.delete(unit.id)
 
 
@@ -96,13 +96,13 @@ async def test_a_key_that_is_not_known_and_an_agent_that_is_another_are_told(reg
     unknown = registry.model_copy(update={"api_key": None, "api_key_file": None})
     unknown = RegistrySettings(**{**unknown.model_dump(), "api_key": f"kp_{'f' * 64}"})
     async with RegistryClient(unknown, no_sleep) as client:
-        with pytest.raises(SecurityError, match="does not know the key"):
+        with pytest.raises(AccessError, match="does not know the key"):
             await client.check()
-        with pytest.raises(SecurityError, match="does not know the key"):
+        with pytest.raises(AccessError, match="does not know the key"):
             await client.contribute(unit)  # a limit of 0 is how it says so
     other = registry.model_copy(update={"agent_id": "kp:agent:another"})
     async with RegistryClient(other, no_sleep) as client:
-        with pytest.raises(SecurityError, match=r"belongs to another agent than registry\.agent_id"):
+        with pytest.raises(AccessError, match=r"belongs to another agent than registry\.agent_id"):
             await client.check()
     nowhere = registry.model_copy(update={"url": f"{registry.url}/nowhere"})
     async with RegistryClient(nowhere, no_sleep) as client:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from knowledgepulse_worker.errors import SecurityError, SettingsError
+from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryClient
@@ -145,9 +145,9 @@ async def test_what_is_said_for_good_is_not_asked_again(
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (saying(401, {"error": "Authentication required"}), SecurityError),
-        (saying(403), SecurityError),
-        (saying(429, **{"X-RateLimit-Limit": "0"}), SecurityError),
+        (saying(401, {"error": "Authentication required"}), AccessError),
+        (saying(403), AccessError),
+        (saying(429, **{"X-RateLimit-Limit": "0"}), AccessError),
         (saying(302, Location="https://example.org"), SettingsError),
         (saying(405), SettingsError),
     ],

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import skip_reason
 from support.letters import TOPICS, buried, raw_record

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.publisher import Position
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from fakes.memory_reader import MemoryReader
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.terminal.arguments import Period

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fakes.memory_reader import MemoryReader
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
 from support.scored import dead_letter

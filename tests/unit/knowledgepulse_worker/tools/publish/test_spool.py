@@ -9,8 +9,9 @@ import stat
 import pytest
 from click.testing import CliRunner
 
+from knowledgepulse_kafka.errors import DeliveryError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.cli import entry
-from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError, TooLargeError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.publish import publish_command
 from knowledgepulse_worker.tools.publish.spool import Spool
 from support.hooks import converted_here

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from knowledgepulse_worker.errors import NoBrokerError
+from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from knowledgepulse_worker.tools.publish import TracePublisher, publish_lines, trace_publisher

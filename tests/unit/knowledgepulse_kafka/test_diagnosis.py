@@ -1,0 +1,100 @@
+"""The diagnosis of failed connections, whatever answers at the address."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from contextlib import asynccontextmanager
+
+import pytest
+import trustme
+from aiokafka.errors import KafkaConnectionError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from knowledgepulse_kafka import diagnosis
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.diagnosis import unreachable
+from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a TLS connection that failed
+
+
+@asynccontextmanager
+async def server(answer, context=None):
+    """Serve connections that answer the first bytes with these bytes and close; yield host and port."""
+
+    async def serve(reader, writer):
+        await reader.read(1)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, LOOPBACK, 0, ssl=context) as listening:
+        yield f"{LOOPBACK}:{listening.sockets[0].getsockname()[1]}"
+
+
+async def diagnosed(servers, **kafka):
+    return await unreachable(Config(bootstrap_servers=servers, **kafka), KafkaConnectionError("hidden"))
+
+
+async def test_an_expired_broker_certificate_is_reported(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    long_ago = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(LOOPBACK, not_after=long_ago).configure_cert(context)
+    async with server(b"", context) as there:
+        error = await diagnosed(there, security_protocol="SSL", ssl_cafile=tmp_path / "ca.pem")
+    assert isinstance(error, SecurityError)
+    assert f"the certificate of {there} is not valid now: certificate has expired" in str(error)
+
+
+async def test_an_unreachable_broker_is_named_with_the_cause():
+    (port,) = free_ports(1)
+    error = await diagnosed(f"{LOOPBACK}:{port}")
+    assert isinstance(error, NoBrokerError)
+    assert str(error) == f"bootstrap_servers: {LOOPBACK}:{port}: Connection refused"
+
+
+async def test_every_unreachable_server_is_named():
+    one, other = free_ports(2)
+    error = await diagnosed(f"{LOOPBACK}:{one}, {LOOPBACK}:{other}")
+    assert f"{LOOPBACK}:{one}: Connection refused; {LOOPBACK}:{other}: Connection refused" in str(error)
+
+
+async def test_a_refusal_takes_precedence_over_an_unreachable_server():
+    (away,) = free_ports(1)
+    async with server(b"\x15\x03\x03\x00\x02\x02\x50") as there:  # a TLS alert
+        error = await diagnosed(f"{LOOPBACK}:{away},{there}")
+    assert isinstance(error, SecurityError)
+    assert str(error) == f"security_protocol: PLAINTEXT: {there} speaks TLS"
+
+
+async def test_a_silent_server_is_reported(monkeypatch):
+    monkeypatch.setattr(diagnosis, "_DIAL_LIMIT_MS", 50)
+    opened = asyncio.Event()
+
+    async def serve(_reader, writer):
+        await opened.wait()
+        writer.close()
+
+    async with await asyncio.start_server(serve, LOOPBACK, 0) as listening:
+        there = f"{LOOPBACK}:{listening.sockets[0].getsockname()[1]}"
+        error = await diagnosed(there)
+        opened.set()
+    assert isinstance(error, NoBrokerError)
+    assert f"{there}: no answer" in str(error)
+
+
+@given(st.binary(max_size=40) | st.just(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+@settings(max_examples=60)
+def test_any_answer_gives_an_error_with_the_address(answer):
+    async def ask():
+        async with server(answer) as there:
+            error = await diagnosed(there)
+            assert there in str(error)
+            return error
+
+    assert isinstance(asyncio.run(ask()), NoBrokerError | SecurityError)

@@ -1,0 +1,69 @@
+"""Make aiokafka's clients, all in one way.
+
+None creates a topic by asking for it, and each waits while a broker throttles it (KIP-219).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
+
+from knowledgepulse_kafka.config import Config, revealed
+from knowledgepulse_kafka.metadata import never_creating
+from knowledgepulse_kafka.oauth import token_provider
+from knowledgepulse_kafka.throttle import Throttle
+from knowledgepulse_kafka.throttling import waiting_out
+from knowledgepulse_kafka.tls import RenewedContext
+
+_Client = TypeVar("_Client")
+
+
+def new_client(config: Config) -> AIOKafkaClient:
+    """Return a client for single requests.
+
+    Raises:
+        ConfigurationError: a file or a function named in the configuration is unusable; so for all clients.
+    """
+    return never_creating(AIOKafkaClient(**client_arguments(config)))
+
+
+def new_consumer(config: Config, throttle: Throttle, **options: Any) -> AIOKafkaConsumer:
+    """Return a consumer of committed records, with more of aiokafka's options."""
+    consumer = AIOKafkaConsumer(**client_arguments(config), isolation_level="read_committed", **options)
+    return adapted(consumer, throttle)
+
+
+def new_producer(config: Config, throttle: Throttle, **options: Any) -> AIOKafkaProducer:
+    """Return an idempotent producer, with more of aiokafka's options."""
+    return adapted(AIOKafkaProducer(**client_arguments(config), enable_idempotence=True, **options), throttle)
+
+
+def new_admin_client(config: Config, throttle: Throttle) -> AIOKafkaAdminClient:
+    """Return an admin client."""
+    return adapted(AIOKafkaAdminClient(**client_arguments(config)), throttle)
+
+
+def adapted(client: _Client, throttle: Throttle) -> _Client:
+    """Return a client of any kind that creates no topics, and waits while a broker throttles it."""
+    return waiting_out(never_creating(client), throttle)
+
+
+def client_arguments(config: Config) -> dict[str, Any]:
+    """Return the arguments of every aiokafka client."""
+    arguments: dict[str, Any] = {
+        "bootstrap_servers": config.bootstrap_servers,
+        "security_protocol": config.security_protocol,
+    }
+    if config.security_protocol.endswith("SSL"):
+        arguments["ssl_context"] = RenewedContext(config)
+    if config.security_protocol.startswith("SASL"):
+        arguments["sasl_mechanism"] = config.sasl_mechanism
+        if config.sasl_mechanism == "OAUTHBEARER":
+            arguments["sasl_oauth_token_provider"] = token_provider(config)
+        else:
+            arguments["sasl_plain_username"] = config.sasl_username
+            arguments["sasl_plain_password"] = revealed(config.sasl_password)
+    return arguments

@@ -1,0 +1,226 @@
+"""Diagnose failed broker connections, and name the cause that Kafka's client hides and the setting to fix."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from asyncio import IncompleteReadError
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.metadata import MetadataRequest
+
+from knowledgepulse_kafka.clients import client_arguments
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
+from knowledgepulse_kafka.oauth import TokenError
+
+_DIAL_LIMIT_MS = 5000
+_PROBE_LIMIT_MS = 2000
+
+# https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/
+_NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
+
+_TLS_ALERT = 0x1503
+"""The first two bytes of an alert: content type 21, version 3."""
+
+
+async def unreachable(config: Config, error: KafkaError) -> ClientError:
+    """Return the reason why a client cannot reach a broker.
+
+    The client hides the cause, so every server is dialled again.
+
+    Args:
+        config: the client's configuration.
+        error: the client's error, which is reported if every server answers now.
+
+    Returns:
+        a :class:`SecurityError` with the setting to fix if a server refuses the client or the client refuses
+        a server; otherwise a :class:`NoBrokerError`.
+    """
+    failures = [failure async for failure in _failures(config, client_arguments(config))]
+    for failure in failures:
+        if isinstance(failure, SecurityError):
+            return failure
+    causes = "; ".join(map(str, failures)) or f"{config.bootstrap_servers}: {error}"
+    return NoBrokerError(f"{config.prefix}bootstrap_servers: {causes}")
+
+
+async def connect(client: Any, config: Config) -> None:
+    """Start a client; stop it again if it cannot connect.
+
+    Raises:
+        NoBrokerError: no broker can be reached.
+        SecurityError: the brokers refuse the login or the certificate.
+    """
+    try:
+        await client.start()
+    except KafkaError as error:
+        await client.stop()
+        raise await unreachable(config, error) from error
+
+
+async def problem_with(servers: str) -> str:
+    """Return why a client without TLS or a login cannot reach a broker; empty if it can.
+
+    Args:
+        servers: the servers, in the form of ``Config.bootstrap_servers``.
+    """
+    logger = logging.getLogger("aiokafka")  # it logs every failed attempt
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        return await _problem_with_advertised(servers)
+    except KafkaConnectionError:
+        return f"nothing on {servers} speaks Kafka"
+    except (KafkaError, OSError, ValueError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+    finally:
+        logger.setLevel(level)
+
+
+async def _problem_with_advertised(servers: str) -> str:
+    """Check the addresses that the brokers advertise, which may be unreachable from here."""
+    client = AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=_PROBE_LIMIT_MS)
+    try:
+        await client.bootstrap()
+        nodes = client.cluster.brokers()
+        if any([await client.ready(node.nodeId) for node in nodes]):
+            return ""
+        addresses = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+        return f"it refers clients to {addresses or 'no broker'}, which cannot be reached"
+    finally:
+        await client.close()
+
+
+async def _failures(config: Config, arguments: dict[str, Any]) -> AsyncIterator[ClientError]:
+    """Dial the configured servers and the brokers that they advertise; yield the failures."""
+    dialling = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
+    dialled = set()
+    servers = collect_hosts(config.bootstrap_servers, randomize=False)
+    waiting = [(host, port) for host, port, _ in servers]
+    while waiting:
+        server = waiting.pop(0)
+        if server not in dialled:
+            dialled.add(server)
+            try:
+                waiting += await _dial(*server, dialling)
+            except (OSError, KafkaError, ValueError) as error:
+                await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
+                yield _explained(config, "{}:{}".format(*server), error)
+
+
+async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[str, int]]:
+    """Connect and log in; return the addresses of the cluster's brokers."""
+    connection = await create_conn(host, port, request_timeout_ms=_DIAL_LIMIT_MS, **arguments)
+    try:
+        return await _brokers(connection)
+    except KafkaConnectionError as error:
+        if arguments["security_protocol"] in ("PLAINTEXT", "SSL") and _ended(error):
+            # The server answered the handshake, so it is up, but it accepts no other request without a login.
+            raise IllegalSaslStateError from error
+        raise
+    finally:
+        connection.close()
+
+
+async def _brokers(connection: AIOKafkaConnection) -> list[tuple[str, int]]:
+    metadata = await connection.send(MetadataRequest([]))
+    if not metadata.brokers:
+        # The broker rejects a token by a challenge (RFC 7628, 3.2.2), which the client mistakes for success.
+        raise SaslAuthenticationFailed("the answer is empty")
+    return [(host, port) for _, host, port, *_ in metadata.brokers]
+
+
+def _ended(error: BaseException) -> bool:
+    """Return whether the server closed the connection cleanly, without an alert."""
+    return any(isinstance(one, IncompleteReadError) and not one.partial for one in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = None if isinstance(one, TokenError) else one.__cause__  # a TokenError's text includes its cause
+
+
+def _explained(config: Config, server: str, error: Exception) -> ClientError:
+    """Return the error for a failed connection, which names the setting to fix if there is one."""
+    for one in _chain(error):
+        refusal = _refusal(config, server, one)
+        if refusal is not None:
+            return SecurityError(refusal)
+    *_, cause = (
+        one for one in _chain(error) if isinstance(one, Exception)
+    )  # not a time-out's CancelledError
+    return NoBrokerError(f"{server}: {_text(config, cause)}")
+
+
+def _refusal(config: Config, server: str, error: BaseException) -> str | None:
+    """Return a message that names the setting to fix if the error is a refusal; None for other errors."""
+    protocol = f"{config.prefix}security_protocol: {config.security_protocol}"
+    refusal = None
+    match error:
+        case ssl.SSLCertVerificationError():
+            refusal = _untrusted(config, server, error)
+        case ssl.SSLError(reason=str(reason)) if "ALERT" in reason:
+            alert = reason.rpartition("ALERT_")[2].lower().replace("_", " ")
+            name = f"{config.prefix}ssl_certfile: {config.ssl_certfile or 'not set'}"
+            refusal = f"{name}: {server} refuses the client certificate: {alert}"
+        case ssl.SSLError():
+            refusal = f"{protocol}: {server} does not speak TLS"
+        case IncompleteReadError(expected=int(expected)) if expected >> 16 == _TLS_ALERT:
+            refusal = f"{protocol}: {server} speaks TLS"
+        case SaslAuthenticationFailed():
+            refusal = f"{_login(config)}: {server} refuses the login"
+        case UnsupportedSaslMechanismError():
+            name = f"{config.prefix}sasl_mechanism: {config.sasl_mechanism}"
+            refusal = f"{name}: {server} does not support it"
+        case IllegalSaslStateError():
+            wanted = "no login" if config.security_protocol.startswith("SASL") else "a login"
+            refusal = f"{protocol}: {server} expects {wanted}"
+        case TokenError(refused=True):
+            refusal = str(error)
+    return refusal
+
+
+def _untrusted(config: Config, server: str, error: ssl.SSLCertVerificationError) -> str:
+    reason, servers = error.verify_message, f"{config.prefix}bootstrap_servers"
+    if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
+        return f"{servers}: the certificate of {server} is for another host: {reason}"
+    if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
+        return f"{servers}: the certificate of {server} is not valid now: {reason}"
+    authorities = config.ssl_cafile or "the system's authorities"
+    return f"{config.prefix}ssl_cafile: {authorities}: cannot verify the certificate of {server}: {reason}"
+
+
+def _login(config: Config) -> str:
+    if config.sasl_mechanism == "OAUTHBEARER":
+        return f"{config.prefix}sasl_oauthbearer_*"
+    return f"{config.prefix}sasl_username, {config.prefix}sasl_password"
+
+
+def _text(config: Config, error: BaseException) -> str:
+    match error:
+        case ConnectionResetError() if config.security_protocol.endswith("SSL"):
+            # Kafka resets TLS connections to a plaintext listener, as does a proxy whose upstream is down.
+            setting = f"{config.prefix}security_protocol {config.security_protocol}"
+            return f"resets the connection; does it speak TLS ({setting})?"
+        case TimeoutError():
+            return "no answer"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)
+        case OSError(strerror=str(text)):
+            return text
+    return str(error) or type(error).__name__

@@ -1,0 +1,166 @@
+"""A member of a consumer group, which extends aiokafka's consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.errors import NoError, RebalanceInProgressError
+from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+from aiokafka.structs import OffsetAndMetadata
+
+from knowledgepulse_kafka.clients import adapted, client_arguments
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_stable_offsets
+from knowledgepulse_kafka.leader_epochs import epoch_ends
+from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decoding
+from knowledgepulse_kafka.throttle import Throttle
+from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
+
+HEARTBEATS = 4
+"""Heartbeats in a session timeout."""
+
+FETCH_BYTES = 131_072
+"""Bytes fetched per partition and request; a larger record is fetched alone (KIP-74).
+
+Larger fetches fragment the heap and are no faster.
+"""
+# The broker answers a fetch after this time even without records.
+_FETCH_MAX_WAIT_MS = 100
+# The client notices added partitions when it refreshes its metadata.
+_METADATA_MAX_AGE_MS = 20_000
+# The watchdog detects a worker that polls too rarely; the client would silently leave the group.
+_NEVER_MS = 2**31 - 1
+# Members do not read it.
+_ASSIGNMENT_DATA = b"knowledgepulse-worker"
+# With these codes the coordinator still knows the member.
+_IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
+
+
+class TransactionalAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # aiokafka is untyped
+    """The sticky assignor, under a name of its own.
+
+    A group's members agree on an assignor, so the group refuses members that do not commit in transactions.
+
+    A consumer with ``group.protocol=consumer`` (KIP-848) names no assignor. Brokers would admit it, upgrade
+    the group and assign the partitions themselves. They refuse this if the members' assignments carry data of
+    the assignor, which an upgrade would lose (KAFKA-18134).
+    """
+
+    name = "sticky-transactional"
+
+    @classmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """Return the assignment of each member, with data."""
+        return {
+            member: ConsumerProtocolMemberAssignment(plain.version, plain.assignment, _ASSIGNMENT_DATA)
+            for member, plain in super().assign(cluster, members).items()
+        }
+
+
+class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped
+    """Reads committed records as a member of a group.
+
+    Args:
+        config: the connection and the group.
+        batch_bytes: the largest batch to decode, inflated.
+        rebalance_timeout: seconds that a rebalance allows its members to finish.
+        throttle: notes the times for which brokers throttle the client; by default, it logs them.
+
+    Attributes:
+        answered_at: when the group's coordinator last answered this member (``time.monotonic``).
+        group: the group with this member and the generation of its assignment. During a rebalance, the
+            client's own generation is ahead, and records of the former assignment still arrive.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        batch_bytes: int,
+        rebalance_timeout: float,
+        throttle: Throttle | None = None,
+    ) -> None:
+        super().__init__(
+            **client_arguments(config),
+            group_id=config.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=_FETCH_MAX_WAIT_MS,
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
+            session_timeout_ms=int(config.session_timeout * 1000),
+            heartbeat_interval_ms=int(config.session_timeout * 1000 / HEARTBEATS),
+            rebalance_timeout_ms=int(rebalance_timeout * 1000),
+            max_poll_interval_ms=_NEVER_MS,
+            max_poll_records=MAX_POLL_RECORDS,
+            partition_assignment_strategy=(TransactionalAssignor,),
+        )
+        adapted(self, throttle or logged_throttle(CONSUMER_QUOTA))
+        self._batch_bytes = batch_bytes
+        self.answered_at = time.monotonic()
+        self.group = GroupMetadata(config.group)
+
+    async def start(self) -> None:
+        """Connect."""
+        with decoding(self._batch_bytes):
+            await super().start()
+        # The client has no hook for the coordinator's responses.
+        coordinator = self._coordinator
+        coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
+        coordinator._do_fetch_commit_offsets = partial(fetch_stable_offsets, coordinator)  # noqa: SLF001
+
+    @property
+    def generation(self) -> int:
+        """The group's generation, which every rebalance increments; negative without a membership."""
+        return -1 if self._coordinator is None else cast("int", self._coordinator.generation)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this worker is a group member, as far as the client knows."""
+        return self.generation >= 0
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed positions; partitions without one are left out.
+
+        A position that an open transaction may still replace is awaited.
+        """
+        found = await self._coordinator.fetch_committed_offsets(list(partitions))
+        return cast("Mapping[TopicPartition, OffsetAndMetadata]", found)
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the offsets at which leader epochs end in the partitions' logs, where that is known.
+
+        See :func:`~knowledgepulse_kafka.leader_epochs.epoch_ends`.
+        """
+        return await epoch_ends(self._client, epochs)
+
+    def check_membership(self) -> None:
+        """Check that the client is still in its group, as every fetch does.
+
+        Raises:
+            KafkaError: the group rejected the member, or the client failed permanently.
+        """
+        if self._coordinator is not None:
+            self._coordinator.check_errors()
+
+    def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def send_and_observe(request: Any) -> Any:
+            response = await send(request)
+            if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
+                self.answered_at = time.monotonic()
+            if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
+                self.group = GroupMetadata(self.group.group, self._coordinator.member_id, self.generation)
+            return response
+
+        return send_and_observe

@@ -1,0 +1,266 @@
+"""Extensions of aiokafka's producer: batches and group offsets in transactions, and ways to stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.errors import (
+    BrokerResponseError,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    InvalidProducerIdMapping,
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+    kafka_errors,
+)
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.admin import ApiVersionRequest
+from aiokafka.structs import OffsetAndMetadata, RecordMetadata
+
+from knowledgepulse_kafka.clients import adapted
+from knowledgepulse_kafka.errors import (
+    DeliveryError,
+    Refusal,
+    RefusedError,
+    TimestampError,
+    TooLargeError,
+    TopicError,
+    UnacceptableError,
+    retrieve_exception,
+)
+from knowledgepulse_kafka.group_offsets import (
+    GroupMetadata,
+    OffsetsHandler,
+    commits_for_members,
+    refuse_offsets,
+)
+from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
+from knowledgepulse_kafka.throttle import Throttle
+from knowledgepulse_kafka.topics import missing_topics
+
+
+class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - aiokafka is untyped; its naming
+    """A topic does not accept a record: it has no key, and the topic is compacted (KIP-467)."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+
+
+class ForgottenIdError(ProducerFenced):  # type: ignore[misc]  # aiokafka is untyped
+    """The coordinator has forgotten an idle transactional id (``transactional.id.expiration.ms``).
+
+    The client ends with any error of this kind, but would log another one with a traceback.
+    """
+
+
+# aiokafka does not know the code, and would report an unknown error.
+kafka_errors[InvalidRecord.errno] = InvalidRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch that was handed to the client.
+
+    Attributes:
+        records: its records, in order.
+        delivery: the client's future of its first offset.
+    """
+
+    records: list[OutputRecord]
+    delivery: asyncio.Future[RecordMetadata]
+
+    async def written(self) -> int:
+        """Wait until the batch is written; return its first offset.
+
+        Raises:
+            RefusedError: the broker refused the batch.
+            KafkaError: it was not written for another reason.
+        """
+        try:
+            return int((await self.delivery).offset)
+        except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+            raise self._refused(TooLargeError, error) from error
+        except InvalidTimestampError as error:
+            raise self._refused(TimestampError, error) from error
+        except (InvalidRecord, UnsupportedForMessageFormatError) as error:
+            raise self._refused(UnacceptableError, error) from error
+
+    def _refused(self, cause: type[DeliveryError], error: KafkaError) -> RefusedError:
+        # This text is logged, so it names the topic but never the content.
+        text = f"{self.records[0].topic}: {type(error).__name__}"
+        return RefusedError(Refusal(self.records, cause(text)))
+
+
+class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka is untyped
+    """A transactional producer that commits a group's offsets as a member of the group (KIP-447).
+
+    The caller logs the error of a transaction, so this class keeps asyncio from logging the same error again.
+
+    Args:
+        throttle: notes the times for which brokers throttle the producer.
+        remedy: what messages tell about missing topics.
+        arguments: those of aiokafka's producer.
+    """
+
+    def __init__(self, *, throttle: Throttle, remedy: str = "", **arguments: Any) -> None:
+        super().__init__(**arguments)
+        adapted(self, throttle)
+        self._group = GroupMetadata("")
+        self._remedy = remedy
+        self._known_topics: set[str] = set()
+        self._add_partitions = self._sender._do_add_partitions_to_txn  # noqa: SLF001 - the client has no hook
+        self._sender._do_add_partitions_to_txn = self._begin  # noqa: SLF001
+        self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - aiokafka's names no member
+
+    async def start(self) -> None:
+        """Connect, and end the transaction of an earlier producer with the same id.
+
+        Raises:
+            IncompatibleBrokerVersion: the coordinator cannot commit a group's offsets for a member.
+            KafkaError: the brokers refuse the transactional id or the connection.
+        """
+        await super().start()
+        node = await self._sender._find_coordinator(  # noqa: SLF001 - any other broker may be down
+            CoordinationType.TRANSACTION, self._txn_manager.transactional_id
+        )
+        response = await self.client.send(node, ApiVersionRequest(), group=ConnectionGroup.COORDINATION)
+        if not commits_for_members({key: version for key, _, version in response.api_versions}):
+            raise IncompatibleBrokerVersion("transactions of a group's members need Kafka 2.5 or later")
+
+    async def send_batches(
+        self, place: TopicPartition, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
+    ) -> list[SentBatch]:
+        """Send records to a partition in as few batches as possible.
+
+        Args:
+            place: the topic and the partition.
+            records: the records, in order.
+            alone: the records that are sent in batches of their own.
+
+        Raises:
+            RefusedError: the client cannot send a record.
+            TopicError: there is no such partition.
+            KafkaError: the producer can send nothing more.
+        """
+        await self._require(place)
+        sent = []
+        for builder, some in self._batched(records, alone):
+            builder.close()  # otherwise the client would add later records
+            delivery = await self.send_batch(builder, place.topic, partition=place.partition)
+            delivery.add_done_callback(retrieve_exception)
+            sent.append(SentBatch(some, delivery))
+        return sent
+
+    async def _require(self, place: TopicPartition) -> None:
+        """Check that a partition exists; the client would end with an AssertionError."""
+        try:
+            partitions = await self.partitions_for(place.topic)
+            if place.partition not in partitions:
+                await self.client.force_metadata_update()
+                partitions = await self.partitions_for(place.topic)
+        except UnknownTopicOrPartitionError:
+            raise missing_topics([place.topic], self._remedy) from None
+        self._known_topics.add(place.topic)
+        if place.partition not in partitions:
+            raise TopicError(
+                f"{place.topic} was recreated without partition {place.partition}; delete it"
+                + (f"; {self._remedy}" if self._remedy else "")
+            )
+
+    def missing_topics(self) -> list[str]:
+        """Return the topics to which records were sent and which are gone, as far as the client knows."""
+        return sorted(self._known_topics - self.client.cluster.topics())
+
+    def _batched(
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
+    ) -> list[tuple[BatchBuilder, list[OutputRecord]]]:
+        batches: list[tuple[BatchBuilder, list[OutputRecord]]] = []
+        was_alone, suspects = True, set(map(id, alone))
+        for record in records:
+            is_alone = id(record) in suspects
+            if was_alone or is_alone or not _append(batches[-1][0], record):
+                batches.append((self.create_batch(), []))
+                _append(batches[-1][0], record)
+            batches[-1][1].append(record)
+            was_alone = is_alone
+        return batches
+
+    async def send_group_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit a group's offsets in the open transaction.
+
+        Raises:
+            CommitFailedError: the group has rebalanced, so the transaction can only be aborted.
+            KafkaError: the brokers refused the offsets.
+        """
+        self._group = group
+        await self.send_offsets_to_transaction(offsets, group.group)
+
+    async def _begin(self, partitions: Collection[TopicPartition]) -> Any:
+        """Add partitions to the transaction, which for the coordinator begins it."""
+        try:
+            return await self._add_partitions(partitions)
+        except InvalidProducerIdMapping as error:
+            raise ForgottenIdError from error
+
+    async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
+        try:
+            node = await self._sender._find_coordinator(CoordinationType.GROUP, group)  # noqa: SLF001
+        except GroupAuthorizationFailedError as error:
+            refuse_offsets(self._sender, error)
+        else:
+            await OffsetsHandler(self._sender, offsets, self._group).do(node)
+
+    async def abort_transaction(self) -> None:
+        """Abort the open transaction."""
+        self._retrieve_error()
+        await super().abort_transaction()
+
+    async def stop(self) -> None:
+        """Send the remaining records and disconnect."""
+        await super().stop()
+        self._retrieve_error()
+
+    def _retrieve_error(self) -> None:
+        # Nobody need wait for a transaction's end, and nobody waits for a batch to be sent.
+        waiting = [self._txn_manager._transaction_waiter]  # noqa: SLF001
+        for unsent in self._message_accumulator._batches.values():  # noqa: SLF001
+            waiting += [batch._drain_waiter for batch in unsent]  # noqa: SLF001
+        for one in waiting:
+            if one is not None and one.done():
+                retrieve_exception(one)
+
+
+def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
+    """Append a record to a batch; return False if the batch is full."""
+    timestamp = record.timestamp_ms
+    if timestamp == NO_TIMESTAMP:
+        timestamp = time.time_ns() // 1_000_000
+    elif timestamp == UNTIMED:
+        timestamp = NO_TIMESTAMP
+    try:
+        metadata = builder.append(
+            timestamp=timestamp, key=record.key, value=record.value, headers=list(record.headers)
+        )
+    except Exception as error:
+        problem = DeliveryError(f"{record.topic}: {type(error).__name__}")
+        raise RefusedError(Refusal([record], problem)) from error
+    return metadata is not None
+
+
+async def abandon(producer: AIOKafkaProducer) -> None:
+    """Stop a producer that would retry for as long as the brokers are away, and drop its unsent records."""
+    await producer._sender.close()  # noqa: SLF001 - there is no other way to stop its retries
+    await producer.client.close()

@@ -1,0 +1,358 @@
+"""Publish several records in one transaction: all of them or none (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol, Self
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    CommitFailedError,
+    IncompatibleBrokerVersion,
+    InvalidTransactionTimeout,
+    KafkaError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from knowledgepulse_kafka.clients import client_arguments
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import (
+    BrokerError,
+    ClientError,
+    DeliveryError,
+    IdleError,
+    LostPartitionsError,
+    Refusal,
+    RefusedError,
+    ThrottledError,
+    first_of_group,
+)
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.partitioner import PARTITIONER
+from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch, TransactionalProducer, abandon
+from knowledgepulse_kafka.records import Location, OutputRecord, Position
+from knowledgepulse_kafka.rights import Right, denied_right, missing_rights
+from knowledgepulse_kafka.throttle import Throttle
+from knowledgepulse_kafka.throttling import PRODUCER_QUOTA, HeldBackError, logged_throttle
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""The age at which brokers abort a dead process's transaction; until then, it blocks readers."""
+_TIMEOUT = TRANSACTION_TIMEOUT_MS // 1000
+
+_SENDING_LIMIT = 5.0
+"""Seconds in which a transaction's records must be sent; the rest of its timeout is for other requests."""
+
+# Seconds for stopping the client, which would wait without end for records of a topic that was deleted.
+_STOP_LIMIT = 5.0
+
+# The client waits without end for a topic that was deleted, but it notices the deletion.
+_METADATA_MAX_AGE_MS = 10_000
+
+BATCH_BYTES = 131_072
+"""The default size limit of a batch, far below the limits of topics.
+
+The client sends one batch of a partition at a time, so small batches take many requests. In large ones, many
+records are sent again when the broker refuses one.
+"""
+
+TOPIC_ID = "kp-topic "
+"""The prefix of the raw topic's id in the metadata of a position."""
+
+
+class Write(Protocol):
+    """Writes records in the open transaction."""
+
+    async def __call__(
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()
+    ) -> list[Location]:
+        """Write records, in order within each partition, and wait for the brokers' confirmation.
+
+        Args:
+            records: the records.
+            alone: the records that are sent in batches of their own.
+
+        Returns:
+            the partition and the offset of each record.
+
+        Raises:
+            RefusedError: the client or brokers refused records.
+        """
+        ...
+
+
+class TransactionalPublisher:
+    """The only producer with its transactional id.
+
+    An asynchronous context manager. On entry, an earlier producer with the same id is fenced off, and its
+    open transaction is completed or aborted.
+
+    Args:
+        config: the connection.
+        transactional_id: the transactional id.
+        batch_bytes: the size limit of a batch with more than one record. Brokers refuse a batch as a whole,
+            so it should be far below the limit of each topic.
+        new_producer: makes the client.
+        granted: the name that the right is granted on: a prefix with a ``*``, or the transactional id.
+        throttle: notes the times for which brokers throttle the producer; by default, it logs them.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        transactional_id: str,
+        batch_bytes: int = BATCH_BYTES,
+        new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
+        granted: str | None = None,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self._config = config
+        self._throttle = throttle or logged_throttle(PRODUCER_QUOTA)
+        self._id = transactional_id
+        self._granted = granted or transactional_id
+        self._new_producer = partial(
+            new_producer,
+            **client_arguments(config),
+            transactional_id=transactional_id,
+            metadata_max_age_ms=_METADATA_MAX_AGE_MS,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            request_timeout_ms=int(config.request_timeout * 1000),
+            max_batch_size=batch_bytes,
+            throttle=self._throttle,
+            remedy=config.remedy,
+        )
+        self._producer = self._new_producer()
+        self._start_began: float | None = None
+
+    async def __aenter__(self) -> Self:
+        self._start_began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._config.request_timeout):
+                await self._producer.start()
+        except (KafkaError, TimeoutError) as error:
+            await self._producer.stop()
+            raise self._translate(error) from error
+        except asyncio.CancelledError:
+            await self._producer.stop()
+            raise
+        finally:
+            self._start_began = None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            async with asyncio.timeout(_STOP_LIMIT):
+                await self._producer.stop()
+        except TimeoutError:
+            await abandon(self._producer)
+
+    @property
+    def start_age(self) -> float:
+        """Seconds for which the producer has been starting; 0 unless it is."""
+        return 0.0 if self._start_began is None else time.monotonic() - self._start_began
+
+    def missing_topics(self) -> list[str]:
+        """Return the topics to which records were sent and which are gone, as far as the client knows."""
+        return self._producer.missing_topics()
+
+    @asynccontextmanager
+    async def transaction(
+        self, group: GroupMetadata | None = None, positions: Mapping[tuple[str, int], Position] | None = None
+    ) -> AsyncIterator[Write]:
+        """Open a transaction, commit it on exit and abort it on an error.
+
+        A transaction begins once the brokers throttle the producer no more. They then answer its first
+        records at once, however far these exceed a quota.
+
+        Args:
+            group: the group and the member that has read up to the positions; None commits no positions.
+            positions: the positions to commit in the same transaction, by topic and partition.
+
+        Raises:
+            RefusedError: the client or a broker refused records; nothing was published.
+            ThrottledError: a quota would have kept the transaction open; nothing was published.
+            IdleError: the brokers had forgotten the producer; nothing was published.
+            LostPartitionsError: the group has rebalanced; nothing was published.
+            DeliveryError: the brokers did not confirm the transaction. None of its records are committed, or
+                all of them if only the response to the commit was lost.
+            SecurityError: a right is missing.
+        """
+        offsets = {
+            TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))
+            for place, position in (positions or {}).items()
+        }
+        await asyncio.sleep(self._throttle.remaining)
+        self._throttle.begin_sending(_SENDING_LIMIT)
+        try:
+            async with self._producer.transaction():
+                yield self._write
+                if group is not None:
+                    await self._producer.send_group_offsets(offsets, group)
+        except RefusedError:
+            # The numbers of the refused records are missing in the producer's sequence (KIP-98).
+            await self._start_again()
+            raise
+        except HeldBackError as error:
+            await self._start_again()
+            raise ThrottledError(
+                f"{self._id}: a quota ({PRODUCER_QUOTA}) is exceeded; "
+                f"the brokers read nothing for {self._throttle.remaining:.0f} s"
+            ) from error
+        except ForgottenIdError as error:
+            await self._start_again()
+            raise IdleError(
+                f"{self._id}: the brokers have forgotten the producer, which was idle for longer than their "
+                "transactional.id.expiration.ms"
+            ) from error
+        except CommitFailedError as error:
+            raise LostPartitionsError("the group has rebalanced") from error
+        except KafkaError as error:
+            raise self._translate(error) from error
+
+    async def transact(
+        self,
+        topic: str,
+        group: GroupMetadata,
+        records: Sequence[OutputRecord],
+        positions: Mapping[int, Position],
+        alone: Collection[OutputRecord] = (),
+    ) -> list[int]:
+        """Publish records and commit a group's positions in a topic, in one transaction.
+
+        With its first two arguments bound, this is a
+        :class:`~knowledgepulse_worker.records.publisher.Publish`.
+        """
+        places = {(topic, partition): position for partition, position in positions.items()}
+
+        async def attempt() -> list[int]:
+            async with self.transaction(group, places) as write:
+                return [location.offset for location in await write(records, alone)]
+
+        try:
+            return await attempt()
+        except IdleError as error:
+            logger.info("%s; it starts again", error)
+            return await attempt()
+
+    async def deliver(
+        self,
+        records: Sequence[OutputRecord],
+        group: GroupMetadata,
+        positions: Mapping[tuple[str, int], Position],
+    ) -> None:
+        """Publish records and commit a group's positions in one transaction; repeat it if a quota delays it.
+
+        Pass the group with its member: after a rebalance, the brokers then refuse to repeat the transaction.
+
+        Raises:
+            RefusedError: the client or a broker refused records; nothing was published.
+            LostPartitionsError: the group has rebalanced; nothing was published.
+            DeliveryError: see :meth:`transaction`.
+            SecurityError: a right is missing.
+        """
+        while True:
+            try:
+                async with self.transaction(group, positions) as write:
+                    await write(records)
+            except (ThrottledError, IdleError) as error:
+                logger.info("%s; the transaction is repeated", error)
+            else:
+                return
+
+    async def _write(
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()
+    ) -> list[Location]:
+        by_place: defaultdict[TopicPartition, list[OutputRecord]] = defaultdict(list)
+        for record in records:
+            by_place[await self._place(record)].append(record)
+        with first_of_group():
+            async with asyncio.TaskGroup() as group:
+                sending = {
+                    place: group.create_task(self._producer.send_batches(place, some, alone))
+                    for place, some in by_place.items()
+                }
+        batches = [(place.partition, batch) for place, task in sending.items() for batch in task.result()]
+        written = await _written(batches)
+        return [written[id(record)] for record in records]
+
+    async def _place(self, record: OutputRecord) -> TopicPartition:
+        if record.partition is not None:
+            return TopicPartition(record.topic, record.partition)
+        partitions = sorted(await self._producer.partitions_for(record.topic))
+        return TopicPartition(record.topic, PARTITIONER(record.key, partitions, partitions))
+
+    async def _start_again(self) -> None:
+        await self._producer.stop()
+        self._producer = self._new_producer()
+        await self.__aenter__()
+
+    def _translate(self, error: KafkaError | TimeoutError) -> ClientError:
+        found: ClientError | None
+        match error:
+            case TransactionalIdAuthorizationFailed():
+                found = missing_rights([Right("Write", "transactional-id", self._granted)])
+            case ProducerFenced():
+                found = DeliveryError(
+                    f"{self._id}: another process with this transactional id took over, or a transaction "
+                    f"took longer than {_TIMEOUT} s; only the reported records are published"
+                )
+            case TimeoutError():
+                found = DeliveryError(
+                    f"{self._id}: no transaction could begin within {self._config.request_timeout:g} s "
+                    f"({self._config.prefix}request_timeout); a single broker needs "
+                    "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1"
+                )
+            case InvalidTransactionTimeout():
+                found = BrokerError(
+                    f"transactions take up to {_TIMEOUT} s, but the brokers' transaction.max.timeout.ms "
+                    f"is less than {TRANSACTION_TIMEOUT_MS}"
+                )
+            case IncompatibleBrokerVersion():
+                found = BrokerError(
+                    f"{self._config.prefix}bootstrap_servers: {self._config.bootstrap_servers}: {error}"
+                )
+            case _:
+                found = denied_right(error, "Write")
+        return found or DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+
+
+async def _written(sent: Sequence[tuple[int, SentBatch]]) -> dict[int, Location]:
+    """Wait until all batches are written; return the location of each record by its identity.
+
+    Args:
+        sent: the batches with their partitions, in order.
+
+    Raises:
+        RefusedError: batches were refused; in all partitions, so that one more transaction can mend them.
+        KafkaError: a batch was not written for another reason.
+    """
+    written, refusals = dict[int, Location](), list[Refusal]()
+    for partition, batch in sent:
+        try:
+            first = await batch.written()
+        except RefusedError as refused:
+            refusals += refused.refusals
+        except OutOfOrderSequenceNumber:
+            if not refusals:  # otherwise, the batch is behind one that was refused
+                raise
+        else:
+            for number, record in enumerate(batch.records):
+                written[id(record)] = Location(partition, first + number)
+    if refusals:
+        raise RefusedError(*refusals)
+    return written
+
+
+def metadata_of(position: Position) -> str:
+    """Return the metadata with which a position is committed."""
+    return TOPIC_ID + position.topic_id.hex() if position.topic_id else ""

@@ -1,1 +1,0 @@
-"""Authentication of Kafka clients with TLS and OAuth tokens."""

@@ -1,1 +1,0 @@
-"""Checks before the first record: whether the brokers can be reached and grant the rights needed."""

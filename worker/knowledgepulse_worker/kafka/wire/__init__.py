@@ -1,1 +1,0 @@
-"""The only package that uses internals of the Kafka client."""
