@@ -50,6 +50,50 @@ class _Share:
         return [*self.tombstones, *outcomes, self.position_record]
 
 
+@dataclass(frozen=True)
+class _Transaction:
+    """An attempt to commit.
+
+    Attributes:
+        shares: the lanes' shares of it.
+        alone: the records that are sent in batches of their own.
+    """
+
+    shares: Sequence[_Share]
+    alone: Sequence[OutputRecord] = ()
+
+    @classmethod
+    def of(cls, lanes: Sequence[Lane], *, is_throttled: bool) -> Self:
+        ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
+        chosen = _longest(ready) if is_throttled else ready
+        return cls([_Share.of(lane, complete) for lane, complete in chosen])
+
+    @property
+    def positions(self) -> Mapping[int, Position]:
+        return {share.lane.partition: share.position for share in self.shares}
+
+    def records(self) -> list[OutputRecord]:
+        return [record for share in self.shares for record in share.records()]
+
+    def mended(
+        self, refusals: Sequence[Refusal], replacements: Replacements, *, is_throttled: bool
+    ) -> _Transaction:
+        """Return the next attempt, after brokers have refused records of this one."""
+        together = _replace(self.shares, refusals, replacements)
+        if together and is_throttled and sum(len(share.complete) for share in self.shares) > 1:
+            return _Transaction([_half(self.shares, together[0])], self.alone)
+        return _Transaction(self.shares, [*self.alone, *together])
+
+    def committed(self, offsets: Sequence[int]) -> Mapping[int, int]:
+        """Tell the lanes the offsets of their records; return the positions."""
+        end = 0
+        for share in self.shares:
+            records = share.records()
+            begin, end = end, end + len(records)
+            share.lane.committed(len(share.complete), zip(offsets[begin:end], records, strict=True))
+        return {partition: position.offset for partition, position in self.positions.items()}
+
+
 async def commit(
     lanes: Sequence[Lane],
     publish: Publish,
@@ -76,16 +120,13 @@ async def commit(
         DeliveryError: the transaction failed, and the process must end.
         SecurityError: a right is missing, and the process must end.
     """
-    ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
-    shares = [_Share.of(*some) for some in (_first(ready) if is_throttled else ready)]
-    if not shares:
+    transaction = _Transaction.of(lanes, is_throttled=is_throttled)
+    if not transaction.shares:
         return {}
-    started, alone = time.monotonic(), list[OutputRecord]()
+    started = time.monotonic()
     while True:
-        positions = {one.lane.partition: one.position for one in shares}
-        records = [share.records() for share in shares]
         try:
-            offsets = await publish([one for some in records for one in some], positions, alone)
+            offsets = await publish(transaction.records(), transaction.positions, transaction.alone)
         except ThrottledError:
             metrics.aborted("throttled")
             return {}
@@ -94,24 +135,16 @@ async def commit(
             raise
         except RefusedError as refused:
             metrics.aborted("refused")
-            together = _replace(shares, refused.refusals, replacements)
-            if together and is_throttled and sum(len(share.complete) for share in shares) > 1:
-                shares = [_half(shares, together[0])]
-            else:
-                alone += together
+            transaction = transaction.mended(refused.refusals, replacements, is_throttled=is_throttled)
         else:
-            break
-    metrics.stage("commit", time.monotonic() - started)
-    for share, some in zip(shares, records, strict=True):
-        share.lane.committed(len(share.complete), zip(offsets, some, strict=False))
-        offsets = offsets[len(some) :]
-    return {partition: position.offset for partition, position in positions.items()}
+            metrics.stage("commit", time.monotonic() - started)
+            return transaction.committed(offsets)
 
 
-def _first(ready: Sequence[tuple[Lane, list[Scored]]]) -> list[tuple[Lane, list[Scored]]]:
+def _longest(ready: Sequence[tuple[Lane, list[Scored]]]) -> list[tuple[Lane, list[Scored]]]:
     """Return the records of the lanes that have waited longest, up to :data:`THROTTLED_BYTES`."""
     chosen, size = list[tuple[Lane, list[Scored]]](), 0
-    for lane, complete in sorted(ready, key=lambda one: one[1][0].scored_at):
+    for lane, complete in sorted(ready, key=lambda share: share[1][0].scored_at):
         count = 0
         for scored in complete:
             size += sum(record.size for record in scored.records())
@@ -127,7 +160,7 @@ def _first(ready: Sequence[tuple[Lane, list[Scored]]]) -> list[tuple[Lane, list[
 
 def _half(shares: Sequence[_Share], refused: OutputRecord) -> _Share:
     """Return the first half of the share with a refused record."""
-    share = next(one for one in shares if any(record is refused for record in one.records()))
+    share = next(share for share in shares if any(record is refused for record in share.records()))
     return _Share.of(share.lane, share.complete[: (len(share.complete) + 1) // 2])
 
 
@@ -139,7 +172,9 @@ def _replace(
     Raises:
         DeliveryError: nothing can replace a record.
     """
-    outcomes = {id(one): scored for share in shares for scored in share.complete for one in scored.records()}
+    outcomes = {
+        id(record): scored for share in shares for scored in share.complete for record in scored.records()
+    }
     together: list[OutputRecord] = []
     for refusal in refusals:
         first, *others = refusal.records

@@ -52,15 +52,15 @@ class Changelog:
         self.end: int | None = None
         self._partition = partition
 
-    def unread(self, held: range) -> range:
-        """Return the offsets to read on from, given those that the changelog partition holds.
+    def has_lost(self, held: range) -> bool:
+        """Return whether offsets that were read are gone, given those that the topic holds.
 
-        If the partition lost its end, by an unclean leader election or because it was created again, nothing
-        that was read holds any more, and all of it is read.
+        The topic was created again, or an unclean leader election lost its end.
         """
-        if self.end is not None and self.end > held.stop:
-            self.entries.clear()
-            self.source = self.end = None
+        return self.end is not None and self.end > held.stop
+
+    def unread(self, held: range) -> range:
+        """Return the offsets to read on from, given those that the topic holds."""
         return held if self.end is None else range(max(self.end, held.start), held.stop)
 
     def apply(self, offset: int, key: bytes | None, value: bytes | None) -> None:

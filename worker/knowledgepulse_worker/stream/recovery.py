@@ -12,6 +12,7 @@ from typing import TypeAlias
 from knowledgepulse_kafka.errors import first_of_group
 from knowledgepulse_kafka.topic_reader import Reader
 from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 
 PARALLEL_READERS = 4
@@ -45,7 +46,10 @@ async def recover(
         appended = await reader.appended(topic, [task.partition for task in tasks])
     waiting = deque[tuple[PartitionTask, range]]()
     for task in sorted(tasks, key=attrgetter("partition")):
-        unread = task.changelog.unread(appended[task.partition])
+        held = appended[task.partition]
+        if task.changelog.has_lost(held):
+            task.changelog = Changelog(task.partition)
+        unread = task.changelog.unread(held)
         task.remaining = len(unread)
         waiting.append((task, unread))
 
