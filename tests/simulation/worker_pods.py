@@ -234,7 +234,7 @@ class WorkerPod(Pod):
             ),
             topics[raw],
             topics[changelog],
-            group=lambda: self.member,
+            client=self.member,
             topic_ids=SimTopicIds(cluster, self.name, raw),
             transact=partial(publisher.transact, raw),
             reader=lambda: SimReader(cluster, self.name, kafka.request_timeout),

@@ -20,6 +20,7 @@ from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.replacements import Replacements
+from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.entry import Entry
@@ -170,7 +171,7 @@ class Harness:
             replacements=Replacements(outputs, lambda _: None, redaction),
             changelog_topic=self.ledger,
             metrics=metrics,
-            redaction=redaction,
+            reporter=Reporter(metrics),
         )
         self._lanes = []
 

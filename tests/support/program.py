@@ -15,15 +15,14 @@ class Program:
 
     def __init__(self, worker, commit_interval=0.05, on_crash=lambda _: None):
         self.error = None
-        self._worker = worker
+        self.source = worker.source
         self._commit_interval = commit_interval
         self._on_crash = on_crash
         self._batches = asyncio.Queue()
         self._tasks = []
 
     async def start(self):
-        self.source = self._worker.connect(self)
-        await self.source.start()
+        await self.source.start(self)
         self.source.subscribe()
         self._tasks = [asyncio.create_task(work()) for work in (self._fetch, self._score, self._commit)]
 

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from knowledgepulse_kafka.errors import retrieve_exception
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord, Position, RawRecord
@@ -32,7 +31,6 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, LedgerContent, valid_content
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
-from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, failed
 from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken, Undecodable
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -40,12 +38,8 @@ from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, decode_vector, encode_position
 from knowledgepulse_worker.records.suspects import Suspects
-from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import VectorCache, embedding_text
 from knowledgepulse_worker.settings import Settings
-
-if TYPE_CHECKING:
-    from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 
@@ -64,12 +58,10 @@ class Services:
         settings: the effective settings.
         policy: the policy in force.
         batcher: embeds the texts; None without an embedder, in which case novelty is 0.5.
-        replacements: builds the outputs, and replaces those that their topics do not accept.
+        replacements: builds outputs and redacted copies, and replaces those that their topics do not accept.
         changelog_topic: the name of the changelog topic.
         metrics: observes everything.
-        retention_check: detects outputs that are soon deleted; None if no output topic deletes by age.
-        redaction: makes redacted copies of contributed traces; None if there are none.
-        tracing: exports a span for every record; None to export none.
+        reporter: reports the committed records.
         suspects: the records that may kill the process.
         throttles: the times for which brokers throttle the clients.
     """
@@ -80,9 +72,7 @@ class Services:
     replacements: Replacements
     changelog_topic: str
     metrics: Metrics
-    retention_check: RetentionCheck | None = None
-    redaction: Redaction | None = None
-    tracing: Tracing | None = None
+    reporter: Reporter
     suspects: Suspects = field(default_factory=Suspects)
     throttles: Throttles = field(default_factory=Throttles)
 
@@ -135,7 +125,6 @@ class Lane:
         cache = services.settings.cache
         self._cache = VectorCache(cache.max_elements, cache.dimensions, cache.ttl)
         self._scorer = LaneScorer(self._cache, services.embedder, services.metrics)
-        self._reporter = Reporter(services.metrics, services.retention_check, services.tracing)
         self._ledger = Ledger(cache.max_elements)
         self._obsolete: list[bytes] = []
         self._waiting: deque[Taken] = deque()
@@ -253,7 +242,7 @@ class Lane:
                 self._changelog.committed(offset, record.key or b"", record.value)
         batch = [self._scored.popleft() for _ in range(count)]
         self._count(-count, -sum(scored.record.size for scored in batch))
-        self._reporter.committed(batch)
+        self._services.reporter.committed(batch)
         self._changed.set()
 
     @property
@@ -383,7 +372,7 @@ class Lane:
     def _build_output(self, scored: Scored) -> None:
         """Build the output, and request the redacted copy of a contributed trace."""
         output = self._services.replacements.build(scored)
-        redaction = self._services.redaction
+        redaction = self._services.replacements.redaction
         if redaction is not None and scored.entry.decision == "contribute":
             copying = redaction.copy(scored.record, scored.entry, output)
             scored.copying = asyncio.create_task(copying)

@@ -29,7 +29,7 @@ class Replacements:
     Args:
         outputs: builds the outputs.
         problem_of: returns why a topic does not accept a record; None if it does.
-        redaction: builds the records that replace redacted copies; None if there are none.
+        redaction: makes redacted copies of contributed traces; None if there are none.
         size_log: logs outputs that are too large for their topic.
     """
 

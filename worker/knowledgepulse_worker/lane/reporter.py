@@ -35,7 +35,10 @@ class Reporter:
     """
 
     def __init__(
-        self, metrics: Metrics, retention_check: RetentionCheck | None, tracing: Tracing | None
+        self,
+        metrics: Metrics,
+        retention_check: RetentionCheck | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._metrics = metrics
         self._retention_check = retention_check

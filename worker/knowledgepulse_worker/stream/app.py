@@ -17,6 +17,7 @@ from knowledgepulse_worker.http.verdict import Diagnosis, Observation
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.replacements import Replacements
+from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import SECONDS
@@ -30,7 +31,7 @@ from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import Connect
-from knowledgepulse_worker.stream.source import Host, Source
+from knowledgepulse_worker.stream.source import Source
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -45,23 +46,19 @@ class WorkerApp:
         services: the dependencies that all lanes share.
         raw: the raw topic.
         changelog: the changelog topic.
-        group: creates the consumer group member; called once there is an event loop.
+        client: the consumer group member.
         topic_ids: identifies the raw topic.
         transact: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader, which connects on entry.
         on_failure: called on a fatal error; the process must then end.
 
     Attributes:
-        source: fetches and commits; set by :meth:`connect`, as are the next two.
+        source: fetches and commits.
         progress: the source's progress.
         checks: the checks of the source.
         diagnosis: holds the verdict on the worker.
         owned: the numbers of the owned partitions.
     """
-
-    source: Source
-    progress: Progress
-    checks: Checks
 
     def __init__(
         self,
@@ -69,7 +66,7 @@ class WorkerApp:
         raw: Topic,
         changelog: Topic,
         *,
-        group: Callable[[], Client],
+        client: Client,
         topic_ids: TopicIdentity,
         transact: Transact,
         reader: Connect,
@@ -83,41 +80,30 @@ class WorkerApp:
         self.owned: set[int] = set()
         self._services = services
         self._raw = raw
-        self._changelog = changelog
-        self._group = group
-        self._topic_ids = topic_ids
-        self._transact = transact
-        self._reader = reader
         self._assigned_at = 0.0
-
-    def connect(self, host: Host) -> Source:
-        """Return a source that is connected to its host program; requires a running event loop."""
-        client = self._group()
         self.source = Source(
-            host,
+            services,
+            raw,
+            changelog,
             client=client,
-            raw=self._raw,
-            changelog=self._changelog,
-            topic_ids=self._topic_ids,
-            services=self._services,
-            transact=self._transact,
-            reader=self._reader,
+            topic_ids=topic_ids,
+            transact=transact,
+            reader=reader,
             on_assigned=self._on_assigned,
             on_recovered=self._on_recovered,
-            on_failure=self.on_failure,
+            on_failure=on_failure,
         )
-        self.progress = Progress(self._raw.name, client, self.source)
+        self.progress = Progress(raw.name, client, self.source)
         self.checks = Checks(
             self.source,
             self.progress,
-            self._raw,
+            raw,
             stall=self.settings.limits.stall,
             readiness=self.readiness,
-            throttles=self._services.throttles,
+            throttles=services.throttles,
         )
-        self.metrics.partitions.labels("topic").set(self._raw.partitions)
+        self.metrics.partitions.labels("topic").set(raw.partitions)
         self.metrics.on_scrape(self._refresh_gauges)
-        return self.source
 
     def report(self) -> Report:
         """Return the report with which the parent process answers the probes."""
@@ -230,9 +216,7 @@ def services_of(
         replacements=Replacements(outputs, TopicLimits(topics).problem_of, redaction),
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
-        retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
-        redaction=redaction,
-        tracing=tracing,
+        reporter=Reporter(metrics, RetentionCheck(_kept_ms(topics.values()), metrics), tracing),
         suspects=suspects or Suspects(),
         throttles=throttles or Throttles(),
     )

@@ -58,7 +58,7 @@ class FaustApp(faust.App):
             web_transport=URL.build(scheme="unix", path=socket_address(socket)),
         )
         self._worker = worker
-        self.source = worker.connect(self)
+        self.source = worker.source
         self._batches = self.channel()
 
         # Faust's default would restart the agent, which would go on behind the batch that failed.
@@ -82,7 +82,7 @@ class FaustApp(faust.App):
         """Connect."""
         await super().on_start()
         self.flow_control.resume()  # as Faust's own consumer would once it has partitions
-        await self.source.start()
+        await self.source.start(self)
 
     async def _fetch(self) -> None:
         """Join the group, and fetch until the app stops."""

@@ -96,12 +96,11 @@ class Source:
     """Fetches records for the tasks that have room and commits what they complete.
 
     Args:
-        host: the program that runs the source.
-        client: the group member.
+        services: dependencies shared by all lanes.
         raw: the raw topic as it was at the start.
         changelog: the changelog topic as it was at the start.
+        client: the group member.
         topic_ids: identifies the raw topic.
-        services: dependencies shared by all lanes.
         transact: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader.
         on_assigned: called with the owned partitions that are read, after each rebalance.
@@ -118,20 +117,18 @@ class Source:
 
     def __init__(
         self,
-        host: Host,
-        *,
-        client: Client,
+        services: Services,
         raw: Topic,
         changelog: Topic,
+        *,
+        client: Client,
         topic_ids: TopicIdentity,
-        services: Services,
         transact: Transact,
         reader: Connect,
         on_assigned: Callable[[Collection[int]], None],
         on_recovered: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._host = host
         self._client = client
         self._raw = raw
         self._changelog = changelog
@@ -163,8 +160,9 @@ class Source:
 
     # --- life cycle and rebalances
 
-    async def start(self) -> None:
-        """Connect."""
+    async def start(self, host: Host) -> None:
+        """Connect; from now on, the host runs this source."""
+        self._host = host
         await self._client.start()
         await self._topic_ids.start()
 

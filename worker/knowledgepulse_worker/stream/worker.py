@@ -217,7 +217,7 @@ class _Process:
             services,
             self.topics[raw],
             self.topics[changelog_topic_name(kafka.group)],
-            group=partial(GroupMember, kafka, limits.batch_bytes, limits.rebalance, throttle=throttle),
+            client=GroupMember(kafka, limits.batch_bytes, limits.rebalance, throttle=throttle),
             topic_ids=TopicIds(kafka, raw),
             transact=partial(publisher.transact, raw),
             reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttle),

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from knowledgepulse_worker.lane.reporter import Reporter
+
 
 class Spans:
     """A fake of the tracing module that records finished spans."""
@@ -27,7 +29,9 @@ def make_traced(make_harness):
     def make(**options):
         harness = make_harness(**options)
         harness.spans = Spans()
-        harness.services = replace(harness.services, tracing=harness.spans)
+        harness.services = replace(
+            harness.services, reporter=Reporter(harness.services.metrics, tracing=harness.spans)
+        )
         return harness
 
     return make

@@ -107,7 +107,7 @@ class World:
             ),
             topics[RAW],
             Topic(self.changelog, count if ledgers is None else ledgers, 1_000_000),
-            group=lambda: self.member,
+            client=self.member,
             topic_ids=self.topic_ids,
             transact=self.transact,
             reader=self.reader.connect,
