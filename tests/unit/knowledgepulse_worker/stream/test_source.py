@@ -67,6 +67,22 @@ async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_c
     assert second.app.readiness.reasons
 
 
+async def test_a_recovery_ends_with_its_assignment(start):
+    """It would read into a changelog that the next assignment reads, too."""
+    world = await start()
+    world.reader.gates[0] = asyncio.Event()
+    await world.member.rebalance([0])
+    await world.until(lambda: world.reader.reading)
+    former = world.source.tasks[0]
+
+    await world.member.rebalance([1])
+    world.reader.gates[0].set()
+    await world.until(lambda: world.source.tasks[1].is_recovered)
+
+    assert not former.is_recovered
+    assert world.program.error is None
+
+
 async def test_ledgers_are_recovered_a_few_at_a_time(start):
     partitions = PARALLEL_READERS + 3
     world = await start(partitions=partitions)
