@@ -6,7 +6,7 @@ from aiokafka.structs import ConsumerRecord
 from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import RawRecord
-from knowledgepulse_worker.lane.scorer import failed_entry
+from knowledgepulse_worker.lane.record_scorer import failed_entry
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs

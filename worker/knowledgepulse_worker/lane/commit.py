@@ -22,7 +22,7 @@ from knowledgepulse_kafka.errors import LostPartitionsError, Refusal, RefusedErr
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
-from knowledgepulse_worker.lane.stages import Scored
+from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.publisher import Publish
 
@@ -35,18 +35,18 @@ class _Share:
     """A lane's share of a transaction."""
 
     lane: Lane
-    complete: list[Scored]
+    complete: list[RecordOutcome]
     tombstones: list[OutputRecord]
     position: Position
     position_record: OutputRecord
 
     @classmethod
-    def of(cls, lane: Lane, complete: list[Scored]) -> Self:
+    def of(cls, lane: Lane, complete: list[RecordOutcome]) -> Self:
         position = lane.position_after(complete[-1])
         return cls(lane, complete, lane.tombstones(), position, lane.position_record(position))
 
     def records(self) -> list[OutputRecord]:
-        outcomes = (record for scored in self.complete for record in scored.records())
+        outcomes = (record for outcome in self.complete for record in outcome.records())
         return [*self.tombstones, *outcomes, self.position_record]
 
 
@@ -141,13 +141,13 @@ async def commit(
             return transaction.committed(offsets)
 
 
-def _longest(ready: Sequence[tuple[Lane, list[Scored]]]) -> list[tuple[Lane, list[Scored]]]:
+def _longest(ready: Sequence[tuple[Lane, list[RecordOutcome]]]) -> list[tuple[Lane, list[RecordOutcome]]]:
     """Return the records of the lanes that have waited longest, up to :data:`THROTTLED_BYTES`."""
-    chosen, size = list[tuple[Lane, list[Scored]]](), 0
+    chosen, size = list[tuple[Lane, list[RecordOutcome]]](), 0
     for lane, complete in sorted(ready, key=lambda share: share[1][0].scored_at):
         count = 0
-        for scored in complete:
-            size += sum(record.size for record in scored.records())
+        for outcome in complete:
+            size += sum(record.size for record in outcome.records())
             if size > THROTTLED_BYTES and (chosen or count):
                 break
             count += 1
@@ -173,15 +173,15 @@ def _replace(
         DeliveryError: nothing can replace a record.
     """
     outcomes = {
-        id(record): scored for share in shares for scored in share.complete for record in scored.records()
+        id(record): outcome for share in shares for outcome in share.complete for record in outcome.records()
     }
     together: list[OutputRecord] = []
     for refusal in refusals:
         first, *others = refusal.records
         if others:
             together += refusal.records
-        elif (scored := outcomes.get(id(first))) is not None:
-            replacements.replace(scored, first, refusal.cause)
+        elif (outcome := outcomes.get(id(first))) is not None:
+            replacements.replace(outcome, first, refusal.cause)
         else:
             raise refusal.cause  # a tombstone or a position
     return together

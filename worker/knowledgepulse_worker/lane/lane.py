@@ -3,7 +3,7 @@
 Each step happens in offset order:
 
 1. take: once there is room, by number and by bytes. The record is decoded, and its embedding requested.
-2. score (``scorer``): once the embedding is there, against the vectors of the records before it.
+2. score (``record_scorer``): once the embedding is there, against the vectors of the records before it.
 3. complete: the output is built, the vector gets its place in the ledger (``ledger``), and a redacted copy
    is requested if there is to be one.
 4. commit (``commit``): one transaction for all lanes publishes what is complete, and commits its positions.
@@ -29,10 +29,10 @@ from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, LedgerContent, valid_content
+from knowledgepulse_worker.lane.record_scorer import RecordScorer, bounded_failure, failed
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
-from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, failed
-from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken, Undecodable
+from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken, Undecodable
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
@@ -124,11 +124,11 @@ class Lane:
         self._request_commit = request_commit
         cache = services.settings.cache
         self._cache = VectorCache(cache.max_elements, cache.dimensions, cache.ttl)
-        self._scorer = LaneScorer(self._cache, services.embedder, services.metrics)
+        self._scorer = RecordScorer(self._cache, services.embedder, services.metrics)
         self._ledger = Ledger(cache.max_elements)
         self._obsolete: list[bytes] = []
         self._waiting: deque[Taken] = deque()
-        self._scored: deque[Scored] = deque()
+        self._outcomes: deque[RecordOutcome] = deque()
         self.in_flight = 0
         self.in_flight_bytes = 0
         self._is_closed = False
@@ -209,13 +209,13 @@ class Lane:
             self._score_ready()
         return blocked
 
-    def complete(self) -> list[Scored]:
+    def complete(self) -> list[RecordOutcome]:
         """Return the records to commit next, in order, up to one whose redacted copy is missing."""
         complete = []
-        for scored in self._scored:
-            if not scored.is_complete:
+        for outcome in self._outcomes:
+            if not outcome.is_complete:
                 break
-            complete.append(scored)
+            complete.append(outcome)
         return complete
 
     def position_record(self, position: Position) -> OutputRecord:
@@ -234,14 +234,14 @@ class Lane:
             count: the number of records.
             written: the published records with their offsets.
         """
-        if not self._scored:
+        if not self._outcomes:
             return
         self._obsolete.clear()
         for offset, record in written:
             if record.topic == self._services.changelog_topic:
                 self._changelog.committed(offset, record.key or b"", record.value)
-        batch = [self._scored.popleft() for _ in range(count)]
-        self._count(-count, -sum(scored.record.size for scored in batch))
+        batch = [self._outcomes.popleft() for _ in range(count)]
+        self._count(-count, -sum(outcome.record.size for outcome in batch))
         self._services.reporter.committed(batch)
         self._changed.set()
 
@@ -250,9 +250,9 @@ class Lane:
         """The number of vectors in the novelty cache."""
         return self._cache.size
 
-    def position_after(self, scored: Scored) -> Position:
+    def position_after(self, outcome: RecordOutcome) -> Position:
         """Return the position after a record."""
-        return Position(scored.record.offset + 1, self.topic_id, scored.record.leader_epoch)
+        return Position(outcome.record.offset + 1, self.topic_id, outcome.record.leader_epoch)
 
     async def wait_idle(self) -> None:
         """Wait until everything taken is committed, or the lane closes."""
@@ -268,17 +268,17 @@ class Lane:
     def close(self) -> None:
         """Stop at once; the partition's next owner reads the records that are not committed."""
         self._stop()
-        for scored in self._scored:
-            if scored.copying is not None:
-                scored.copying.cancel()
-        self._scored.clear()
+        for outcome in self._outcomes:
+            if outcome.redacting is not None:
+                outcome.redacting.cancel()
+        self._outcomes.clear()
         self._count(-self.in_flight, -self.in_flight_bytes)
 
     # --- take
 
     async def _wait_for_room(self, record: RawRecord) -> None:
         while not self._is_closed and not self._has_room(record):
-            if self._scored:
+            if self._outcomes:
                 self._request_commit()
             await self._wait_for_change()
 
@@ -296,7 +296,7 @@ class Lane:
         )
         self._metrics.skipped_poison()
         failure = self._poison_failure(record)
-        self._scored.append(failed(Undecodable(record, taken_at, failure), failure))
+        self._outcomes.append(failed(Undecodable(record, taken_at, failure), failure))
         self._request_commit()
 
     def _decode(self, record: RawRecord, taken_at: float) -> Taken:
@@ -352,7 +352,7 @@ class Lane:
         """Score the records whose predecessors are scored and whose embedding is there."""
         try:
             while self._waiting and (isinstance(taken := self._waiting[0], Undecodable) or taken.is_ready):
-                self._scored.append(self._score(taken))
+                self._outcomes.append(self._score(taken))
                 self._waiting.popleft()
                 self._changed.set()
         except Exception as error:  # noqa: BLE001 - called by a future, which would only log it
@@ -360,23 +360,23 @@ class Lane:
             self._stop()
             self._on_failure(error)
 
-    def _score(self, taken: Taken) -> Scored:
+    def _score(self, taken: Taken) -> RecordOutcome:
         if isinstance(taken, Undecodable):
-            scored = failed(taken, taken.failure)
+            outcome = failed(taken, taken.failure)
         else:
-            scored = self._scorer.score(taken, self._services.policy.policy)
-        scored.ledger = self._ledger_record(scored.entry)
-        self._build_output(scored)
-        return scored
+            outcome = self._scorer.score(taken, self._services.policy.policy)
+        outcome.ledger_record = self._ledger_record(outcome.entry)
+        self._build_output(outcome)
+        return outcome
 
-    def _build_output(self, scored: Scored) -> None:
+    def _build_output(self, outcome: RecordOutcome) -> None:
         """Build the output, and request the redacted copy of a contributed trace."""
-        output = self._services.replacements.build(scored)
+        output = self._services.replacements.build(outcome)
         redaction = self._services.replacements.redaction
-        if redaction is not None and scored.entry.decision == "contribute":
-            copying = redaction.copy(scored.record, scored.entry, output)
-            scored.copying = asyncio.create_task(copying)
-            scored.copying.add_done_callback(partial(self._copied, scored))
+        if redaction is not None and outcome.entry.decision == "contribute":
+            copying = redaction.copy(outcome.record, outcome.entry, output)
+            outcome.redacting = asyncio.create_task(copying)
+            outcome.redacting.add_done_callback(partial(self._copied, outcome))
 
     def _ledger_record(self, entry: Entry) -> OutputRecord | None:
         return None if entry.vector is None else self._changelog_record(*self._ledger.put(entry))
@@ -391,14 +391,14 @@ class Lane:
             headers=(),
         )
 
-    def _copied(self, scored: Scored, copying: asyncio.Task[OutputRecord]) -> None:
+    def _copied(self, outcome: RecordOutcome, copying: asyncio.Task[OutputRecord]) -> None:
         if copying.cancelled():
             return
         if (error := copying.exception()) is not None:
             self._on_failure(error)
             return
-        scored.copy = copying.result()
-        self._services.replacements.fit_copy(scored)
+        outcome.redacted_copy = copying.result()
+        self._services.replacements.fit_copy(outcome)
         self._changed.set()
 
     # --- the lane's own

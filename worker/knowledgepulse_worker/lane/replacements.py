@@ -16,7 +16,7 @@ from knowledgepulse_kafka.errors import DeliveryError, TimestampError, TooLargeE
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.lane.size_log import SizeLog
-from knowledgepulse_worker.lane.stages import Scored
+from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.records.entry import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
 from knowledgepulse_worker.redaction.copies import Redaction
@@ -38,59 +38,61 @@ class Replacements:
     redaction: Redaction | None = None
     size_log: SizeLog = field(default_factory=SizeLog)
 
-    def build(self, scored: Scored) -> OutputRecord:
+    def build(self, outcome: RecordOutcome) -> OutputRecord:
         """Build the output of a record, and return it."""
-        scored.output = output = self.outputs.build(scored.record, scored.entry)
+        outcome.output = output = self.outputs.build(outcome.record, outcome.entry)
         while problem := self.problem_of(output):
-            output = self._replace_output(scored, output, problem)
+            output = self._replace_output(outcome, output, problem)
         return output
 
-    def fit_copy(self, scored: Scored) -> None:
+    def fit_copy(self, outcome: RecordOutcome) -> None:
         """Replace a redacted copy that its topic does not accept."""
-        while scored.copy is not None and (problem := self.problem_of(scored.copy)):
-            self._replace_copy(scored, scored.copy, problem)
+        while outcome.redacted_copy is not None and (problem := self.problem_of(outcome.redacted_copy)):
+            self._replace_copy(outcome, outcome.redacted_copy, problem)
 
-    def replace(self, scored: Scored, refused: OutputRecord, problem: DeliveryError) -> None:
+    def replace(self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError) -> None:
         """Replace a record that the broker has refused although it was sent alone.
 
         Raises:
             DeliveryError: there is nothing to replace it with.
         """
-        if refused is scored.output:
-            self._replace_output(scored, refused, problem)
-        elif refused is scored.copy:
-            self._replace_copy(scored, refused, problem)
-        elif refused is scored.ledger:
-            scored.ledger = _with_other_time(refused, problem)
+        if refused is outcome.output:
+            self._replace_output(outcome, refused, problem)
+        elif refused is outcome.redacted_copy:
+            self._replace_copy(outcome, refused, problem)
+        elif refused is outcome.ledger_record:
+            outcome.ledger_record = _with_other_time(refused, problem)
 
-    def _replace_output(self, scored: Scored, refused: OutputRecord, problem: DeliveryError) -> OutputRecord:
+    def _replace_output(
+        self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError
+    ) -> OutputRecord:
         if isinstance(problem, TimestampError):
-            scored.output = _with_other_time(refused, problem)
-            return scored.output
-        if scored.entry.failure is None:
+            outcome.output = _with_other_time(refused, problem)
+            return outcome.output
+        if outcome.entry.failure is None:
             if isinstance(problem, TooLargeError):
-                self.size_log.note(refused, scored.record.source)
+                self.size_log.note(refused, outcome.record.source)
             failure = Failure(_reason(problem), type(problem).__name__, str(problem))
-            scored.entry = replace_fields(scored.entry, decision=None, failure=failure)
-            scored.copying = scored.copy = None  # it is not contributed
-            replacement = self.outputs.build(scored.record, scored.entry)
+            outcome.entry = replace_fields(outcome.entry, decision=None, failure=failure)
+            outcome.redacting = outcome.redacted_copy = None  # it is not contributed
+            replacement = self.outputs.build(outcome.record, outcome.entry)
         else:
-            replacement = self.outputs.build_truncated(scored.record, scored.entry)
+            replacement = self.outputs.build_truncated(outcome.record, outcome.entry)
         if replacement == refused:
             raise problem
-        scored.output = replacement
+        outcome.output = replacement
         return replacement
 
-    def _replace_copy(self, scored: Scored, refused: OutputRecord, problem: DeliveryError) -> None:
+    def _replace_copy(self, outcome: RecordOutcome, refused: OutputRecord, problem: DeliveryError) -> None:
         if isinstance(problem, TimestampError):
-            scored.copy = _with_other_time(refused, problem)
+            outcome.redacted_copy = _with_other_time(refused, problem)
             return
-        if self.redaction is None or scored.output is None:
+        if self.redaction is None or outcome.output is None:
             raise problem
         if refused.value is None:  # the topic takes not even the reason why there is no copy
-            self._replace_output(scored, scored.output, problem)
+            self._replace_output(outcome, outcome.output, problem)
         else:
-            scored.copy = self.redaction.too_large(scored.record, scored.entry)
+            outcome.redacted_copy = self.redaction.too_large(outcome.record, outcome.entry)
 
 
 def _reason(problem: DeliveryError) -> Reason:

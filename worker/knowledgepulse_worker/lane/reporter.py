@@ -13,7 +13,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.lane.retention import RetentionCheck
-from knowledgepulse_worker.lane.stages import Scored
+from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.records.content import counts_of
@@ -44,43 +44,43 @@ class Reporter:
         self._retention_check = retention_check
         self._tracing = tracing
 
-    def committed(self, batch: Sequence[Scored]) -> None:
+    def committed(self, batch: Sequence[RecordOutcome]) -> None:
         """Report the records of a transaction, except those that were skipped."""
-        reported = [scored for scored in batch if scored.output is not None]
+        reported = [outcome for outcome in batch if outcome.output is not None]
         now = time.time()
-        for scored in reported:
-            self._count(scored, now)
-        for scored in reported if self._metrics.shadow is not None else _latest(reported):
+        for outcome in reported:
+            self._count(outcome, now)
+        for outcome in reported if self._metrics.shadow is not None else _latest(reported):
             try:
-                self._report_details(scored)
+                self._report_details(outcome)
             except Exception as error:  # noqa: BLE001 - a report must not fail a lane
                 # Do not log the error's text, which may quote the trace.
-                logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
-        for scored in reported:
-            self._report_output(scored)
+                logger.error("%s: details not reported: %s", outcome.record.source, type(error).__name__)  # noqa: TRY400
+        for outcome in reported:
+            self._report_output(outcome)
 
-    def _count(self, scored: Scored, now: float) -> None:
-        entry, timestamp = scored.entry, scored.record.timestamp_ms
+    def _count(self, outcome: RecordOutcome, now: float) -> None:
+        entry, timestamp = outcome.entry, outcome.record.timestamp_ms
         end_to_end = None if timestamp < 0 else max(0.0, now - timestamp / 1000)
         self._metrics.recent.finished(entry.outcome, end_to_end)
         if entry.failure is not None:
             self._metrics.dead_lettered(entry.failure.reason, end_to_end)
-        elif scored.score is not None and (metadata := scored.metadata) is not None:
-            self._metrics.published(scored.score, metadata.agent_id, metadata.framework, end_to_end)
+        elif outcome.score is not None and (metadata := outcome.metadata) is not None:
+            self._metrics.published(outcome.score, metadata.agent_id, metadata.framework, end_to_end)
 
-    def _report_details(self, scored: Scored) -> None:
+    def _report_details(self, outcome: RecordOutcome) -> None:
         """Report the details of a dead letter, or those of a decision with the shadow policy's decision."""
-        entry, record, score = scored.entry, scored.record, scored.score
+        entry, record, score = outcome.entry, outcome.record, outcome.score
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(
                 record.source,
                 score=score,
                 failure=msgspec.structs.asdict(entry.failure),
                 trace_id=entry.trace_id,
-                objective=scored.objective,
+                objective=outcome.objective,
             )
-        elif score is not None and (metadata := scored.metadata) is not None:
-            counts = scored.counts
+        elif score is not None and (metadata := outcome.metadata) is not None:
+            counts = outcome.counts
             if counts is None and self._metrics.needs_counts:
                 counts = counts_of(record.value or b"")
             decided = ScoredRecord(
@@ -90,34 +90,34 @@ class Reporter:
                 visibility=metadata.visibility,
                 privacy_level=metadata.privacy_level,
                 success=metadata.success,
-                confidence=scored.confidence,
+                confidence=outcome.confidence,
                 score=score,
                 policy=entry.policy,
                 counts=counts,
             )
             self._metrics.compare(decided)
-            self._metrics.recent.detailed(decided, scored.objective)
+            self._metrics.recent.detailed(decided, outcome.objective)
 
-    def _report_output(self, scored: Scored) -> None:
-        if (output := scored.output) is None:
+    def _report_output(self, outcome: RecordOutcome) -> None:
+        if (output := outcome.output) is None:
             return
         if self._retention_check is not None:
             self._retention_check.check(output)
         if self._tracing is not None:
-            self._export_span(self._tracing, scored, output)
+            self._export_span(self._tracing, outcome, output)
 
-    def _export_span(self, tracing: Tracing, scored: Scored, output: OutputRecord) -> None:
-        entry, record, embedded = scored.entry, scored.record, scored.embedded
-        score = scored.score
+    def _export_span(self, tracing: Tracing, outcome: RecordOutcome, output: OutputRecord) -> None:
+        entry, record, embedded = outcome.entry, outcome.record, outcome.embedded
+        score = outcome.score
         tracing.finished(
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
             headers=record.headers,
             value=record.value,
-            taken=scored.taken_at,
+            taken=outcome.taken_at,
             embedded=None if embedded is None else (embedded.started, embedded.finished),
-            sent=scored.scored_at,
+            sent=outcome.scored_at,
             output=output.topic,
             verdict={
                 "outcome": entry.outcome,
@@ -128,13 +128,13 @@ class Reporter:
         )
 
 
-def _latest(reported: Sequence[Scored]) -> list[Scored]:
+def _latest(reported: Sequence[RecordOutcome]) -> list[RecordOutcome]:
     """Return all dead letters, and as many contributed and rejected traces as the status page shows."""
-    latest: dict[str, deque[Scored]] = {
+    latest: dict[str, deque[RecordOutcome]] = {
         "contribute": deque(maxlen=LAST_RECORDS),
         "rejected": deque(maxlen=LAST_RECORDS),
         "dead_letter": deque(),
     }
-    for scored in reported:
-        latest[scored.entry.outcome].append(scored)
+    for outcome in reported:
+        latest[outcome.entry.outcome].append(outcome)
     return [*chain.from_iterable(latest.values())]

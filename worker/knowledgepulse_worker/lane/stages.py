@@ -45,8 +45,8 @@ Taken: TypeAlias = Undecodable | Decoded
 
 
 @dataclass(slots=True)
-class Scored:
-    """A record with its outcome, which the next transaction commits.
+class RecordOutcome:
+    """A record with its outcome, scored or not, which the next transaction commits.
 
     Of the trace, only the members that are reported are kept. The others take most of its memory, which the
     next traces reuse.
@@ -63,9 +63,9 @@ class Scored:
         output: the record for the output topic; None for a record that is skipped.
         embedded: the trace's vector and its timings.
         counts: the trace's counts; None if no policy needed them when the record was scored.
-        ledger: the record for the changelog; None without a vector.
-        copying: makes the redacted copy; None if there is none to make.
-        copy: the redacted copy, once it is made.
+        ledger_record: the record for the changelog; None without a vector.
+        redacting: makes the redacted copy; None if there is none to make.
+        redacted_copy: the redacted copy, once it is made.
     """
 
     record: RawRecord
@@ -79,17 +79,17 @@ class Scored:
     output: OutputRecord | None = None
     embedded: Embedded | None = None
     counts: Counts | None = None
-    ledger: OutputRecord | None = None
-    copying: asyncio.Task[OutputRecord] | None = None
-    copy: OutputRecord | None = None
+    ledger_record: OutputRecord | None = None
+    redacting: asyncio.Task[OutputRecord] | None = None
+    redacted_copy: OutputRecord | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether every record to publish is there."""
-        return self.copying is None or self.copy is not None
+        return self.redacting is None or self.redacted_copy is not None
 
     def records(self) -> Iterator[OutputRecord]:
         """Yield the records to publish."""
-        for record in (self.ledger, self.output, self.copy):
+        for record in (self.ledger_record, self.output, self.redacted_copy):
             if record is not None:
                 yield record

@@ -9,7 +9,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Embedded
-from knowledgepulse_worker.lane.stages import Decoded, Scored, Taken
+from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
@@ -22,7 +22,7 @@ MAX_MESSAGE = 1000
 """Maximum characters of an error message in a dead letter."""
 
 
-class LaneScorer:
+class RecordScorer:
     """Scores a partition's traces in order.
 
     Args:
@@ -36,7 +36,7 @@ class LaneScorer:
         self._embedder = embedder
         self._metrics = metrics
 
-    def score(self, taken: Decoded, policy: Policy) -> Scored:
+    def score(self, taken: Decoded, policy: Policy) -> RecordOutcome:
         """Score a trace whose embedding is there.
 
         An unexpected error turns only this record into a dead letter.
@@ -83,7 +83,7 @@ class LaneScorer:
         self._metrics.scored(score, trace_id, now - embedded.admitted)
 
 
-def failed(taken: Taken, failure: Failure) -> Scored:
+def failed(taken: Taken, failure: Failure) -> RecordOutcome:
     """Return the outcome of a record that could not be scored."""
     return _outcome(taken, failed_entry(taken.record, failure))
 
@@ -94,13 +94,15 @@ def _outcome(
     score: Score | None = None,
     embedded: Embedded | None = None,
     counts: Counts | None = None,
-) -> Scored:
-    scored = Scored(taken.record, taken.taken_at, entry, score=score, embedded=embedded, counts=counts)
+) -> RecordOutcome:
+    outcome = RecordOutcome(
+        taken.record, taken.taken_at, entry, score=score, embedded=embedded, counts=counts
+    )
     if isinstance(taken, Decoded):
         trace = taken.trace
-        scored.metadata, scored.objective = trace.metadata, trace.task.objective
-        scored.confidence = trace.outcome.confidence
-    return scored
+        outcome.metadata, outcome.objective = trace.metadata, trace.task.objective
+        outcome.confidence = trace.outcome.confidence
+    return outcome
 
 
 def failed_entry(record: RawRecord, failure: Failure) -> Entry:
