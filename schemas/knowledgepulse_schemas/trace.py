@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID, uuid4, uuid5
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
 CONTEXTS = ("https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1")
 ID_PREFIX = "kp:trace:"
@@ -210,7 +211,13 @@ class ReasoningTrace(_Model):
 
     def to_json(self) -> bytes:
         """Return the Kafka record value: UTF-8 JSON without unset fields."""
-        return self.model_dump_json(exclude_unset=True).encode()
+        return _adapter(type(self)).dump_json(self, exclude_unset=True)
+
+
+@cache
+def _adapter(model: type[ReasoningTrace]) -> TypeAdapter[ReasoningTrace]:
+    """Return the adapter of a model, which writes bytes; the model itself would also make a text of them."""
+    return TypeAdapter(model)
 
 
 class ScoredMetadata(Metadata):

@@ -10,6 +10,7 @@ import importlib
 import re
 import time
 from collections import defaultdict
+from dataclasses import fields, is_dataclass
 from itertools import combinations
 from pathlib import Path
 from re import _constants as code
@@ -64,6 +65,8 @@ def compiled(value):
     elif isinstance(value, list | tuple):
         for one in value:
             yield from compiled(one)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from compiled([getattr(value, one.name) for one in fields(value)])
 
 
 def patterns(name):

@@ -18,7 +18,13 @@ from typing import Any
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import RunOutcome
 from knowledgepulse_schemas.convert.input_format import InputFormat
-from knowledgepulse_schemas.convert.input_formats import AUTO, INPUT_FORMATS, convert, input_format_of
+from knowledgepulse_schemas.convert.input_formats import (
+    AUTO,
+    INPUT_FORMATS,
+    convert,
+    input_format_of,
+    unread_kind,
+)
 from knowledgepulse_schemas.convert.losses import Loss, Losses
 from knowledgepulse_schemas.convert.trace import Conversion, Options
 
@@ -52,6 +58,7 @@ __all__ = [
     "from_swe_agent",
     "from_tau_bench",
     "input_format_of",
+    "unread_kind",
 ]
 
 

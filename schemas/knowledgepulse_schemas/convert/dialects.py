@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from knowledgepulse_schemas.convert import genai
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
@@ -86,6 +87,13 @@ DIALECTS = (
         outputs=("mlflow.spanOutputs",),
         root=True,
     ),
+    Dialect(  # Braintrust's rows, as :mod:`spans <knowledgepulse_schemas.convert.spans>` reads them
+        "braintrust.type",
+        {"llm": "model", "tool": "tool"},
+        inputs=("braintrust.input",),
+        outputs=("braintrust.output",),
+        root=True,
+    ),
 )
 
 
@@ -134,7 +142,7 @@ def node(span: Span) -> Node:
         silent=kind == "model" and event is None,
         agent_id=(span.name if dialect.root else service) if kind == "agent" else None,
         names=(span.name if kind == "agent" else None, service),
-        scores=(),
+        scores=genai.scores_of(span),
     )
 
 

@@ -95,12 +95,20 @@ def node(span: Span) -> Node:
         agent=span.attributes.get(OPERATION) in _AGENTS or _kind(span) == "agent",
         agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
         names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
-        scores=(
-            (one.attributes.get(f"{_EVALUATION}.name"), one.attributes.get(f"{_EVALUATION}.score.value"))
-            for one in span.events
-            if one.name == f"{_EVALUATION}.result"
-        ),
+        scores=scores_of(span),
     )
+
+
+def evaluation_event(name: Any, value: Any) -> Event:
+    """Return the event of a score."""
+    return Event(f"{_EVALUATION}.result", {f"{_EVALUATION}.name": name, f"{_EVALUATION}.score.value": value})
+
+
+def scores_of(span: Span) -> Iterator[tuple[Any, Any]]:
+    """Yield the name and the value of each score in a span's events."""
+    for one in span.events:
+        if one.name == f"{_EVALUATION}.result":
+            yield one.attributes.get(f"{_EVALUATION}.name"), one.attributes.get(f"{_EVALUATION}.score.value")
 
 
 def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:

@@ -35,6 +35,7 @@ from knowledgepulse_schemas.convert import (
     pi,
     spans,
     swe_agent,
+    tables,
     tau_bench,
     vercel,
     vscode_chat,
@@ -54,6 +55,7 @@ _COMMON = {
     *(
         "content",
         "context",
+        "data",
         "id",
         "input",
         "inputs",
@@ -95,6 +97,8 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         opencode.FORMAT,
         opencode_run.FORMAT,
         pi.FORMAT,
+        *map(tables.format_of, tables.TABLES),
+        *map(tables.chat_format_of, tables.CHATS),
         inspect_logs.FORMAT,
         adk.FORMAT,
         vscode_chat.FORMAT,
@@ -113,6 +117,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         bedrock.FORMAT,
         anthropic.FORMAT,
         openai.FORMAT,
+        tables.lines_format_of(tables.CHAT_LINES),
     )
 }
 """Every format by name. The most specific come first: later ones would also recognise their documents."""
@@ -166,8 +171,8 @@ def _unknown(document: Any) -> ConversionError:
     first = _first(document)
     if first.get("@type") == "ReasoningTrace":
         return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
-    if (unread := _unread(first)) is not None:
-        return ConversionError(f"{unread} are not read")
+    if (unread := unread_kind(first)) is not None:
+        return ConversionError(unread)
     members = first.keys() | _first(first.get("messages")).keys()
     known = {name: set(one.members.split()) for name, one in INPUT_FORMATS.items()}
     shares = {
@@ -184,17 +189,18 @@ def _unknown(document: Any) -> ConversionError:
     return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
 
 
-def _unread(line: dict[str, Any]) -> str | None:
-    """Return the name of known files which no format reads, by their first line."""
+def unread_kind(line: Any) -> str | None:
+    """Return what a file is that is known and not read, and the way in, by its first line; else None."""
     match line:
-        case {"parentUuid": _, "message": {"parts": _}}:
-            return "sessions of Qwen Code"
-        case {"type": "session_start", "sessionTitle": _} | {"subtype": "init", "reasoning_effort": _}:
-            return "sessions of Droid"
-        case {"type": "metadata", "protocol_version": _}:
-            return "sessions of Kimi Code"
+        case {"subtype": "init", "reasoning_effort": _}:
+            return "what `droid exec` prints is not read; its sessions in ~/.factory/sessions are"
         case {"resourceLogs": _} | {"resource_logs": _}:
-            return "OpenTelemetry's log records without the messages of spans"
+            return (
+                "OpenTelemetry's log records are not read without messages of spans; convert the agent's "
+                "session, or its spans"
+            )
+        case {"resourceMetrics": _} | {"resource_metrics": _}:
+            return "OpenTelemetry's metrics hold no conversation; convert the agent's spans"
     return None
 
 

@@ -18,6 +18,7 @@ from knowledgepulse_schemas.convert.reading import (
     InputModel,
     count_others,
     count_unread,
+    parse_json,
     read,
 )
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
@@ -38,7 +39,7 @@ class _Run(InputModel):
     inputs: Any = None
     outputs: Any = None
     session_name: str | None = None
-    feedback_stats: dict[str, Any] | None = None
+    feedback_stats: Any = None
     child_runs: list[Any] | None = None
 
 
@@ -53,7 +54,9 @@ def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
 def _node(run: _Run, trace_id: str) -> Node:
     losses = Losses()
     count_unread(run, "", losses)
-    _count_feedback(run.feedback_stats or {}, losses)
+    feedback = parse_json(run.feedback_stats)  # a row of the bulk export has texts
+    feedback = feedback if isinstance(feedback, dict) else {}
+    _count_feedback(feedback, losses)
     error = hub.Error(run.error or "") if run.error or run.status == "error" else None
     root = run.parent_run_id is None
     return Node(
@@ -67,7 +70,7 @@ def _node(run: _Run, trace_id: str) -> Node:
         error=error if root else None,
         agent_id=run.name or None,
         names=tuple(name for name in (run.name, run.session_name) if name),
-        outcome=hub.outcome_of(_scores(run.feedback_stats)),
+        outcome=hub.outcome_of(_scores(feedback)),
         losses=losses,
     )
 
@@ -103,9 +106,9 @@ def _count_feedback(feedback: dict[str, Any], losses: Losses) -> None:
             losses.add(f"feedback_stats.{name}", stats)
 
 
-def _scores(feedback: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
+def _scores(feedback: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the mean of each feedback key."""
-    for name, stats in (feedback or {}).items():
+    for name, stats in feedback.items():
         if isinstance(stats, dict):
             yield name, stats.get("avg")
 

@@ -197,6 +197,15 @@ def unread_around(reading: InputModel, resource: dict[str, Any] | None = None) -
     return losses
 
 
+def pairs(attributes: Any) -> list[dict[str, Any]]:
+    """Return attributes in an object as a list of keys and values."""
+    return (
+        [{"key": key, "value": value} for key, value in attributes.items()]
+        if isinstance(attributes, dict)
+        else []
+    )
+
+
 def _attributes(pairs: Sequence[KeyValue] | None) -> dict[str, Any]:
     return {pair.key: _plain(pair.value) for pair in pairs or ()}
 

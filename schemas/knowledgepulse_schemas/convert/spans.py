@@ -16,11 +16,12 @@ from knowledgepulse_schemas.convert import ai_sdk, dialects, genai, hub, openinf
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
 OTLP, TEMPO, JAEGER, PHOENIX, SDK = "otlp", "tempo", "jaeger", "phoenix", "otel_sdk"
+MLFLOW, BRAINTRUST = "mlflow", "braintrust"
 
 _INSTRUMENTED = (
     *("gen_ai.", "openinference.", "llm.", "ai.operationId", "traceloop."),
@@ -91,6 +92,27 @@ class _SdkResource(InputModel):
 class _PhoenixEvent(InputModel):
     name: str = ""
     attributes: dict[str, Any] | None = None
+
+
+class _MlflowData(InputModel):
+    spans: list[dict[str, Any]]
+
+
+class _MlflowTrace(InputModel):
+    info: dict[str, Any]
+    data: _MlflowData
+
+
+class _BraintrustSpan(InputModel):
+    span_id: str
+    root_span_id: str
+    span_parents: list[str] | None = None
+    span_attributes: dict[str, Any]
+    input: Any = None
+    output: Any = None
+    metrics: dict[str, Any] | None = None
+    scores: dict[str, Any] | None = None
+    error: Any = None
 
 
 class _PhoenixSpan(InputModel):
@@ -226,6 +248,59 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
         )
 
 
+def _mlflow(document: Any, path: str) -> Iterator[Span]:
+    """Read a trace of MLflow: its spans are OTLP's, with attributes in an object, and judged in ``info``."""
+    trace = read(_MlflowTrace, document, path)
+    around = otlp.unread_around(trace)
+    count_others(trace.info, {"assessments"}, "info", around)
+    count_unread(trace.data, "data", around)
+    spans = [
+        {**span, "attributes": otlp.pairs(span.get("attributes")), "events": []} for span in trace.data.spans
+    ]
+    for span in otlp.spans_of({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, path):
+        if span.parent_id is None:
+            span.events += map(_assessed, trace.info.get("assessments") or ())
+        span.shared = (*span.shared, around)
+        yield span
+
+
+def _assessed(assessment: Any) -> Event:
+    """Return an assessment of MLflow as the conventions' event."""
+    rest = dict(assessment) if isinstance(assessment, dict) else {"assessment": assessment}
+    feedback = rest.pop("feedback", None)
+    feedback = dict(feedback) if isinstance(feedback, dict) else {"feedback": feedback}
+    score = feedback.pop("value", None)
+    event = genai.evaluation_event(rest.pop("assessment_name", None), score)
+    return Event(event.name, event.attributes | rest | feedback)
+
+
+def _braintrust(document: Any, path: str) -> Iterator[Span]:
+    row = read(_BraintrustSpan, document, path)
+    match row.output:
+        case [{"message": dict()}, *_]:
+            row.output = {"choices": row.output}
+    losses = otlp.unread_of(row)
+    count_others(row.span_attributes, {"name", "type"}, "spans[].span_attributes", losses)
+    count_others(row.metrics or {}, {"start", "end"}, "spans[].metrics", losses)
+    yield Span(
+        trace_id=row.root_span_id,
+        id=row.span_id,
+        parent_id=next(iter(row.span_parents or ()), None),
+        name=as_text(row.span_attributes.get("name")),
+        start=nanoseconds((row.metrics or {}).get("start")),
+        end=nanoseconds((row.metrics or {}).get("end")),
+        attributes={
+            f"braintrust.{name}": value
+            for name, value in {**row.span_attributes, "input": row.input, "output": row.output}.items()
+            if name in {"type", "input", "output"}
+        },
+        events=[genai.evaluation_event(name, value) for name, value in (row.scores or {}).items()],
+        failed=row.error is not None,
+        message=as_text(row.error),
+        losses=losses,
+    )
+
+
 def _phoenix_time(value: Any) -> Any:
     """Return a time as others write it; pandas writes milliseconds since 1970."""
     return value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value
@@ -266,6 +341,17 @@ def _is_sdk(span: Any) -> bool:
     return isinstance(span, dict) and str(span.get("kind")).startswith("SpanKind.") and "context" in span
 
 
+def _is_mlflow(document: Any) -> bool:
+    match document:
+        case {"info": dict(), "data": {"spans": [{"attributes": dict()}, *_]}}:
+            return True
+    return False
+
+
+def _is_braintrust(span: Any) -> bool:
+    return isinstance(span, dict) and {"span_id", "root_span_id", "span_attributes"} <= span.keys()
+
+
 def _is_jaeger(document: Any) -> bool:
     trace = _first(document)
     return trace is not document and isinstance(trace, dict) and "spans" in trace
@@ -277,6 +363,8 @@ _READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[S
     JAEGER: (_is_jaeger, _jaeger),
     PHOENIX: (_is_phoenix, _phoenix),
     SDK: (_is_sdk, _phoenix),
+    MLFLOW: (_is_mlflow, _mlflow),
+    BRAINTRUST: (_is_braintrust, _braintrust),
 }
 """The check and the reader of each export format."""
 
@@ -304,4 +392,6 @@ FORMATS = (
     _input_format(JAEGER, "traceID spanID operationName"),
     _input_format(PHOENIX, "context span_kind attributes"),
     _input_format(SDK, "context kind attributes resource"),
+    _input_format(MLFLOW, "info data"),
+    _input_format(BRAINTRUST, "span_id root_span_id span_attributes"),
 )

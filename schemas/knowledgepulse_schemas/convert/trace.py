@@ -313,11 +313,20 @@ def _iso(moment: datetime) -> str:
 
 def _validated(document: dict[str, Any]) -> ReasoningTrace:
     try:
-        return ReasoningTrace.model_validate_json(_json(document))
+        return ReasoningTrace.model_validate(_plain(document))  # keeps the texts; JSON would copy them
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in problem["loc"])
         raise ConversionError(f"the trace would be invalid: {place}: {problem['msg']}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON would have it; lone surrogates, which UTF-8 cannot encode, become ``?``."""
+    if isinstance(value, str):
+        return value if value.isascii() else _encodable(value)
+    if isinstance(value, dict):
+        return {_plain(name) if isinstance(name, str) else name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _json(value: Any) -> bytes:

@@ -32,12 +32,12 @@ _FILE = "\0"
 """Stands for the file in a command, since the name itself may contain anything."""
 
 
-def echo(line: str, progress: Progress) -> None:
-    """Print a line to standard output; on a terminal, above the progress bar."""
+def echo(line: str | bytes, progress: Progress) -> None:
+    """Print a line, in UTF-8 whatever the locale; on a terminal, above the progress bar."""
     if errors.is_terminal and sys.stdout.isatty():
-        progress.print(line, markup=False, emoji=False)
+        progress.print(line.decode() if isinstance(line, bytes) else line, markup=False, emoji=False)
     else:
-        click.echo(line.encode())  # UTF-8 whatever the locale
+        click.echo(line.encode() if isinstance(line, str) else line)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ UNREPORTED = {
         r"recorded gemini_cli: (a gemini session is a run 3\[gemini\]"
         r"|messages that a session no longer has are a loss\[user\])"
     ),
+    "the input of a tool that the model's answer has": r"recorded braintrust: .*\[\][.]input",
     "an id that looks like JSON": r"recorded claude_code: .*[.]uuid.*",
 }
 """Places whose unknown members are in no loss report, by the reason."""

@@ -83,7 +83,7 @@ def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         for trace in converted(files, format_name, report, progress, read_options(**options)):
-            echo(trace.text.decode(), progress)
+            echo(trace.text, progress)
     report.show()
     sys.exit(1 if report.failed else 0)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-import lzma
 import struct
 import tomllib
 import zlib
-from collections.abc import Iterable, Iterator
+from bz2 import BZ2File
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from gzip import GzipFile
 from itertools import chain, islice
+from lzma import LZMAError, LZMAFile
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import Any
+from tempfile import NamedTemporaryFile, SpooledTemporaryFile
+from typing import IO, Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
+import cramjam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from knowledgepulse_schemas.convert import (
@@ -27,6 +31,7 @@ from knowledgepulse_schemas.convert import (
     RunOutcome,
     convert,
     input_format_of,
+    unread_kind,
 )
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
@@ -56,14 +61,17 @@ class _Document:
 _MAX_MEMORY = 64 * 2**20
 """Size in bytes above which an archive is copied to a temporary file."""
 
+_MAX_LINE = 2**30
+"""Bytes that a line of a compressed file may unpack to."""
+
 _MAX_MEMBER = 64 * 2**20
 """Bytes that a member of an archive may unpack to."""
 
 _UNPACKING_ERRORS = (
     *(BadZipFile, EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError),
-    *(lzma.LZMAError, struct.error, zlib.error),
+    *(LZMAError, struct.error, zlib.error, cramjam.DecompressionError),
 )
-"""What zipfile raises for archives that are damaged, encrypted or packed by other methods."""
+"""What the libraries raise for files that are damaged, encrypted or packed by other methods."""
 
 _HEADERS = ("header.json", "_journal/start.json")
 """The members of Inspect's archives that describe the evaluation; the second, while it runs."""
@@ -87,10 +95,16 @@ def convert_lines(
 
     ``lines``: the file's content: one JSON document, or one per line.
     """
-    documents = _documents(lines, binary=format_name == "otlp")
+    documents = _documents(_unpacked(name, lines), binary=format_name == "otlp")
     session, documents = (
         _session_of(documents) if format_name == AUTO else (INPUT_FORMATS[format_name], documents)
     )
+    if session is None and format_name == AUTO:
+        first = next(documents, None)
+        if first is not None and (unread := unread_kind(first.value)) is not None:
+            yield first.location(name), ConversionError(unread)  # its other lines say no more
+            return
+        documents = chain(() if first is None else (first,), documents)
     if session is not None and session.streams:
         lines = chain.from_iterable(_each(_value_or_text(document)) for document in documents)
         for outcome in convert(lines, session.name, options):
@@ -185,6 +199,52 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     yield _Document(number, parsed, text=first)
     for number, line in filled:
         yield _Document(number, _parsed(line), text=line)
+
+
+def _unpacked(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a compressed file; any other lines unchanged.
+
+    Raises:
+        InputError: the file is damaged, or a line unpacks to more than a GiB.
+    """
+    lines = iter(lines)
+    start = next(lines, b"")
+    unpack = next((unpack for mark, unpack in _COMPRESSED.items() if start.startswith(mark)), None)
+    if unpack is None:
+        yield from chain([start], lines)
+        return
+    with NamedTemporaryFile() as packed:
+        packed.writelines(chain([start], lines))
+        packed.seek(0)
+        try:
+            with unpack(packed) as file:
+                while line := file.readline(_MAX_LINE + 1):
+                    if len(line) > _MAX_LINE:
+                        raise InputError(f"{name}: a line unpacks to more than {_MAX_LINE // 2**30} GiB")
+                    yield line
+        except _UNPACKING_ERRORS as error:
+            raise InputError(f"{name}: not a whole compressed file: {error}") from error
+
+
+def _gzip(packed: IO[bytes]) -> GzipFile:
+    return GzipFile(fileobj=packed)
+
+
+@contextmanager
+def _zstandard(packed: IO[bytes]) -> Iterator[IO[bytes]]:
+    with NamedTemporaryFile() as unpacked:
+        # Cramjam unpacks at once, so it writes to a file.
+        cramjam.zstd.decompress_into(cramjam.File(packed.name), cramjam.File(unpacked.name, write=True))
+        yield unpacked.file
+
+
+_COMPRESSED: dict[bytes, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
+    b"\x1f\x8b": _gzip,
+    b"\x28\xb5\x2f\xfd": _zstandard,  # Codex' older rollouts
+    b"BZh": BZ2File,
+    b"\xfd7zXZ\x00": LZMAFile,
+}
+"""What unpacks a file, by how it begins."""
 
 
 def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:

@@ -1,10 +1,15 @@
-"""A document gives the same traces on one line, as `json.dump` writes it, and on many, as `jq` does."""
+"""A document gives the same traces on one line, on many, and packed."""
 
+import bz2
+import gzip
 import json
+import lzma
 
+import cramjam
 import pytest
 
 from knowledgepulse_schemas.convert import Conversion, Options
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from support.conversions import FOLDER, read_cases
 
@@ -31,3 +36,42 @@ def test_a_document_on_one_line_is_the_document_on_many(case):
     document = case["document"]
 
     assert outcomes(case, json.dumps(document)) == outcomes(case, json.dumps(document, indent=1))
+
+
+SESSION = [
+    {"role": "user", "content": "Fix the tests"},
+    {"role": "assistant", "content": "Done " * 5000},
+]
+TEXT = "".join(json.dumps(line) + "\n" for line in SESSION).encode()
+PACKED = {
+    "gzip": gzip.compress(TEXT[:50]) + gzip.compress(TEXT[50:]),
+    "zstd": bytes(cramjam.zstd.compress(TEXT)),
+    "bzip2": bz2.compress(TEXT),
+    "xz": lzma.compress(TEXT),
+}
+
+
+def packed_lines(content):
+    return content.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("packed", PACKED.values(), ids=PACKED)
+def test_a_compressed_file_is_read(packed):
+    [(_, conversion)] = convert_lines("file", packed_lines(packed), "auto", Options())
+
+    assert conversion.trace.steps[0].content == SESSION[1]["content"]
+
+
+@pytest.mark.parametrize("packed", PACKED.values(), ids=PACKED)
+def test_a_damaged_compressed_file_is_an_error_that_names_it(packed):
+    with pytest.raises(InputError, match=r"^file: not a whole compressed file: "):
+        list(convert_lines("file", packed_lines(packed[: len(packed) // 2]), "auto", Options()))
+
+
+def test_what_is_known_and_not_read_is_named_once():
+    lines = [{"subtype": "init", "reasoning_effort": "low"}, {"type": "message"}, {"type": "completion"}]
+    outcomes = list(convert_lines("file", [json.dumps(one).encode() for one in lines], "auto", Options()))
+
+    assert [(where, str(one)) for where, one in outcomes] == [
+        ("file:1", "what `droid exec` prints is not read; its sessions in ~/.factory/sessions are")
+    ]

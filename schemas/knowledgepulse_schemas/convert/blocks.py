@@ -1,0 +1,130 @@
+"""A part of a message in any vendor's form: its type says what it is, its members have one of a few names.
+
+Formats that a table describes are read with these names. The formats of the big vendors have readers of their
+own, which know the meaning of every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, count_others
+
+_TYPES = ("type", "part_kind", "kind")
+_TEXT = {"text", "input_text", "output_text"}
+_OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
+"""Types of texts that tell their role: a message of Pydantic AI may have both."""
+_REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
+_CALL = {
+    *(
+        "tool_use",
+        "toolCall",
+        "toolUse",
+        "tool.call",
+        "tool-call",
+        "tool_call",
+        "function_call",
+        "functionCall",
+    ),
+}
+_RESPONSE = {
+    *("tool_result", "toolResult", "tool.result", "tool-result", "tool-return", "function_result"),
+    *("retry-prompt", "tool_call_result", "functionResponse"),
+}
+_MEDIA = {"image", "document", "audio", "video", "image_url", "redacted_thinking", "redactedThinking", "file"}
+_NAMES = ("name", "toolName", "tool_name")
+_CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "id")
+_RESPONSE_IDS = ("tool_use_id", *_CALL_IDS)
+_ARGUMENTS = ("input", "arguments", "args", "parameters")
+_RESULTS = ("content", "result", "response", "output", "text")
+_FAILED = ("is_error", "isError", "error")
+
+Parts = Iterator[tuple[hub.Role | None, hub.Part]]
+"""The parts of a block, each with the role that the block tells."""
+
+
+def parts_of(block: Any, path: str, losses: Losses) -> Parts:
+    """Read a text, a block, or a list of them; a block of a type that is not known is a suspect loss."""
+    if isinstance(block, list):
+        for one in block:
+            yield from parts_of(one, path, losses)
+    elif not isinstance(block, dict):
+        if text := as_text(block):
+            yield None, hub.Text(text)
+    else:
+        yield from _parts(block, path, losses)
+
+
+def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResponse:
+    """Return the response in a block with one of the usual names for its call."""
+    call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
+    failed = retry or any(block.get(one) not in (None, False, "") for one in _FAILED)
+    return hub.ToolCallResponse(text, _text(call_id), _text(name), failed)
+
+
+def _parts(block: dict[str, Any], path: str, losses: Losses) -> Parts:
+    kind = as_text(_first(block, _TYPES))
+    inner = next(
+        (block[one] for one in ("part", *_CALL, *_RESPONSE) if isinstance(block.get(one), dict)), None
+    )
+    if inner is not None:  # the block is in a member, whose name is its type if it has none
+        name = next(one for one in block if block[one] is inner)
+        count_others(block, {name, *_TYPES}, path, losses)
+        yield from _parts(inner if _first(inner, _TYPES) else {"type": name, **inner}, path, losses)
+        return
+    path = f"{path}.{kind}" if kind else path
+    if kind in _OF_ROLE:
+        count_others(block, {*_TYPES, "content"}, path, losses)
+        for _, part in parts_of(block.get("content"), path, losses):
+            yield _OF_ROLE[kind], part
+    elif kind in _TEXT or (not kind and isinstance(block.get("text"), str)):
+        text = _read(block, ("text", "content", "thought"), path, losses)
+        yield None, hub.Reasoning(text) if block.get("thought") is True else hub.Text(text)
+    elif kind in _REASONING:
+        yield None, hub.Reasoning(_read(block, (*_REASONING, "text", "content"), path, losses))
+    elif kind in _CALL:
+        count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS}, path, losses)
+        name, call_id = as_text(_first(block, _NAMES)), _text(_first(block, _CALL_IDS))
+        yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id)
+    elif kind in _RESPONSE:
+        yield from _response(block, path, losses)
+    elif kind in _MEDIA:
+        losses.add(path, block)
+    else:
+        losses.add_unknown(path, block, {"content": block})
+
+
+def _response(block: dict[str, Any], path: str, losses: Losses) -> Parts:
+    origin = block.get("origin")  # Haystack repeats the call
+    if isinstance(origin, dict):
+        losses.add(
+            f"{path}.origin", {name: origin[name] for name in origin if name not in ("tool_name", "id")}
+        )
+        block = {"name": origin.get("tool_name"), "id": origin.get("id"), **block}
+    count_others(block, {*_TYPES, *_NAMES, *_RESPONSE_IDS, *_RESULTS, *_FAILED, "origin"}, path, losses)
+    result = _first(block, _RESULTS)
+    if isinstance(result, dict) and not _first(result, _TYPES):  # Kimi's flags are in the result
+        known = {*_RESULTS, *_FAILED}
+        count_others(result, known, f"{path}.result", losses) if known & result.keys() else None
+        block = {**block, **{name: result[name] for name in _FAILED if name in result}}
+        result = _first(result, _RESULTS) if known & result.keys() else as_text(result)
+    if isinstance(block.get("error"), str):
+        result = "\n".join(filter(None, [as_text(result), block["error"]]))
+    texts = [part.content for _, part in parts_of(result, path, losses) if isinstance(part, hub.Text)]
+    yield "tool", responded("\n".join(texts), block.get("part_kind") == "retry-prompt", block)
+
+
+def _read(block: dict[str, Any], names: tuple[str, ...], path: str, losses: Losses) -> str:
+    count_others(block, {*_TYPES, *names}, path, losses)
+    return as_text(_first(block, names))
+
+
+def _first(block: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((block[name] for name in names if block.get(name) is not None), None)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

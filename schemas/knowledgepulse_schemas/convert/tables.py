@@ -1,0 +1,419 @@
+"""Session logs that a table describes: how a line is told, whose it is, and where its parts are.
+
+A path is the names of members with dots between them. To add a program, write a :class:`Table`, record a
+session in ``tests/data/conversions``, and name the table in :data:`TABLES` and in docs/producers/convert.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.blocks import parts_of
+from knowledgepulse_schemas.convert.elements import elements
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
+from knowledgepulse_schemas.convert.messages import messages_of
+from knowledgepulse_schemas.convert.reading import count_others, each
+from knowledgepulse_schemas.convert.sessions import Transcript, project_of
+
+ROLES: dict[str, hub.Role] = {
+    **hub.ROLES,
+    "gpt": "assistant",
+    "response": "assistant",
+    "request": "user",
+    "tool_result": "tool",
+    "observation": "tool",
+}
+"""Names of roles, also those of Pydantic AI's messages and of ShareGPT's."""
+_ENDED = {"success", "completed", "end_turn", "stop"}
+_INTERRUPTED = {"aborted", "cancelled"}
+_SECONDS = 1e11
+"""Numbers above are times in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kind of line.
+
+    Attributes:
+        where: members that it has, by their paths: a value, a set of values, or a type; None for no member.
+        role: the role of its message, or the path of the role after ``=``; None without a message.
+        parts: the path of the message's parts; after ``=``, the type of the part that the line is; ``=``
+            alone for a line that is a message of any vendor.
+        at: the path of its time.
+        sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, and ``ended`` for how it ended.
+        error: the path of the message of a failure.
+        once: whether another line may repeat the message, so that it counts once.
+        beside: whether it is known to hold no part of the conversation, or nothing that other lines do not.
+    """
+
+    where: dict[str, Any]
+    role: str | None = None
+    parts: str = ""
+    at: str = "timestamp"
+    sets: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+    once: bool = False
+    beside: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A program's sessions.
+
+    Attributes:
+        name: the format's name on the command line.
+        members: names of members that are typical of the format, separated by spaces.
+        first: what a line of the format has, as in ``Line.where``.
+        lines: the kinds of lines, of which the first that fits counts.
+        wrapper: the pattern that opens the element around the user's own text, if there is one.
+    """
+
+    name: str
+    members: str
+    first: dict[str, Any]
+    lines: tuple[Line, ...]
+    wrapper: re.Pattern[str] | None = None
+
+
+CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times and results
+    "cursor",
+    "role message",
+    {"role": {"user", "assistant"}, "message": dict, "message.role": None, "type": None, "uuid": None},
+    (
+        Line({"role": {"user", "assistant"}}, "=role", "message.content"),
+        Line({"type": "turn_ended"}, sets={"ended": "status"}, error="error"),
+    ),
+    wrapper=re.compile("<(user_query)>"),
+)
+DROID = Table(  # ~/.factory/sessions/*.jsonl
+    "droid",
+    "type id cwd version",
+    {"type": "session_start", "id": str, "cwd": str},
+    (
+        Line({"type": "session_start"}, sets={"id": "id", "cwd": "cwd"}),
+        Line({"type": "message", "message.visibility": "llm_only"}, "system", "message.content"),
+        Line({"type": "message"}, "=message.role", "message.content", sets={"model": "modelId"}),
+        Line({"type": {"todo_state", "session_end", "compaction_state"}}, beside=True),
+    ),
+)
+KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1.5
+    "kimi",
+    "type protocol_version",
+    {"type": "metadata", "protocol_version": str},
+    (
+        Line({"type": "turn.prompt", "origin.kind": "user"}, "user", "input", "time", once=True),
+        Line(
+            {"type": "context.append_message", "message.origin.kind": {"user", None}},
+            "=message.role",
+            "message.content",
+            "time",
+            once=True,
+        ),
+        Line({"type": "context.append_message"}, "system", "message.content", "time"),
+        Line(
+            {"type": "context.append_loop_event", "event.type": "step.end"},
+            at="time",
+            sets={"ended": "event.finishReason"},
+        ),
+        Line({"type": "context.append_loop_event", "event.type": "step.begin"}, at="time", beside=True),
+        Line({"type": "context.append_loop_event"}, "assistant", "event", "time"),
+        Line({"type": "context.apply_compaction"}, "system", "summary", "time"),
+        Line(
+            {
+                "type": {
+                    "metadata",
+                    "turn.prompt",
+                    "turn.steer",
+                    "turn.ended",
+                    "turn.cancel",
+                    "config.update",
+                    "profile.bind",
+                    "usage.record",
+                    "llm.request",
+                    "llm.tools_snapshot",
+                    "tools.set_active_tools",
+                    "tools.update_store",
+                    "permission.set_mode",
+                    "permission.record_approval_result",
+                    "mcp.tools_discovered",
+                    "file_history.tracked",
+                    "file_history.checkpoint",
+                }
+            },
+            beside=True,
+        ),
+    ),
+)
+MANAGED = Table(  # the events of a session of Claude's Managed Agents
+    "claude_managed",
+    "id type processed_at",
+    {"type": {"user.message", "agent.message", "agent.thinking", "agent.tool_use"}, "id": str, "uuid": None},
+    (
+        Line({"type": "user.message"}, "user", "content", "processed_at"),
+        Line({"type": "agent.message"}, "assistant", "content", "processed_at"),
+        Line(
+            {"type": {"agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use"}},
+            "assistant",
+            "=tool_use",
+            "processed_at",
+        ),
+        Line(
+            {"type": {"agent.tool_result", "agent.mcp_tool_result", "user.custom_tool_result"}},
+            "tool",
+            "=tool_result",
+            "processed_at",
+        ),
+        Line({"type": {"session.status_idle"}}, at="processed_at", sets={"ended": "stop_reason.type"}),
+        Line({"type": {"session.error"}}, at="processed_at", error="error.message"),
+        Line(
+            {
+                "type": {
+                    "agent.thinking",
+                    "session.status_running",
+                    "session.status_terminated",
+                    "span.model_request_start",
+                    "span.model_request_end",
+                }
+            },
+            beside=True,
+        ),
+    ),
+)
+QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
+    "qwen_code",
+    "uuid parentUuid sessionId message",
+    {"uuid": str, "sessionId": str, "message.parts": list},
+    (
+        Line(
+            {"type": {"user", "assistant", "tool_result"}},
+            "=type",
+            "message.parts",
+            sets={"id": "sessionId", "cwd": "cwd", "model": "model"},
+        ),
+        Line({"type": "system"}, beside=True),
+    ),
+)
+CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints
+    "chat_lines",
+    "role content",
+    {
+        "role": {"system", "user", "assistant", "tool", "developer"},
+        "message": None,
+        "type": None,
+        "parts": None,
+    },
+    (
+        Line({"role": "meta"}, sets={"id": "session_id"}, beside=True),
+        Line({"role": {"system", "user", "assistant", "tool", "developer"}}, "=role", "="),
+    ),
+)
+TABLES = (CURSOR, DROID, KIMI, MANAGED, QWEN)
+
+
+class _Reader:
+    def __init__(self, table: Table) -> None:
+        self.transcript = Transcript(table.name)
+        self._table = table
+        self._has_ended: bool | None = None
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add a line."""
+        losses = self.transcript.losses
+        kind = ".".join(
+            str(one) for one in (value.get("type", value.get("role")), _at(value, "event.type")) if one
+        )
+        line = next((one for one in self._table.lines if _fits(value, one.where)), None)
+        if line is None or line.beside:
+            (losses.add if line else losses.add_unknown)(kind, value, *([] if line else [{"content": value}]))
+            return
+        at = self._reached(_at(value, line.at))
+        for name, path in line.sets.items():
+            self._set(name, _at(value, path))
+        read = [*line.where, line.at, line.error, *line.sets.values()]
+        if line.role is not None:
+            read += [line.role.removeprefix("="), line.parts]
+            self._add_message(line, value, kind, at)
+        for name, rest in _without(value, [path.split(".") for path in read if path]).items():
+            losses.add(f"{kind}.{name}", None if line.parts.startswith("=") else rest)
+        if line.error and (problem := _at(value, line.error)) is not None:
+            interrupted = value.get("status") in _INTERRUPTED
+            self.transcript.add("assistant", [hub.Error(str(problem), interruption=interrupted)], at)
+
+    def finish(self) -> hub.Run:
+        """Return the run."""
+        return self.transcript.finish(ended=self._has_ended)
+
+    def _add_message(self, line: Line, value: dict[str, Any], kind: str, at: datetime | None) -> None:
+        name = line.role or ""
+        role = ROLES.get(str(_at(value, name[1:]) if name.startswith("=") else name), "system")
+        losses = self.transcript.losses
+        if line.parts == "=":
+            messages = messages_of([value], role, kind, losses)
+            parts = [(one.role, part) for one in messages for part in one.parts]
+        else:
+            whole = line.parts.startswith("=")
+            content = {**value, "type": line.parts[1:]} if whole else _at(value, line.parts)
+            parts = [(own or role, part) for own, part in parts_of(content, kind, losses)]
+        parts = [(own, self._unwrapped(part) if own == "user" else part) for own, part in parts]
+        for group in dict.fromkeys(own for own, _ in parts):
+            message = hub.Message(group, tuple(part for own, part in parts if own == group))
+            if not (line.once and self._is_repeated(message)):
+                self.transcript.add(group, message.parts, at)
+        self._has_ended = None if role == "user" else self._has_ended
+
+    def _is_repeated(self, message: hub.Message) -> bool:
+        last = self.transcript.run.messages[-1:]
+        return any((one.role, one.parts) == (message.role, message.parts) for one in last)
+
+    def _unwrapped(self, part: hub.Part) -> hub.Part:
+        """Return the user's own text of a part."""
+        if self._table.wrapper is None or not isinstance(part, hub.Text):
+            return part
+        own = [one.content.strip() for one in elements(part.content, self._table.wrapper) if one.closed]
+        return hub.Text("\n".join(own)) if own else part
+
+    def _set(self, name: str, value: Any) -> None:
+        run = self.transcript.run
+        if name == "ended":
+            self._has_ended = value in _ENDED if isinstance(value, str) else None
+        elif name == "cwd":
+            run.names = run.names or project_of(value)
+        elif name == "model":
+            self.transcript.named(value)
+        elif isinstance(value, str):
+            run.native_id = run.native_id or value
+
+    def _reached(self, time: Any) -> datetime | None:
+        if isinstance(time, int | float) and time > _SECONDS:
+            return self.transcript.reached_milliseconds(time)
+        return self.transcript.reached(time)
+
+
+def _at(value: Any, path: str) -> Any:
+    for name in path.split(".") if path else ():
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _fits(value: Any, where: dict[str, Any]) -> bool:
+    for path, wanted in where.items():
+        found = _at(value, path)
+        if isinstance(wanted, type):
+            is_found = isinstance(found, wanted)
+        elif isinstance(wanted, set):
+            is_found = found is None or isinstance(found, str)
+            is_found = is_found and found in wanted
+        else:
+            is_found = found == wanted
+        if not is_found:
+            return False
+    return True
+
+
+def _without(value: Any, paths: Iterable[list[str]]) -> dict[str, Any]:
+    """Return the members of an object at none of the paths."""
+    rest: dict[str, Any] = dict(value)
+    for name in {path[0] for path in paths}:
+        below = [path[1:] for path in paths if path[0] == name]
+        if name in rest and all(below) and isinstance(rest[name], dict):
+            rest[name] = _without(rest[name], below)
+        else:
+            rest.pop(name, None)
+    return rest
+
+
+@dataclass(frozen=True)
+class Chat:
+    """Messages of a framework, in a list or in a record.
+
+    Attributes:
+        name: the format's name on the command line.
+        members: names of members that are typical of the format, separated by spaces.
+        within: the member of a record that holds the messages; empty for a list alone.
+        message: what each message has, as in ``Line.where``.
+        role: the path of a message's role.
+        parts: the path of its parts.
+    """
+
+    name: str
+    members: str
+    within: str
+    message: dict[str, Any]
+    role: str
+    parts: str
+
+
+CHATS = (
+    Chat("pydantic_ai", "parts kind", "", {"kind": {"request", "response"}, "parts": list}, "kind", "parts"),
+    Chat(
+        "agent_framework",
+        "messages type contents",
+        "messages",
+        {"type": "chat_message", "contents": list},
+        "role.value",
+        "contents",
+    ),
+    Chat(
+        "haystack", "role meta content", "", {"role": str, "meta": dict, "content": list}, "role", "content"
+    ),
+    Chat("sharegpt", "conversations", "conversations", {"from": str, "value": str}, "from", "value"),
+)
+
+
+def chat_format_of(chat: Chat) -> InputFormat:
+    """Return the format of a framework's messages."""
+
+    def recognises(document: Any) -> bool:
+        values = document.get(chat.within) if isinstance(document, dict) and chat.within else document
+        return isinstance(values, list) and bool(values) and all(_fits(one, chat.message) for one in values)
+
+    read = [name.split(".") for name, wanted in chat.message.items() if wanted is not dict]
+    read += [chat.role.split("."), chat.parts.split(".")]
+
+    def run_of(document: Any, path: str) -> hub.Run:
+        if not recognises(document):
+            raise ConversionError(f"{path or 'the document'}: no messages of {chat.name}")
+        run = hub.Run(chat.name, [])
+        if chat.within:
+            count_others(document, {chat.within, "id"}, "", run.losses)
+            run.native_id = document["id"] if isinstance(document.get("id"), str) else None
+        for value in document[chat.within] if chat.within else document:
+            role = ROLES.get(str(_at(value, chat.role)), "system")
+            for name, rest in _without(value, read).items():
+                run.losses.add(f"[].{name}", rest)
+            for own, part in parts_of(_at(value, chat.parts), "[]", run.losses):
+                is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
+                response = hub.ToolCallResponse(part.content) if isinstance(part, hub.Text) else part
+                run.messages.append(hub.message(own or role, response if is_answer else part))
+            run.messages += [hub.message(role, error) for error in hub.cut_off(value.get("finish_reason"))]
+        return run
+
+    def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+        if recognises(document) or not isinstance(document, list):
+            yield judged(run_of, document, "")
+        else:
+            yield from each(document, lambda record, path: judged(run_of, record, path))
+
+    return InputFormat(
+        chat.name,
+        chat.members,
+        lambda document: recognises(document) or are_all(recognises, document),
+        runs,
+    )
+
+
+def format_of(table: Table) -> InputFormat:
+    """Return the format of a program's sessions."""
+    return of_lines(table.name, table.members, lambda line: _fits(line, table.first), lambda: _Reader(table))
+
+
+def lines_format_of(table: Table) -> InputFormat:
+    """Return a format that only lines have: a list of them is another format."""
+    own = format_of(table)
+    return replace(own, recognises=lambda document: isinstance(document, dict) and own.recognises(document))
