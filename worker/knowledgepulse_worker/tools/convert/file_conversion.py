@@ -106,8 +106,10 @@ def convert_lines(
             return
         documents = chain(() if first is None else (first,), documents)
     if session is not None and session.streams:
-        lines = chain.from_iterable(_each(_value_or_text(document)) for document in documents)
-        for outcome in convert(lines, session.name, options):
+        failures: list[InputError] = []
+        for outcome in convert(_lines_of(documents, failures), session.name, options):
+            if failures:
+                raise failures[0]
             yield name, outcome
         return
     for document in documents:
@@ -134,6 +136,15 @@ def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Ite
         if (found := input_format_of(document.value)) is not None:
             break
     return found, chain(head, documents)
+
+
+def _lines_of(documents: Iterator[_Document], failures: list[InputError]) -> Iterator[Any]:
+    """Yield the lines of a session; keep an error in reading them, which is none of the converter."""
+    try:
+        for document in documents:
+            yield from _each(_value_or_text(document))
+    except InputError as error:
+        failures.append(error)
 
 
 def _each(value: Any) -> list[Any]:
