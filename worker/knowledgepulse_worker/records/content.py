@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_steps
+from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_steps, task_of
 
 
 class _Tool(msgspec.Struct):
@@ -91,5 +91,14 @@ def counts_of(value: bytes) -> Counts:
     Raises:
         InvalidRecordError: the trace is not valid.
     """
+    return counts_and_task_of(value)[0]
+
+
+def counts_and_task_of(value: bytes) -> tuple[Counts, str]:
+    """Return the counts of a valid trace, and the digest of its objective.
+
+    Raises:
+        InvalidRecordError: the trace is not valid.
+    """
     trace = decode_members(value, _Trace)
-    return count_steps(trace.steps, trace.outcome.result_summary)
+    return count_steps(trace.steps, trace.outcome.result_summary), task_of(trace.task.objective)

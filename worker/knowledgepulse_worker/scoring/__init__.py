@@ -13,7 +13,7 @@ The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 """
 
 from knowledgepulse_worker.scoring.cache import Nearest, VectorCache
-from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened
+from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened, task_of
 from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace
 from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
@@ -88,5 +88,6 @@ __all__ = [
     "score_trace",
     "shortened",
     "similarity_text",
+    "task_of",
     "tool_diversity",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import NamedTuple
 
 TEXT = 300
@@ -53,6 +54,12 @@ def shortened(text: str, most: int) -> str:
     """Return a text on one line, cut to a number of characters."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 1]}…"
+
+
+def task_of(objective: str) -> str:
+    """Return the digest by which traces of the same objective, but for white space, are known: 16 digits."""
+    words = " ".join(objective.split())
+    return blake2b(words.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _shown(step: StepText) -> str:

@@ -8,7 +8,7 @@ from typing import Self
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring.content import Content
+from knowledgepulse_worker.scoring.content import Content, task_of
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.score import Score, rescore
 
@@ -31,6 +31,7 @@ class ScoredRecord:
         content: the texts for judging the trace; None if they were not read.
         counts: the counts of the trace, which policies with learned values need; None if unknown.
         agent_id: the agent's id; None if the trace names none or it was not recorded.
+        task: the digest of the trace's objective; None if it was not recorded.
     """
 
     source: str
@@ -47,6 +48,7 @@ class ScoredRecord:
     content: Content | None = None
     counts: Counts | None = None
     agent_id: str | None = None
+    task: str | None = None
 
     @classmethod
     def of(
@@ -73,6 +75,7 @@ class ScoredRecord:
             content=content,
             counts=counts,
             agent_id=metadata.agent_id,
+            task=task_of(trace.task.objective),
         )
 
     @property

@@ -36,6 +36,7 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
     yield ""
     yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
     yield _aucs(domains)
+    yield from (f"{one.domain}: traces by how their group was found: {one.how_grouped}" for one in domains)
     for one in domains:
         yield from _warnings(one)
     for one in domains:

@@ -45,7 +45,7 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
     yield ""
     yield (
         f"{one.domain}: {one.kept:,} of {one.traces:,} traces worth keeping ({one.kept / one.traces:.0%}), "
-        f"{one.groups:,} independent groups"
+        f"{one.groups:,} independent groups (traces by how their group was found: {one.how_grouped})"
     )
     if one.learned is None:
         return

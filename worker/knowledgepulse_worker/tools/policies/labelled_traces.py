@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array
+from knowledgepulse_worker.tools.policies.groups import ORIGINS, Origin, groups_of
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of
 
 with extra("policy"):
@@ -48,6 +49,7 @@ class LabelCounts:
         domain: the profile's name, or that of all domains.
         kept: number of traces worth keeping.
         groups: number of independent groups.
+        grouped: number of traces by how their group was found.
         agreement: share of the labels that equal `metadata.success`.
     """
 
@@ -55,6 +57,7 @@ class LabelCounts:
     traces: int
     kept: int
     groups: int
+    grouped: Mapping[Origin, int]
     agreement: float
 
     def too_few(self, of_each: int, groups: int) -> str:
@@ -64,19 +67,21 @@ class LabelCounts:
             f"{counted(self.groups, 'group')}; at least {of_each} of each kind and {groups} groups are needed"
         )
 
+    @property
+    def how_grouped(self) -> str:
+        """A sentence part on how the groups were found."""
+        return ", ".join(f"{count:,} {origin}" for origin, count in self.grouped.items() if count)
+
 
 @dataclass(frozen=True)
 class LabelledTrace:
-    """A trace with its label."""
+    """A trace with its label and its group, the unit of resampling."""
 
     record: ScoredRecord
     label: Label
     kept: bool
-
-    @property
-    def group(self) -> str:
-        """The unit of resampling: the label's group, or else the trace with its repeats."""
-        return f"trace {self.label.id}" if self.label.group is None else f"group {self.label.group}"
+    group: str
+    origin: Origin
 
 
 class Labelled:
@@ -102,7 +107,15 @@ class Labelled:
     def counts(self) -> dict[str, Any]:
         """The members of :class:`LabelCounts` but for the domain."""
         kept, groups = int(self.kept.sum()), int(self.groups.max()) + 1
-        return {"traces": len(self.kept), "kept": kept, "groups": groups, "agreement": self.agreement}
+        origins = Counter(one.origin for one in self.traces)
+        grouped = {origin: origins[origin] for origin in ORIGINS}
+        return {
+            "traces": len(self.kept),
+            "kept": kept,
+            "groups": groups,
+            "grouped": grouped,
+            "agreement": self.agreement,
+        }
 
     def scores(self, policy: Policy) -> list[Score]:
         """Return the traces' scores under a policy."""
@@ -123,10 +136,11 @@ class Labelled:
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
     """Return the labelled traces; raise an InputError unless some are worth keeping and some are not."""
+    given = [label_of(record, labels) for record in records]
     traces = [
-        LabelledTrace(record, label, label.is_kept(min_reward))
-        for record in records
-        if (label := label_of(record, labels)) is not None
+        LabelledTrace(record, label, label.is_kept(min_reward), *group)
+        for record, label, group in zip(records, given, groups_of(records, given), strict=True)
+        if label is not None
     ]
     if not traces:
         raise InputError(_no_match(records, labels))

@@ -25,7 +25,7 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         id: the trace's id, or that of its run in the system it comes from (`metadata.native_id`).
         source: the person or the tool that gave the label.
-        group: shared by traces that are not independent, such as the trials of one task.
+        group: shared by traces that are not independent, such as the trials of one task; found if None.
     """
 
     id: Annotated[str, Meta(min_length=1)]

@@ -13,7 +13,7 @@ from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling import label_session
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel, open_labels
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view, traces_to_label
-from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 LINE = '{"id":"kp:trace:%d","keep":true,"source":"ann"}\n'
@@ -100,3 +100,18 @@ def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     assert view["objective"] == whole["objective"]
     assert [step["type"] for step in view["steps"][:3]] == [step["type"] for step in whole["steps"][:3]]
     assert view["steps"][0].keys() == whole["steps"][0].keys()
+
+
+def test_a_label_names_the_task_that_other_traces_share(tmp_path, make_record):
+    """Labels without groups made values look good that had only learned which tasks go well."""
+    traces = [
+        ToLabel(make_record(id="kp:trace:0", task="a1b2"), b"{}", other_runs=("kp:trace:9",)),
+        ToLabel(make_record(id="kp:trace:1", task="c3d4"), b"{}"),
+    ]
+    with open_labels(tmp_path / "labels.jsonl") as file:
+        session = Session(traces, file, "ann")
+        session.decide("keep")
+        session.decide("drop")
+
+    groups = [label.group for label in labels_of_files([tmp_path / "labels.jsonl"])]
+    assert groups == ["task a1b2", None]

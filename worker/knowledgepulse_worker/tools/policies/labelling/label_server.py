@@ -109,7 +109,8 @@ def _state(session: Session, policy: Policy, texts: Mapping[str, str]) -> dict[s
     record = session.current.record
     identity = {name: getattr(record, name) for name in ("id", "source", "task_domain")}
     content = text_view(session.current.value, record.content)
-    return state | {"trace": identity | content | score_view(record, policy)}
+    others = [(name, session.is_kept(name)) for name in session.current.other_runs]
+    return state | {"trace": identity | content | score_view(record, policy) | {"other_runs": others}}
 
 
 def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:

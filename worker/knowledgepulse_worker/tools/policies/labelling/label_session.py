@@ -33,10 +33,17 @@ class ToLabel:
     Attributes:
         record: its score under the policy to label for.
         value: its JSON; None if only the record's shortened content is known.
+        other_runs: the ids of the other traces with this objective, which get the same group.
     """
 
     record: ScoredRecord
     value: bytes | None
+    other_runs: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> str | None:
+        """The group of the trace's label; None if no other trace has its objective."""
+        return f"task {self.record.task}" if self.other_runs else None
 
 
 class Session:
@@ -69,6 +76,10 @@ class Session:
         """The numbers of labelled traces that are worth keeping and that are not."""
         return Counter(self._kept.values())
 
+    def is_kept(self, trace_id: str) -> bool | None:
+        """Return whether a trace was labelled worth keeping; None if it is not labelled here."""
+        return self._kept.get(trace_id)
+
     @property
     def skipped(self) -> int:
         """The number of traces that were skipped and are not labelled yet."""
@@ -90,7 +101,7 @@ class Session:
             self._waiting.rotate(-1)
         else:
             keep = answer == "keep"
-            self.file.append(Label(trace.record.id, keep=keep, source=self.by))
+            self.file.append(Label(trace.record.id, keep=keep, source=self.by, group=trace.group))
             self._waiting.popleft()
             self._kept[trace.record.id] = keep
         self._decided.append((trace, answer))

@@ -42,7 +42,11 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
 
     ``labels``: the labels of traces that nobody needs to label again.
     """
-    sample = sample_to_label(given.records(), labels, policy, count)
+    records = [*given.records()]
+    sample = sample_to_label(records, labels, policy, count)
+    runs = defaultdict[str | None, dict[str, None]](dict)  # the ids of each task, once each
+    for record in records:
+        runs[record.task][record.id] = None
     wanted = {(one.source, one.id) for one in sample}
     if given.files:
         values = _values_of_files(given.files, {location for location, _ in wanted})
@@ -51,7 +55,9 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
         by_name = asyncio.run(_values_of_topics(given, wanted))
     traces = [
         ToLabel(
-            replace(one, score=one.under(policy), policy=policy.digest), by_name.get((one.source, one.id))
+            replace(one, score=one.under(policy), policy=policy.digest),
+            by_name.get((one.source, one.id)),
+            tuple(name for name in runs[one.task] if name != one.id) if one.task else (),
         )
         for one in sample
     ]
