@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_steps, task_of
+from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_steps
 
 
 class _Tool(msgspec.Struct):
@@ -56,7 +56,10 @@ def texts_of(value: bytes) -> Texts:
     Raises:
         InvalidRecordError: the trace is not valid.
     """
-    trace = decode_members(value, _Trace)
+    return _texts(decode_members(value, _Trace))
+
+
+def _texts(trace: _Trace) -> Texts:
     steps = [
         StepText(
             step.type,
@@ -91,14 +94,18 @@ def counts_of(value: bytes) -> Counts:
     Raises:
         InvalidRecordError: the trace is not valid.
     """
-    return counts_and_task_of(value)[0]
+    return _counts(decode_members(value, _Trace))
 
 
-def counts_and_task_of(value: bytes) -> tuple[Counts, str]:
-    """Return the counts of a valid trace, and the digest of its objective.
+def content_and_counts_of(value: bytes) -> tuple[Content, Counts]:
+    """Return the shortened texts and the counts of a valid trace, which is decoded once.
 
     Raises:
         InvalidRecordError: the trace is not valid.
     """
     trace = decode_members(value, _Trace)
-    return count_steps(trace.steps, trace.outcome.result_summary), task_of(trace.task.objective)
+    return content(*_texts(trace)), _counts(trace)
+
+
+def _counts(trace: _Trace) -> Counts:
+    return count_steps(trace.steps, trace.outcome.result_summary)

@@ -10,7 +10,7 @@ import msgspec
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.records.content import counts_and_task_of
+from knowledgepulse_worker.records.content import content_and_counts_of
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
@@ -46,7 +46,6 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     content: Content | None = None
     counts: Counts | None = None
     agent_id: str | None = None
-    task: str | None = None
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
@@ -72,7 +71,6 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         content=one.content,
         counts=one.counts,
         agent_id=one.agent_id,
-        task=one.task,
     )
 
 
@@ -107,7 +105,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
 
 
 def read_counted(record: KafkaRecord) -> ScoredRecord | None:
-    """Parse a record of an output topic with its task, and the counts that learned values need.
+    """Parse a record of an output topic with its texts, and the counts of learned values.
 
     Return None if no worker wrote it, or if its value is not a valid trace.
     """
@@ -115,10 +113,10 @@ def read_counted(record: KafkaRecord) -> ScoredRecord | None:
     if scored is None:
         return None
     try:
-        counts, task = counts_and_task_of(record.value or b"")
+        content, counts = content_and_counts_of(record.value or b"")
     except InvalidRecordError:
         return None
-    return replace(scored, counts=counts, task=task)
+    return replace(scored, content=content, counts=counts)
 
 
 def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:

@@ -33,12 +33,14 @@ class Content:
         objective, result: at most :data:`TEXT` characters.
         steps: the first and the last steps, with at most :data:`STEP` characters each.
         native_id: the run's id in the system it comes from, if the trace names it.
+        task: the digest of the whole objective, but for white space; None in lines of older releases.
     """
 
     objective: str
     steps: tuple[str, ...]
     result: str
     native_id: str | None = None
+    task: str | None = None
 
 
 def content(objective: str, steps: Sequence[StepText], result: str, native_id: str | None) -> Content:
@@ -47,7 +49,8 @@ def content(objective: str, steps: Sequence[StepText], result: str, native_id: s
     if len(shown) > FIRST + LAST:
         left_out = len(shown) - FIRST - LAST
         shown = [*shown[:FIRST], f"… {left_out} more …", *shown[-LAST:]]
-    return Content(shortened(objective, TEXT), tuple(shown), shortened(result, TEXT), native_id)
+    short = shortened(objective, TEXT), tuple(shown), shortened(result, TEXT)
+    return Content(*short, native_id, task_of(objective))
 
 
 def shortened(text: str, most: int) -> str:

@@ -8,7 +8,7 @@ from typing import Self
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring.content import Content, task_of
+from knowledgepulse_worker.scoring.content import Content
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.score import Score, rescore
 
@@ -31,7 +31,6 @@ class ScoredRecord:
         content: the texts for judging the trace; None if they were not read.
         counts: the counts of the trace, which policies with learned values need; None if unknown.
         agent_id: the agent's id; None if the trace names none or it was not recorded.
-        task: the digest of the trace's objective; None if it was not recorded.
     """
 
     source: str
@@ -48,7 +47,6 @@ class ScoredRecord:
     content: Content | None = None
     counts: Counts | None = None
     agent_id: str | None = None
-    task: str | None = None
 
     @classmethod
     def of(
@@ -75,13 +73,17 @@ class ScoredRecord:
             content=content,
             counts=counts,
             agent_id=metadata.agent_id,
-            task=task_of(trace.task.objective),
         )
 
     @property
     def native_id(self) -> str | None:
         """The id of the trace's run in the system it comes from; None if it is unknown."""
         return self.content.native_id if self.content else None
+
+    @property
+    def task(self) -> str | None:
+        """The digest of the trace's objective; None if it is unknown."""
+        return self.content.task if self.content else None
 
     def under(self, policy: Policy) -> Score:
         """Return the trace's score under a policy.

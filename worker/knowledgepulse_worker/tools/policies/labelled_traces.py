@@ -136,11 +136,11 @@ class Labelled:
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
     """Return the labelled traces; raise an InputError unless some are worth keeping and some are not."""
-    given = [label_of(record, labels) for record in records]
+    found = [(record, label) for record in records if (label := label_of(record, labels)) is not None]
+    groups = groups_of([record for record, _ in found], [label for _, label in found])
     traces = [
         LabelledTrace(record, label, label.is_kept(min_reward), *group)
-        for record, label, group in zip(records, given, groups_of(records, given), strict=True)
-        if label is not None
+        for (record, label), group in zip(found, groups, strict=True)
     ]
     if not traces:
         raise InputError(_no_match(records, labels))

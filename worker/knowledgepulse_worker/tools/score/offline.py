@@ -25,7 +25,6 @@ from knowledgepulse_worker.scoring import (
     Scorer,
     VectorCache,
     count_trace,
-    task_of,
 )
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
@@ -60,7 +59,6 @@ class Scored:
             "content": asdict(self.content),
             "counts": msgspec.structs.asdict(self.counts),
             "agent_id": self.trace.metadata.agent_id,
-            "task": task_of(self.trace.task.objective),
         }
         if policy is None:
             return json.dumps(line)

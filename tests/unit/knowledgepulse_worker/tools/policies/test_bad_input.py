@@ -121,7 +121,7 @@ def placed(scored, tmp_path, real_traces):
         "CUT": "".join(labels)[: len(labels[0]) + 20],
         "POLICY": "[policy]\n",
         "WRONG": "[policy]\nthreshold = 1.2\n",
-        "EQUAL": [{**lines[0], "id": f"{n}", "task": f"{n}"} for n in range(60)],
+        "EQUAL": [{**lines[0], "id": f"{n}", "content": {**lines[n]["content"]}} for n in range(60)],
         "EVEN": [{"id": f"{n}", "keep": n % 2 == 0} for n in range(60)],
         "ONE": [{"id": one["id"], "keep": n % 2 == 0, "group": 1} for n, one in enumerate(lines)],
     }

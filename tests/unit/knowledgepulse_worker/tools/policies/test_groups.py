@@ -1,87 +1,86 @@
 """Traces that are not independent are found, so that no figure takes them for independent ones."""
 
-from dataclasses import replace
+import random
 
-import msgspec
 import pytest
 
-from knowledgepulse_worker.scoring import task_of
+from knowledgepulse_worker.scoring import StepText, content
+from knowledgepulse_worker.tools.policies import groups as groups_module
 from knowledgepulse_worker.tools.policies.groups import groups_of
 from knowledgepulse_worker.tools.policies.labels import Label
 
 
 @pytest.fixture
-def make_run(make_record):
-    """Make the scored trace of a run, by its number, task, nearest trace and similarity to that."""
+def grouped(make_record):
+    """Return the sets of numbers with one group, and how each trace's group was found.
 
-    def make(number, task, nearest=None, similarity=0.9):
-        record = make_record(id=f"{number}", task=None if task is None else task_of(task))
-        near = {} if nearest is None else {"nearest": f"{nearest}", "novelty": 1 - similarity}
-        return replace(record, score=msgspec.structs.replace(record.score, **near))
+    A run is its objective and what its only step says.
+    """
 
-    return make
+    def find(*runs, given=()):
+        contents = [content(task, [StepText("thought", "", said, "", "")], "", None) for task, said in runs]
+        records = [make_record(id=f"{number}", content=one) for number, one in enumerate(contents)]
+        names = [*given, *[None] * (len(runs) - len(given))]
+        labels = [Label(f"{number}", keep=True, group=name) for number, name in enumerate(names)]
+        found = groups_of(records, labels)
+        by_name = {}
+        for number, (name, _) in enumerate(found):
+            by_name.setdefault(name, []).append(number)
+        return sorted(by_name.values()), [origin for _, origin in found]
 
-
-def label(number, group=None):
-    return Label(f"{number}", keep=True, group=group)
-
-
-def grouped(records, labels=None):
-    """Return the sets of numbers with one group, and how each trace's group was found."""
-    found = groups_of(records, labels or [None] * len(records))
-    by_name = {}
-    for number, (name, _) in enumerate(found):
-        by_name.setdefault(name, set()).add(number)
-    return sorted(map(sorted, by_name.values())), [origin for _, origin in found]
+    return find
 
 
-def test_runs_of_equal_objectives_are_one_group_but_for_white_space(make_run):
-    runs = [make_run(0, "Mend  the\ntest"), make_run(1, "Mend the test"), make_run(2, "Mend the tests")]
-
-    assert grouped(runs) == ([[0, 1], [2]], ["equal objective", "equal objective", "alone"])
-
-
-def test_a_trace_with_an_objective_of_its_own_joins_its_nearest_if_that_is_near(make_run):
-    runs = [
-        make_run(0, "a"),
-        make_run(1, "b", nearest=0, similarity=0.81),
-        make_run(2, "c", nearest=0, similarity=0.79),
-    ]
-
-    assert grouped(runs) == ([[0, 1], [2]], ["near vector", "near vector", "alone"])
+def words(seed, count=12):
+    """Draw words that no other text has."""
+    return " ".join(f"w{random.Random(f'{seed}/{number}').randrange(10**9)}" for number in range(count))
 
 
-def test_near_vectors_join_no_tasks_of_several_runs(make_run):
-    """The runs of two such tasks may share a prompt, and so a vector."""
-    runs = [make_run(0, "a"), make_run(1, "a"), make_run(2, "b", nearest=0), make_run(3, "b", nearest=2)]
+def test_runs_of_equal_objectives_are_one_group_but_for_white_space(grouped):
+    runs = [("Mend  the\ntest", words(1)), ("Mend the test", words(2)), ("Mend the tests", words(3))]
 
-    assert grouped(runs)[0] == [[0, 1], [2, 3]]
-
-
-@pytest.mark.parametrize(("chained", "groups"), [(10, 31), (11, 40)])
-def test_vectors_that_are_all_alike_are_not_used(make_run, chained, groups):
-    """With the SDK's text, all traces under one long prompt have nearly the same vector."""
-    runs = [make_run(n, f"task {n}", nearest=n - 1 if 0 < n < chained else None) for n in range(40)]
-
-    assert len(grouped(runs)[0]) == groups
+    assert grouped(*runs) == ([[0, 1], [2]], ["equal objective", "equal objective", "alone"])
 
 
-def test_a_given_group_wins_and_takes_in_what_is_found_with_it(make_run):
-    runs = [make_run(0, "a"), make_run(1, "a"), make_run(2, "a"), make_run(3, "b")]
-    labels = [label(0, "x"), label(1, "y"), label(2), label(3, "x")]
+def test_runs_in_which_users_ask_in_their_own_words_are_found_by_what_is_said(grouped):
+    said = words("reservation")
+    runs = [("Cancel my flight", said), ("My flight: cancel it", said), ("Book a room", words(4))]
 
-    found, origins = grouped(runs, labels)
-
-    assert found in ([[0, 2, 3], [1]], [[0, 3], [1, 2]])
-    assert origins == ["given", "given", "equal objective", "given"]
+    assert grouped(*runs) == ([[0, 1], [2]], ["similar words", "similar words", "alone"])
 
 
-def test_traces_that_share_a_label_are_one_group(make_run):
-    """A label may name a run, which a release before 0.3.0 published twice."""
-    assert grouped([make_run(0, None), make_run(1, None)], [label("run"), label("run")])[0] == [[0, 1]]
+def test_words_join_no_tasks_of_several_runs(grouped):
+    """The runs of two such tasks may share a prompt."""
+    assert grouped(("a", words(0)), ("a", words(0)), ("b", words(0)), ("b", words(0)))[0] == [[0, 1], [2, 3]]
 
 
-def test_unlabelled_traces_connect_labelled_ones(make_run):
-    runs = [make_run(0, "a"), make_run(1, "b", nearest=0), make_run(2, "c", nearest=1)]
+@pytest.mark.parametrize(("alike", "groups"), [(10, 31), (11, 40)])
+def test_words_that_are_all_alike_are_not_used(grouped, alike, groups):
+    """Under one long prompt, all traces have nearly the same words."""
+    texts = [words("prompt" if n < alike else n) for n in range(40)]
+    runs = [(f"{text} number{n}", text) for n, text in enumerate(texts)]
 
-    assert grouped(runs, [label(0), None, label(2)])[0] == [[0, 1, 2]]
+    assert len(grouped(*runs)[0]) == groups
+
+
+def test_a_given_group_wins_and_takes_in_the_traces_with_its_objective(grouped):
+    runs = [("a", words(0)), ("a", words(1)), ("a", words(2)), ("b", words(3))]
+
+    found = grouped(*runs, given=["x", "y", None, "x"])
+
+    assert found == ([[0, 2, 3], [1]], ["given", "given", "equal objective", "given"])
+
+
+def test_traces_that_share_a_label_are_one_group_though_their_texts_are_unknown(make_record):
+    """A label may name a run, of which a release before 0.3.0 published two traces."""
+    records = [make_record(id="a", content=None), make_record(id="b", content=None)]
+
+    (first, _), (second, _) = groups_of(records, [Label("run", keep=True)] * 2)
+
+    assert first == second
+
+
+def test_more_traces_than_can_be_compared_stay_alone(grouped, monkeypatch):
+    monkeypatch.setattr(groups_module, "MAX_CLUSTERED", 1)
+
+    assert grouped(("a", words(0)), ("b", words(0)))[1] == ["alone", "alone"]

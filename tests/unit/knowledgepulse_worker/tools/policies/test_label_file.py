@@ -8,6 +8,7 @@ import pytest
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import content, task_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling import label_session
@@ -105,8 +106,8 @@ def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
 def test_a_label_names_the_task_that_other_traces_share(tmp_path, make_record):
     """Labels without groups made values look good that had only learned which tasks go well."""
     traces = [
-        ToLabel(make_record(id="kp:trace:0", task="a1b2"), b"{}", other_runs=("kp:trace:9",)),
-        ToLabel(make_record(id="kp:trace:1", task="c3d4"), b"{}"),
+        ToLabel(make_record(id="kp:trace:0", content=content("a", [], "", None)), b"{}", ("kp:trace:9",)),
+        ToLabel(make_record(id="kp:trace:1", content=content("b", [], "", None)), b"{}"),
     ]
     with open_labels(tmp_path / "labels.jsonl") as file:
         session = Session(traces, file, "ann")
@@ -114,4 +115,4 @@ def test_a_label_names_the_task_that_other_traces_share(tmp_path, make_record):
         session.decide("drop")
 
     groups = [label.group for label in labels_of_files([tmp_path / "labels.jsonl"])]
-    assert groups == ["task a1b2", None]
+    assert groups == [f"task {task_of('a')}", None]
