@@ -13,10 +13,10 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
-from knowledgepulse_worker.http.pages import DATA_HEADERS
+from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS
 from knowledgepulse_worker.http.verdict import Diagnosis, Observation
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, Status
+from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Dimensions, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings

@@ -10,12 +10,16 @@ from typing import Any
 import click
 import msgspec
 
+from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.heartbeat import PipeWriter
 from knowledgepulse_worker.records.suspects import Caution
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.stream.worker import run_worker
 from knowledgepulse_worker.terminal.options import config_option
+
+_MAX_ERROR = 500
+"""The most characters of an error that the parent process is told."""
 
 
 @click.command()
@@ -31,9 +35,22 @@ def work(config: Path | None, heartbeat: int, caution: str, socket: str) -> None
     try:
         with errors_logged():
             known = msgspec.json.decode(caution, type=Caution)
-            run_worker(settings, config, PipeWriter(heartbeat), known, socket)
+            pipe = PipeWriter(heartbeat)
+            try:
+                run_worker(settings, config, pipe, known, socket)
+            except Exception as error:
+                pipe.send({"error": _told(error)})  # what the status page says until the next start
+                raise
     except SystemExit as end:
         status = end.code
     # Exit without waiting for other threads: a hung embedder would keep the process alive forever.
     logging.shutdown()
     os._exit(status)
+
+
+def _told(error: Exception) -> str:
+    """Return an error in a line; only the errors of this project are known to quote no trace."""
+    if not isinstance(error, WorkerError):
+        return f"an unexpected error, {type(error).__name__}; see the log"
+    text = " ".join(str(error).split())
+    return text if len(text) <= _MAX_ERROR else f"{text[:_MAX_ERROR]}…"

@@ -1,10 +1,16 @@
-"""Response headers that keep pages from other origins and texts from becoming markup."""
+"""The status page, who may see content, and headers that keep texts from becoming markup."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from hashlib import sha256
+from importlib import resources
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from knowledgepulse_worker.settings import WebSettings
 
 _SAFE = {
     # Pages from other origins in the same browser must learn nothing.
@@ -46,3 +52,47 @@ def page_headers(page: bytes) -> dict[str, str]:
         "Content-Security-Policy": "; ".join(policy),
         "Cross-Origin-Opener-Policy": "same-origin",
     }
+
+
+PAGE = resources.files("knowledgepulse_worker.http").joinpath("status.html").read_bytes()
+"""The status page, which asks for its data."""
+
+PAGE_HEADERS = page_headers(PAGE)
+
+_PROXIES = ("Forwarded", "Via", "X-Real-Ip")
+_PROXY_PREFIX = "X-Forwarded-"
+
+
+def shows_content(web: WebSettings, request: Mapping[str, str]) -> bool:
+    """Return whether a request may see trace content.
+
+    If ``web.show_content`` is not set, content is shown only on loopback: both the listening address and the
+    request's ``Host`` must be loopback. The latter excludes sites whose own name resolves to loopback. A
+    proxy on this machine passes on requests of others, so its headers (RFC 7239, RFC 9110) exclude them.
+
+    Args:
+        web: the settings.
+        request: the request's headers.
+    """
+    if web.show_content is not None:
+        return web.show_content
+    is_passed_on = any(name.title() in _PROXIES or name.title().startswith(_PROXY_PREFIX) for name in request)
+    return not is_passed_on and _is_loopback(web.host) and _is_loopback(_host(request.get("Host", "")))
+
+
+def _host(header: str) -> str:
+    """Return the host of a ``Host`` header without the port; empty if the header is malformed."""
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port  # raises if it is not a number
+    except ValueError:
+        return ""
+    is_plain = parts.netloc == header and "@" not in header
+    return parts.hostname or "" if is_plain else ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,34 +1,46 @@
 """The worker's HTTP port, which the parent process serves for as long as it runs.
 
-The parent answers the probes itself, from the child's heartbeat. For the pages, it is a proxy to the child
-through a Unix socket.
+The parent answers the probes and serves the status page itself, whatever happens to the child. It asks the
+child for metrics and for the page's data through a Unix socket, at most once a second for each kind, so that
+readers of the port cannot slow the scoring.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import aiohttp
 from aiohttp import web
 
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 
 logger = logging.getLogger(__name__)
 
 STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
-"""The child's pages."""
+"""The pages; the child makes the last two."""
+
+CONTENT = "Kp-Content"
+"""The header with which the parent asks for trace content, too."""
+
+RENDER_INTERVAL = 1.0
+"""Seconds between two requests to the child for the same."""
+
+_OPENMETRICS = "application/openmetrics-text"
 
 MAX_CONNECTIONS = 256
 """Maximum number of open connections, since starting the child needs descriptors, too.
@@ -48,22 +60,53 @@ ANSWER_LIMIT = 10.0
 SHUTDOWN_LIMIT = 0.1
 """Seconds for open requests at shutdown; aiohttp treats 0 as no limit."""
 
-_REQUEST_HEADERS = ("Accept", "Host")
-"""Request headers that the pages depend on."""
-
 _CONNECTION_HEADERS = ("Connection", "Content-Length", "Date", "Server", "Transfer-Encoding")
 """Response headers that aiohttp writes itself."""
+
+
+class Wanted(NamedTuple):
+    """What a request asks the child for.
+
+    Attributes:
+        path: the page.
+        content: whether with trace content.
+        openmetrics: whether metrics are wanted in OpenMetrics.
+    """
+
+    path: str
+    content: bool
+    openmetrics: bool
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the request to the child."""
+        accept = {"Accept": _OPENMETRICS if self.openmetrics else "*/*"}
+        return accept | ({CONTENT: "shown"} if self.content else {})
+
+
+class Answer(NamedTuple):
+    """The child's answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Port:
     """The handlers of the port.
 
     Args:
+        settings: who may see content.
         child: a session connected to the child's socket.
     """
 
-    def __init__(self, child: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: WebSettings, child: aiohttp.ClientSession) -> None:
+        self._settings = settings
         self._child = child
+        self._answers: dict[Wanted, asyncio.Task[Answer | None]] = {}
+        self._turns: defaultdict[Wanted, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._asked: dict[Wanted, float] = {}
+        self._asking: set[asyncio.Task[Answer | None]] = set()
         self._verdict: Mapping[str, Any] = {}
         self.without_child(State.STARTING, "the worker is starting")
 
@@ -75,7 +118,7 @@ class Port:
             why: the reason, shown in responses.
             ready: whether the worker counts as ready nevertheless.
         """
-        self._why = why
+        self._has_child = False
         self._reasons: Sequence[str] = [] if ready else [why]
         since = self._verdict["since"] if self._verdict.get("state") == state else time.time()
         self._verdict = Verdict(state, why, since).as_dict()
@@ -87,7 +130,7 @@ class Port:
             reasons: the reasons why the child is not ready; empty if it is.
             verdict: the child's verdict on its own state.
         """
-        self._why = "; ".join(reasons) or "the worker does not answer"
+        self._has_child = True
         self._reasons = reasons
         self._verdict = verdict
 
@@ -99,23 +142,77 @@ class Port:
         """Answer :data:`knowledgepulse_worker.http.probes.READY`."""
         return probe_response(*probes.ready(self._reasons, verdict=self._verdict))
 
-    async def page(self, request: web.Request) -> web.Response:
-        """Return the child's response, or 503 with the reason why there is none."""
-        # Non-ASCII bytes match nothing that the child knows and could not be forwarded.
-        headers = {
-            name: request.headers.get(name, "").encode("ascii", "replace").decode()
-            for name in _REQUEST_HEADERS
-        }
-        try:
-            async with self._child.get(f"http://worker{request.path}", headers=headers) as answer:
-                headers = {
-                    name: value for name, value in answer.headers.items() if name not in _CONNECTION_HEADERS
-                }
-                return web.Response(status=answer.status, body=await answer.read(), headers=headers)
-        except (aiohttp.ClientError, TimeoutError):
-            if request.path == STATUS_DATA:  # an open page then shows the verdict above its last data
-                return web.json_response({"verdict": self._verdict}, status=HTTPStatus.SERVICE_UNAVAILABLE)
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{self._why}\n")
+    async def page(self, _request: web.Request) -> web.Response:
+        """Answer :data:`STATUS`."""
+        return web.Response(body=PAGE, headers=PAGE_HEADERS)
+
+    async def data(self, request: web.Request) -> web.Response:
+        """Answer :data:`STATUS_DATA`; without the child, 503 with the verdict."""
+        answer = await self._answer(request)
+        if answer is None:  # the page then shows the verdict above its last data
+            body = json.dumps({"verdict": self._verdict}).encode()
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=body, headers=DATA_HEADERS)
+        return _response(answer)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Answer :data:`METRICS`; without the child, only with the metric of the worker's state."""
+        answer = await self._answer(request)
+        if answer is None:
+            return web.Response(text=_state_metric(self._verdict["state"]), headers=_METRICS_HEADERS)
+        return _response(answer)
+
+    async def _answer(self, request: web.Request) -> Answer | None:
+        """Return an answer of the child that was requested after this request; None if there is none."""
+        if not self._has_child:
+            return None
+        content = shows_content(self._settings, request.headers)
+        openmetrics = request.path == METRICS and _OPENMETRICS in request.headers.get("Accept", "")
+        wanted = Wanted(request.path, content, openmetrics)
+        asking = self._answers.get(wanted)
+        if asking is None:
+            asking = self._answers[wanted] = asyncio.create_task(self._ask(wanted))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+        return await asyncio.shield(asking)
+
+    async def _ask(self, wanted: Wanted) -> Answer | None:
+        """Ask the child, once its last answer is there and the interval is over."""
+        loop = asyncio.get_running_loop()
+        async with self._turns[wanted]:
+            await asyncio.sleep(self._asked.get(wanted, -RENDER_INTERVAL) + RENDER_INTERVAL - loop.time())
+            self._asked[wanted] = loop.time()
+            del self._answers[wanted]  # whoever comes now gets a later answer
+            try:
+                async with self._child.get(f"http://worker{wanted.path}", headers=wanted.headers) as answer:
+                    headers = {
+                        name: value
+                        for name, value in answer.headers.items()
+                        if name not in _CONNECTION_HEADERS
+                    }
+                    return Answer(answer.status, headers, await answer.read())
+            except (aiohttp.ClientError, TimeoutError):
+                return None
+
+    async def close(self) -> None:
+        """Ask for nothing more."""
+        for asking in list(self._asking):
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+
+
+_METRICS_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+
+
+def _state_metric(state: str) -> str:
+    """Return the metric ``kp_state`` in Prometheus's text format, as the child gives it."""
+    lines = ["# HELP kp_state 1 for the state that the worker is in", "# TYPE kp_state gauge"]
+    lines += [f'kp_state{{state="{one}"}} {float(one == state)}' for one in State]
+    return "\n".join(lines) + "\n"
 
 
 def probe_response(status: HTTPStatus, body: bytes) -> web.Response:
@@ -138,14 +235,18 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
         connector=aiohttp.UnixConnector(socket_address(socket)), timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)
     )
     async with child:
-        port = Port(child)
+        port = Port(settings, child)
         app = web.Application()
         app.router.add_get(probes.LIVE, port.live)
         app.router.add_get(probes.READY, port.ready)
-        for path in (STATUS, STATUS_DATA, METRICS):
-            app.router.add_get(path, port.page)
-        async with listening(settings, app):
-            yield port
+        app.router.add_get(STATUS, port.page)
+        app.router.add_get(STATUS_DATA, port.data)
+        app.router.add_get(METRICS, port.metrics)
+        try:
+            async with listening(settings, app):
+                yield port
+        finally:
+            await port.close()
 
 
 @asynccontextmanager

@@ -26,6 +26,10 @@ PATIENCE = 10.0
 """Seconds for which a backlog must last before it counts, since a burst is no fault."""
 
 
+MANY_LETTERS, LETTER_SHARE = 10, 0.05
+"""The dead letters, and their share of all outcomes, that are more than stray ones, as in the alert."""
+
+
 class State(StrEnum):
     """The states of a worker."""
 
@@ -35,6 +39,7 @@ class State(StrEnum):
     THROTTLED = "throttled"
     RECOVERING = "recovering"
     POISON = "poison"
+    DEAD_LETTERS = "dead_letters"
     BEHIND = "behind"
     HEALTHY = "healthy"
 
@@ -45,6 +50,7 @@ RUNBOOK = {
     State.THROTTLED: "KpThrottled",
     State.RECOVERING: "KpRecoveryLong",
     State.POISON: "KpPoison",
+    State.DEAD_LETTERS: "KpDeadLetters",
     State.BEHIND: "KpLagGrowing",
 }
 """The runbook's section on each state that may require action."""
@@ -97,6 +103,8 @@ class Observation:
         producer_silence: seconds for which the producer has waited to start at its coordinator.
         transaction_age: seconds for which a transaction has been in progress.
         suspect_partitions: the owned partitions with a record that was in progress alone at a death.
+        dead_letters: the number of dead letters in the last quarter of an hour.
+        outcomes: the number of all outcomes in that time.
         lag: the total lag in offsets.
         rate: outputs per second in the last minute.
         has_unfinished: whether records wait to be finished.
@@ -113,6 +121,8 @@ class Observation:
     producer_silence: float = 0.0
     transaction_age: float = 0.0
     suspect_partitions: tuple[int, ...] = ()
+    dead_letters: int = 0
+    outcomes: int = 0
     lag: int = 0
     rate: float = 0.0
     has_unfinished: bool = False
@@ -169,6 +179,8 @@ class Diagnosis:
         if seen.suspect_partitions:
             numbers = ", ".join(map(str, seen.suspect_partitions))
             yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
+        if seen.dead_letters >= MANY_LETTERS and seen.dead_letters > LETTER_SHARE * seen.outcomes:
+            yield State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {counted(seen.outcomes, 'record')}"
         if delay := self._delay(now, seen):
             yield State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}"
         yield State.HEALTHY, ""

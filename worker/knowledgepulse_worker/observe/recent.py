@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, overload
@@ -122,6 +122,7 @@ class Recent:
         self.answers: Counter[str] = Counter()
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
+        self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
         self._letters: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
 
     def scored(self, seconds: float) -> None:
@@ -136,6 +137,7 @@ class Recent:
             end_to_end: seconds from the record's timestamp; None if it has no timestamp.
         """
         _count(self._seconds, int(time.monotonic()), outcome)
+        _count(self._minutes, int(time.monotonic() / 60), outcome)
         self.last_output = time.time()
         if end_to_end is not None:
             self.end_to_end_seconds.append(max(0.0, end_to_end))
@@ -206,8 +208,16 @@ class Recent:
 
     def letters_by_reason(self) -> Counter[str]:
         """Count the dead letters of the last :data:`LETTER_MINUTES` and of the current minute."""
-        first = int(time.monotonic() / 60) - LETTER_MINUTES
-        return sum((reasons for minute, reasons in self._letters if minute >= first), Counter())
+        return _sum_of_minutes(self._letters)
+
+    def outcomes(self) -> Counter[str]:
+        """Count the outcomes of the same time."""
+        return _sum_of_minutes(self._minutes)
+
+
+def _sum_of_minutes(counts: Iterable[tuple[int, Counter[str]]]) -> Counter[str]:
+    first = int(time.monotonic() / 60) - LETTER_MINUTES
+    return sum((one for minute, one in counts if minute >= first), Counter())
 
 
 def _count(counts: deque[tuple[int, Counter[str]]], now: int, what: str) -> None:

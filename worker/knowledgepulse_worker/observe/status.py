@@ -10,10 +10,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from importlib import metadata, resources
-from ipaddress import ip_address
+from importlib import metadata
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -21,14 +19,11 @@ from prometheus_client.samples import Sample
 
 from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.http.pages import page_headers
 from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
 from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
 from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
-from knowledgepulse_worker.settings import Settings, WebSettings
-
-PAGE = resources.files("knowledgepulse_worker.observe").joinpath("status.html").read_bytes()
+from knowledgepulse_worker.settings import Settings
 
 _PARTITION_GAUGES = {
     "lag": "kp_consumer_lag_records",
@@ -50,24 +45,6 @@ _DISTRIBUTIONS = ("faust-streaming", CLIENT, "openvino", "tokenizers")
 
 TOP = 10
 """Number of agents and frameworks each that are listed; all others are counted together."""
-
-
-PAGE_HEADERS = page_headers(PAGE)
-
-
-def shows_content(web: WebSettings, host_header: str) -> bool:
-    """Return whether a request may see trace content.
-
-    If ``web.show_content`` is not set, content is shown only on loopback: both the listening address and the
-    request's ``Host`` must be loopback. The latter excludes sites whose own name resolves to loopback.
-
-    Args:
-        web: the settings.
-        host_header: the request's ``Host``; empty if it has none.
-    """
-    if web.show_content is not None:
-        return web.show_content
-    return _is_loopback(web.host) and _is_loopback(_host(host_header))
 
 
 class Status:
@@ -128,6 +105,7 @@ class Status:
                 "device": build.get("device"),
                 "policy": now.labels("kp_policy_info").get("policy"),
                 "budget_seconds": now.one("kp_budget_seconds"),
+                "runbook": self._settings.web.runbook,
                 "versions": self._versions,
             },
             "outcomes": self._outcomes(now),
@@ -306,21 +284,3 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "python", ".".join(map(str, sys.version_info[:3]))
     for name in _DISTRIBUTIONS:
         yield name, metadata.version(name)
-
-
-def _host(header: str) -> str:
-    """Return the host of a ``Host`` header without the port; empty if the header is malformed."""
-    try:
-        parts = urlsplit(f"//{header}")
-        _ = parts.port  # raises if it is not a number
-    except ValueError:
-        return ""
-    is_plain = parts.netloc == header and "@" not in header
-    return parts.hostname or "" if is_plain else ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -15,6 +15,7 @@ import signal
 import subprocess
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -70,6 +71,7 @@ class Supervisor:
         self._first = True
         self._failed_starts = 0
         self._was_silent = False
+        self._error: str | None = None
         self._poison = PoisonSearch(settings.limits.poison_attempts, skip=settings.limits.skip_poison)
         self._loop = asyncio.get_running_loop()
 
@@ -112,18 +114,16 @@ class Supervisor:
             if self._loop.time() - started > SETTLED:
                 pauses = _pauses()
             pause = next(pauses)
-            again = f"the worker {ending}; starting it again in {pause:g} s"
-            logger.error("%s", again)
-            self._port.without_child(State.STARTING, again)
+            logger.error("the worker %s; starting it again in %g s", ending, pause)
+            self._port.without_child(State.STARTING, self._with_error(f"the worker {ending}"))
             if not await self._unless_stopped(asyncio.sleep(pause)):
                 break
         return 0
 
     async def _wait_for_broker(self) -> None:
         # A worker that was ready stays ready: while the broker is down, no other worker could do more.
-        self._port.without_child(
-            State.WAITING_FOR_KAFKA, "the worker waits for the broker", ready=self._was_ready
-        )
+        waiting = partial(self._port.without_child, State.WAITING_FOR_KAFKA, ready=self._was_ready)
+        waiting("the worker waits for the broker")
         for pause in _pauses():
             try:
                 async with (
@@ -135,20 +135,18 @@ class Supervisor:
                 # Settings that worked once may work again, since a password changes on one side first.
                 if self._first and not isinstance(error, NoBrokerError):
                     raise
-                logger.warning("%s; trying again in %g s", error, pause)
+                problem = str(error)
             except TimeoutError:
                 servers = self._settings.kafka.bootstrap_servers
-                logger.warning(
-                    "kafka.bootstrap_servers: %s: no answer in %g s; trying again in %g s",
-                    servers,
-                    PROBE_LIMIT,
-                    pause,
-                )
+                problem = f"kafka.bootstrap_servers: {servers}: no answer in {PROBE_LIMIT:g} s"
+            logger.warning("%s; trying again in %g s", problem, pause)
+            waiting(f"the worker waits for the broker: {problem}")
             await asyncio.sleep(pause)
 
     async def _run_process(self) -> int:
         """Start the process and watch it; return its exit status, negative for a signal."""
-        self._port.without_child(State.STARTING, "the worker is starting")
+        self._port.without_child(State.STARTING, self._with_error("the worker is starting"))
+        self._error = None
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -182,8 +180,11 @@ class Supervisor:
                     process.kill()
             stopping.cancel()
             status = await ended
-            self._read(pipe)  # its last words
+            self._read(pipe)  # its last words, but what it says about itself is over
             return status
+
+    def _with_error(self, what: str) -> str:
+        return what if self._error is None else f"{what}; the last error: {self._error}"
 
     def _ending(self, status: int) -> str:
         """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""
@@ -200,25 +201,27 @@ class Supervisor:
         silent, limit = 0.0, START_LIMIT
         while silent < limit:
             await asyncio.sleep(INTERVAL)
-            if not self._read(pipe):
+            report = self._read(pipe)
+            if report is None:
                 silent += INTERVAL
                 continue
             silent, limit = 0.0, self._settings.limits.heartbeat
+            self._was_ready = self._was_ready or not report["reasons"]
+            self._port.with_child(**report)
         logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
 
-    def _read(self, pipe: PipeReader) -> bool:
-        """Read the process's messages; return whether it reported on itself."""
+    def _read(self, pipe: PipeReader) -> dict[str, Any] | None:
+        """Read the process's messages; return the last report on itself, if there was one."""
         report = None
         for message in pipe.messages():
-            if "verdict" in message:
-                report = message
-            else:
-                self._poison.read(message)
-        if report is None:
-            return False
-        self._was_ready = self._was_ready or not report["reasons"]
-        self._port.with_child(**report)
-        return True
+            match message:
+                case {"verdict": _}:
+                    report = message
+                case {"error": str(error)}:
+                    self._error = error
+                case _:
+                    self._poison.read(message)
+        return report
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
         """Run a step; return False if a stop signal interrupted it."""

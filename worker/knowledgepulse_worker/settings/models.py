@@ -379,6 +379,12 @@ class WebSettings(_Section):
         description="whether the status page shows the content of traces; by default, only on a loopback "
         "address",
     )
+    runbook: str | None = Field(
+        None,
+        pattern="^https?://",
+        description="address of your copy of the runbook, to which the status page links, such as that in "
+        "the external label `runbook` of the alerts",
+    )
 
 
 class LogSettings(_Section):

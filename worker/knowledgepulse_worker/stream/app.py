@@ -125,7 +125,7 @@ class WorkerApp:
             producer_silence: the seconds for which the producer has waited to start.
         """
         progress, throttles, recent = self.progress, self._services.throttles, self.metrics.recent
-        is_rebalancing = self.source.is_rebalancing
+        is_rebalancing, ended = self.source.is_rebalancing, recent.outcomes()
         # During a rebalance the coordinator answers once all other members have joined.
         is_answerable = progress.is_member and not is_rebalancing
         interval = self.settings.kafka.session_timeout / HEARTBEATS
@@ -140,6 +140,8 @@ class WorkerApp:
             producer_silence=producer_silence,
             transaction_age=progress.transaction_age,
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
+            dead_letters=ended["dead_letter"],
+            outcomes=ended.total(),
             lag=sum(progress.lag().values()),
             rate=sum(second.total() for second in recent.per_second()) / SECONDS,
             has_unfinished=progress.has_unfinished,

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from knowledgepulse_worker.http import server as worker_web
+from knowledgepulse_worker.http.pages import PAGE, PAGE_HEADERS
 from knowledgepulse_worker.http.server import serving, socket_address, socket_name
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
@@ -28,7 +29,7 @@ class Child:
         self.gate.set()
 
     async def page(self, request):
-        self.asked.append({name: request.headers.get(name) for name in ("Host", "Accept")})
+        self.asked.append({name: request.headers.get(name) for name in ("Accept", "Kp-Content")})
         await self.gate.wait()
         headers = {"Content-Type": "text/x-page", "Content-Security-Policy": "default-src 'none'"}
         return web.Response(status=200, body=b"page", headers=headers)
@@ -73,29 +74,63 @@ async def raw(port, sent):
         writer.close()
 
 
-async def test_a_page_is_forwarded_unchanged(front):
-    status, headers, body = await get(front, "/metrics", Accept="text/x-page")
+async def test_the_child_s_answer_is_passed_on_unchanged(front):
+    status, headers, body = await get(front, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert (status, body) == (200, "page")
     assert headers["Content-Type"] == "text/x-page"
     assert headers["Content-Security-Policy"] == "default-src 'none'"
     assert len(headers.getall("Date")) == len(headers.getall("Content-Length")) == 1
-    assert front.child.asked == [{"Host": f"127.0.0.1:{front.settings.port}", "Accept": "text/x-page"}]
+    assert front.child.asked == [{"Accept": "application/openmetrics-text", "Kp-Content": "shown"}]
 
 
 @pytest.mark.parametrize(
-    ("sent", "passed_on"),
+    "sent",
     [
-        (b"Host: evil.example\r\n", "evil.example"),
-        (b"Host: localhost\xff\r\n", "localhost?"),
-        (b"Host: localhost:evil\r\n", "localhost:evil"),
-        (b"", ""),
+        b"Host: evil.example\r\n",
+        b"Host: localhost\xff\r\n",
+        b"Host: localhost\r\nX-Forwarded-For: 192.0.2.7\r\n",
+        b"Host: localhost\r\nVia: 1.1 proxy\r\n",
+        b"Host: evil.example\r\nKp-Content: shown\r\n",
+        b"",
     ],
 )
-async def test_the_host_header_is_forwarded_to_the_child(front, sent, passed_on):
-    """The child shows what producers wrote only for a loopback name."""
+async def test_the_child_is_asked_for_content_only_by_a_loopback_name_and_without_a_proxy(front, sent):
     answer = await raw(front, b"GET /metrics HTTP/1.0\r\n" + sent + b"\r\n")
     assert b"200 OK" in answer
-    assert front.child.asked[0]["Host"] == passed_on
+    assert front.child.asked == [{"Accept": "*/*", "Kp-Content": None}]
+
+
+async def test_many_readers_cost_the_child_one_answer_in_each_interval(front, monkeypatch):
+    """Eight readers of /metrics took eleven twelfths of the scoring."""
+    asking = [asyncio.create_task(get(front, "/metrics")) for _ in range(30)]
+    assert {(await one)[0] for one in asking} == {200}
+
+    before = len(front.child.asked)
+    assert before <= 2  # the first to arrive does not wait for the others
+    monkeypatch.setattr(worker_web, "RENDER_INTERVAL", 0.0)
+    await get(front, "/metrics")
+    assert len(front.child.asked) == before + 1
+
+
+async def test_an_answer_is_never_older_than_its_request(front):
+    front.child.gate.clear()
+    first = asyncio.create_task(get(front, "/metrics"))
+    async with asyncio.timeout(60):
+        while not front.child.asked:
+            await asyncio.sleep(0.01)
+    second = asyncio.create_task(get(front, "/metrics"))
+    await asyncio.sleep(0)
+    front.child.gate.set()
+    await asyncio.gather(first, second)
+
+    assert len(front.child.asked) == 2
+
+
+async def test_the_page_itself_needs_no_child(front):
+    status, headers, body = await get(front, "/")
+    assert (status, body.encode()) == (200, PAGE)
+    assert headers["Content-Security-Policy"] == PAGE_HEADERS["Content-Security-Policy"]
+    assert front.child.asked == []
 
 
 async def test_no_other_path_reaches_the_child(front):
@@ -107,13 +142,17 @@ async def test_no_other_path_reaches_the_child(front):
 
 async def test_a_head_request_is_answered_without_a_body(front):
     status, headers, body = await get(front, "/", method="HEAD")
-    assert (status, headers["Content-Length"], body) == (200, "4", "")
+    assert (status, headers["Content-Length"], body) == (200, str(len(PAGE)), "")
 
 
 async def test_the_port_answers_for_a_child_that_is_gone(front):
     await front.runner.cleanup()
     front.without_child(State.STARTING, "it is gone")
-    assert (await get(front, "/"))[::2] == (503, "it is gone\n")
+    assert (await get(front, "/"))[0] == 200
+    metrics = await get(front, "/metrics")
+    assert metrics[0] == 200
+    assert 'kp_state{state="starting"} 1.0' in metrics[2]
+    assert metrics[2].count(" 1.0\n") == 1
     assert (await get(front, "/livez"))[::2] == (200, '{"live": true}')
     status, headers, body = await get(front, "/readyz")
     answer = json.loads(body)
@@ -126,7 +165,8 @@ async def test_the_port_answers_for_a_child_that_is_gone(front):
 
 async def test_the_port_does_not_wait_for_a_hung_child(hasty, front):
     front.child.gate.clear()
-    assert (await get(front, "/metrics"))[::2] == (503, "the worker does not answer\n")
+    status, _, body = await get(front, "/api/status")
+    assert (status, json.loads(body)) == (503, {"verdict": HEALTHY})
     assert (await get(front, "/readyz"))[0] == 200
 
 
@@ -141,6 +181,7 @@ async def test_an_open_request_does_not_delay_the_shutdown():
         server = await asyncio.start_unix_server(silent, socket_address(name))
         async with server, serving(settings, name) as port:
             port.settings = settings
+            port.with_child([], HEALTHY)
             asking = asyncio.create_task(get(port, "/metrics"))
             await asked.wait()
         with pytest.raises(aiohttp.ClientError):

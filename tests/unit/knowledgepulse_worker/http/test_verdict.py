@@ -61,6 +61,9 @@ def diagnosis(clock):
                 "most recently by 1,042 s"
             ),
         ),
+        ({"dead_letters": 72, "outcomes": 90}, "Dead letters: 72 of the last 90 records"),
+        ({"dead_letters": 9, "outcomes": 9}, "Healthy"),
+        ({"dead_letters": 10, "outcomes": 200}, "Healthy"),
         ({"suspect_partitions": (2,)}, "Poison: a suspect record in partition 2 is processed alone"),
         ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
     ],
@@ -216,7 +219,7 @@ def test_nothing_that_is_wrong_is_healthy(wrong):
 def test_each_cause_is_known_to_these_tests():
     assert {one.name for one in fields(Observation)} == {
         *ILL,
-        *("partitions", "lag", "rate", "has_unfinished", "last_output"),
+        *("partitions", "dead_letters", "outcomes", "lag", "rate", "has_unfinished", "last_output"),
     }
 
 

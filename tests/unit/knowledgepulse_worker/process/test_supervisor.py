@@ -340,8 +340,8 @@ async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, 
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
     assert await here.get("/livez") == (200, '{"live": true}')
-    assert await here.readiness() == (503, ["the worker waits for the broker"])
-    assert await here.get("/metrics") == (503, "the worker waits for the broker\n")
+    await here.becomes(503, "the worker waits for the broker: kafka.bootstrap_servers: no broker answers")
+    assert 'kp_state{state="waiting_for_kafka"} 1.0' in (await here.get("/metrics"))[1]
     stop()
     await running
 
@@ -355,7 +355,7 @@ async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, mon
         monkeypatch.setattr(Answering, "away", 10**9)
         os.kill(here.starts[-1], signal.SIGKILL)
         async with asyncio.timeout(120):
-            while await here.get("/metrics") != (503, "the worker waits for the broker\n"):
+            while 'kp_state{state="waiting_for_kafka"} 1.0' not in (await here.get("/metrics"))[1]:
                 await asyncio.sleep(0.01)
         assert (await here.get("/readyz"))[0] == 200
 
@@ -367,7 +367,22 @@ async def test_the_parent_answers_for_a_starting_child_until_its_first_beat(tmp_
         await here.started(1)
         assert await here.get("/livez") == (200, '{"live": true}')
         assert await here.readiness() == (503, ["the worker is starting"])
-        assert await here.get("/metrics") == (503, "the worker is starting\n")
+        assert 'kp_state{state="starting"} 1.0' in (await here.get("/metrics"))[1]
+        (tmp_path / "starts.go").touch()
+        await here.becomes(503, "not yet")
+
+
+async def test_the_last_error_of_the_child_is_told_until_the_next_one_reports(tmp_path):
+    """Otherwise only the log says that an output topic was deleted."""
+    does = """
+if start == 1:
+    os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n{"error": "contribute no longer exists"}\\n')
+    sys.exit(1)
+while not os.path.exists(starts + '.go'): time.sleep(0.01)
+beat(60)
+"""
+    async with running(tmp_path, does) as here:
+        await here.becomes(503, "the worker is starting; the last error: contribute no longer exists")
         (tmp_path / "starts.go").touch()
         await here.becomes(503, "not yet")
 

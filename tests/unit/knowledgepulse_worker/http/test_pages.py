@@ -1,0 +1,85 @@
+"""The status page, who may see content, and the headers of responses."""
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+
+import pytest
+
+from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
+from knowledgepulse_worker.settings import WebSettings
+
+
+@pytest.mark.parametrize(
+    ("show", "host", "asked", "shown"),
+    [
+        (None, "127.0.0.1", "127.0.0.1", True),
+        (None, "127.0.0.1", "localhost", True),
+        (None, "127.0.0.1", "127.0.0.1:6066", True),
+        (None, "::1", "[::1]:6066", True),
+        (None, "localhost", "LOCALHOST", True),
+        (None, "127.0.0.1", "rebound.example", False),  # a name that somebody points at loopback
+        (None, "127.0.0.1", "", False),
+        (None, "127.0.0.1", "localhost:evil", False),
+        (None, "127.0.0.1", "localhost:99999", False),
+        (None, "127.0.0.1", "rebound.example@localhost", False),
+        (None, "127.0.0.1", "localhost/", False),
+        (None, "127.0.0.1", "[::1", False),
+        (None, "127.0.0.1", "10.0.0.1", False),
+        (None, "0.0.0.0", "127.0.0.1", False),
+        (None, "worker.internal", "localhost", False),
+        (True, "0.0.0.0", "worker.internal", True),
+        (False, "127.0.0.1", "127.0.0.1", False),
+    ],
+)
+def test_content_is_shown_on_loopback_only_by_default(show, host, asked, shown):
+    assert shows_content(WebSettings(host=host, show_content=show), {"Host": asked}) is shown
+
+
+@pytest.mark.parametrize(
+    "name", ["X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"]
+)
+def test_a_request_that_a_proxy_on_this_machine_passed_on_is_not_shown_content(name):
+    """The proxy connects from loopback, and may name it in `Host`, for anybody."""
+    request = {"Host": "localhost", name: "x"}
+
+    assert not shows_content(WebSettings(), request)
+    assert shows_content(WebSettings(show_content=True), request)
+
+
+@pytest.mark.parametrize("tag", ["script", "style"])
+def test_the_csp_allows_exactly_the_pages_script_and_style(tag):
+    parts = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>".encode(), PAGE, re.DOTALL)
+    directive = re.search(rf"{tag}-src ([^;]*)", PAGE_HEADERS["Content-Security-Policy"])
+
+    digests = [f"'sha256-{b64encode(sha256(part).digest()).decode()}'" for part in parts]
+    assert directive is not None
+    assert directive[1].split() == digests
+    assert len(parts) == 1
+
+
+def test_the_page_has_no_external_references_and_no_markup_sinks():
+    page = PAGE.decode()
+    addresses = set(re.findall(r"https?://[^\s'\"<]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
+    for way in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "<iframe",
+        " style=",
+    ):
+        assert way not in page
+    assert not re.search(r"<[^>]* on[a-z]+=", page)
+
+
+@pytest.mark.parametrize("headers", [PAGE_HEADERS, DATA_HEADERS])
+def test_responses_have_safe_headers(headers):
+    policy = headers["Content-Security-Policy"].split("; ")
+    assert {"default-src 'none'", "frame-ancestors 'none'"} <= set(policy)
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["X-Content-Type-Options"] == "nosniff"
