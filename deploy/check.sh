@@ -33,7 +33,9 @@ until_true() {  # SECONDS COMMAND...
   local end=$((SECONDS + $1)); shift
   until "$@" >/dev/null 2>&1; do ((SECONDS < end)) || return 1; sleep 1; done
 }
-image_of() { sed -n "/^  $1:/,/^  [a-z]/s/^    image: *//p" "$SRC/docker-compose.yml" | head -1; }
+image_of() {  # SERVICE: the image without its digest, which no stand-in can have
+  sed -n "/^  $1:/,/^  [a-z]/s/^    image: *\([^@]*\).*/\1/p" "$SRC/docker-compose.yml" | head -1
+}
 have_image() { docker image inspect "$1" >/dev/null 2>&1; }
 plain_build() { DOCKER_BUILDKIT=0 docker build --network host -q -t "$1" "$2" 2>/dev/null; }
 compose() (
@@ -120,7 +122,10 @@ step_tools() {
         -o "$WORK/bin/docker-compose" "${COMPOSE_MODULE%@*}/cmd"
     ) >"$WORK/compose-build.log" 2>&1 || die "see $WORK/compose-build.log"
   fi
-  printf 'services:\n  topics:\n    build: { network: host, args: { PYTHON_IMAGE: standin-base } }\n' >"$WORK/override.yml"
+  {
+    printf 'services:\n  topics:\n    build: { network: host, args: { PYTHON_IMAGE: standin-base } }\n'
+    for service in kafka prometheus; do printf '  %s:\n    image: %s\n' "$service" "$(image_of "$service")"; done
+  } >"$WORK/override.yml"
 }
 
 step_engine() {

@@ -42,6 +42,14 @@ def workflow():
     return yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
 
 
+def test_the_workflow_uses_actions_by_their_commits():
+    """A tag can be moved, and an action runs with the repository's rights."""
+    used = re.findall(r"uses: *(\S+)", (ROOT / ".github/workflows/ci.yml").read_text())
+
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
+
+
 def test_the_workflow_calls_targets_of_the_makefile(workflow):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     called = {

@@ -26,14 +26,14 @@ def test_every_mounted_file_exists(compose, root):
     assert {path for path in named if not (root / path).exists()} == set()
 
 
-def test_every_image_is_built_or_pinned(compose, dockerfile):
-    """Otherwise, the same files may start another version tomorrow."""
+def test_every_image_is_built_or_pinned_by_its_digest(compose, dockerfile):
+    """Otherwise, the same files may start something else tomorrow: a tag can be moved."""
     built = {service["image"] for service in compose["services"].values() if "build" in service}
     stages = {arguments.split(" AS ")[1] for _, arguments in dockerfile if " AS " in arguments}
     used = {service["image"] for service in compose["services"].values()} - built
     used |= {arguments.split()[0] for instruction, arguments in dockerfile if instruction == "FROM"} - stages
 
-    release = r"[\w./-]+:v?\d[\w.-]*\.\d[\w.-]*(@sha256:[0-9a-f]{64})?"
+    release = r"[\w./-]+:v?\d[\w.-]*\.\d[\w.-]*@sha256:[0-9a-f]{64}"
     assert {image for image in used if not re.fullmatch(release, image)} == set()
 
 

@@ -196,6 +196,15 @@ def test_selectors_select_the_workers(documents):
     assert connected == {"key": WORKER, "operator": "In", "values": ["kp-worker", topics]}
 
 
+def test_the_port_is_open_to_one_namespace(documents):
+    """A label of a pod is anybody's who may start one, and the page and the metrics have no login."""
+    (ingress,) = only(documents, "NetworkPolicy")["spec"]["ingress"]
+    (source,) = ingress["from"]
+
+    assert source["namespaceSelector"]["matchLabels"].keys() == {"kubernetes.io/metadata.name"}
+    assert source["podSelector"]["matchLabels"] == {WORKER: "prometheus"}
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_components_pods_can_connect(folder, component):
     """It adds their label to the network policy."""

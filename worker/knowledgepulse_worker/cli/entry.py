@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
@@ -15,7 +16,7 @@ from typing import Any, cast
 import click
 
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.errors import EXPECTED, exit_status_of
+from knowledgepulse_worker.errors import EXPECTED, MissingExtraError, exit_status_of
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
 from knowledgepulse_worker.terminal.command_group import CommandGroup
@@ -144,8 +145,19 @@ class _Group(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and args[1:]:
+            self._find_elsewhere(ctx, *args[:2])
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
+    def _find_elsewhere(self, ctx: click.Context, group: str, name: str) -> None:
+        """Fail with the group that has a command, if one has."""
+        for one in self.commands.values():
+            if isinstance(one, LazyCommand) and not one.hidden:
+                with suppress(MissingExtraError):
+                    command = one.load()
+                    if isinstance(command, click.Group) and name in command.commands:
+                        ctx.fail(f"No such command '{group} {name}'. Did you mean '{one.name} {name}'?")
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from knowledgepulse_kafka.rights import require_rights
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import differences
 from knowledgepulse_worker.kafka.worker_rights import creation_rights
@@ -32,7 +34,8 @@ from knowledgepulse_worker.texts import counted
     show_default="the broker's",
     help="Replication factor of new topics.",
 )
-def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
+@click.pass_context
+def topics(ctx: click.Context, config: Path | None, partitions: int, replication_factor: int) -> None:
     """Create missing topics, and report existing ones with other settings.
 
     New output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
@@ -41,10 +44,16 @@ def topics(config: Path | None, partitions: int, replication_factor: int) -> Non
     its score and headers. Their retention is unlimited, because outputs have the timestamps of their records
     and the outputs of old records would otherwise be deleted at once.
     """
-    asyncio.run(_topics(load_settings(config), partitions, replication_factor))
+    settings = load_settings(config)
+    existing = asyncio.run(_topics(settings, partitions, replication_factor))
+    count = existing[settings.topics.raw].partitions
+    if count != partitions and ctx.get_parameter_source("partitions") is ParameterSource.COMMANDLINE:
+        raw, has = settings.topics.raw, counted(count, "partition")
+        errors.print(f"differs: {raw} has {has}, not {partitions}; --partitions is for a new topic")
 
 
-async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
+async def _topics(settings: Settings, partitions: int, replication_factor: int) -> dict[str, Topic]:
+    """Create and report the topics; return them by name."""
     await require_rights(settings.kafka.client_config(), creation_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(partitions, replication_factor)
@@ -57,3 +66,4 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
         click.echo(f"{topic.name}: {state}, {counted(topic.partitions, 'partition')}, {limit}")
     for difference in differences(existing, settings.topics):
         errors.print(f"differs: {difference}")
+    return existing

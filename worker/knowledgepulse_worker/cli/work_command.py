@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.heartbeat import PipeWriter
 from knowledgepulse_worker.records.suspects import Caution
@@ -49,8 +49,8 @@ def work(config: Path | None, heartbeat: int, caution: str, socket: str) -> None
 
 
 def _told(error: Exception) -> str:
-    """Return an error in a line; only the errors of this project are known to quote no trace."""
-    if not isinstance(error, WorkerError):
+    """Return an error in a line; only expected errors are known to quote no trace."""
+    if not isinstance(error, EXPECTED):
         return f"an unexpected error, {type(error).__name__}; see the log"
     text = " ".join(str(error).split())
     return text if len(text) <= _MAX_ERROR else f"{text[:_MAX_ERROR]}…"

@@ -60,6 +60,8 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise SettingsError(f"{config}: is not TOML: it is not a text in UTF-8") from None
     except (ValueError, RecursionError) as error:  # integers have a limit, too
         raise SettingsError(f"{config}: is not TOML: {error}") from error
 

@@ -154,6 +154,13 @@ def test_the_nearest_command_is_named_for_a_misspelt_one(kp_worker, words, meant
     assert f"Error: No such command {words[-1]!r}. Did you mean {meant!r}?\n" in result.stderr
 
 
+def test_a_command_of_another_group_is_named_for_one_that_is_looked_for_elsewhere(kp_worker):
+    result = kp_worker("threshold", "tune", "scored.jsonl")
+
+    assert result.exit_code == 2
+    assert "No such command 'threshold tune'. Did you mean 'policy tune'?" in result.stderr
+
+
 def test_a_hidden_command_is_not_named_for_a_misspelt_one(kp_worker):
     assert kp_worker("wor").stderr.endswith("Error: No such command 'wor'.\n")
 

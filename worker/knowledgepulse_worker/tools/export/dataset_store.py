@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import socket
+import stat
 import tempfile
 import time
 import uuid
@@ -36,6 +37,9 @@ DEAD = 3 * RENEWAL
 _LOCK = ".lock"
 _STAGING = ".staging"
 _CHUNK = 8_388_608
+
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
+"""The modes of new files and folders, which may hold traces that are private; a changed mode is kept."""
 
 
 class Store:
@@ -174,6 +178,7 @@ class Store:
 def _rename(staged: Path, target: Path) -> None:
     """Rename a file once its content is on the disk, and wait until the new name is on the disk, too."""
     with staged.open("rb+") as file:
+        os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode) if target.exists() else _FILE_MODE)
         os.fsync(file.fileno())
     target.parent.mkdir(parents=True, exist_ok=True)
     staged.replace(target)
@@ -215,8 +220,8 @@ def open_store(name: str, *, writes: bool = True) -> Iterator[Store]:
 @contextmanager
 def _locked(folder: Path, staging: Path) -> Iterator[None]:
     """Lock a local folder, and delete the staged files of killed exports."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    folder.mkdir(_FOLDER_MODE, parents=True, exist_ok=True)
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,6 +230,7 @@ def _locked(folder: Path, staging: Path) -> Iterator[None]:
         shutil.rmtree(staging, ignore_errors=True)
         if os.path.lexists(staging):
             raise InputError(f"{staging}: cannot be deleted; delete it yourself and export again")
+        staging.mkdir(_FOLDER_MODE)
         try:
             yield
         finally:

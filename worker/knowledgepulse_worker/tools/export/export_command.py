@@ -121,6 +121,8 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
         raise click.UsageError("--weights needs --also messages, whose messages get the weights")
     if sum(options["shares"]) > 100:
         raise click.UsageError("--shares: validation and test add up to more than 100 percent")
+    if Path(folder).is_file():
+        raise click.UsageError(f"'{folder}' is a file; name the dataset's folder first, and then FILES")
     settings = load_settings(options["config"])
     if options["embedder"] is not None:
         settings = override(settings, "embedding", {"backend": options["embedder"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,7 +126,7 @@ def show_trace(name: str, given: Inputs) -> None:
     else:
         found = asyncio.run(_find(given.settings, name))
     if not found:
-        raise InputError(f"no scored trace matches '{name}'")
+        raise InputError(f"no scored trace matches '{name}'{_place(name, given.files)}")
     policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
     for number, record in enumerate(found):
         policy = policies.get(record.policy or "", active)
@@ -159,6 +159,16 @@ def _with_its_file(name: str, given: Inputs) -> tuple[str, Inputs]:
             raise click.UsageError(f"file '{file}' does not exist")
         return name, given
     return f"{Path(file)}:{line}", replace(given, files=(Path(file),))
+
+
+def _place(name: str, files: Sequence[Path]) -> str:
+    """Return how many lines the file has that a name such as ``file:line`` begins with."""
+    for file in files:
+        if name.startswith(f"{file}:"):
+            with file.open("rb") as lines:
+                count = counted(sum(1 for _ in lines), "line")
+            return f": {file} has {count}, from {file}:1 on"
+    return ""
 
 
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:

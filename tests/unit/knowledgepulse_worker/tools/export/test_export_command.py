@@ -40,7 +40,8 @@ def export(*arguments):
 
 @pytest.fixture
 def dataset(tmp_path, scored):
-    assert export(tmp_path / "set", scored, *OPTIONS) == (0, "export 1: 154 of 154 records exported\n")
+    status, text = export(tmp_path / "set", scored, *OPTIONS)
+    assert (status, text.splitlines()[-1]) == (0, "export 1: 154 of 154 records exported")
     return tmp_path / "set"
 
 
@@ -546,3 +547,28 @@ def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, mo
         "1 left out: `--scan-secrets` did not finish in time\n"
     )
     assert (status, told in said) == (0, True), said
+
+
+def test_a_new_dataset_is_the_owner_s_alone_and_a_changed_mode_is_kept(tmp_path, dataset, scored):
+    """It may hold traces that are private; who shares it says so."""
+    folder = tmp_path / "set"
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o600"}
+    assert oct(folder.stat().st_mode & 0o777) == "0o700"
+
+    folder.chmod(0o755)
+    for file in files:
+        file.chmod(0o644)
+    with scored.open("ab") as more:
+        more.write(scored.read_bytes().replace(b"kp:trace:", b"kp:trace:2"))
+    assert export(folder, scored, *OPTIONS)[0] == 0
+
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o644"}
+    assert oct(folder.stat().st_mode & 0o777) == "0o755"
+
+
+def test_a_file_in_place_of_the_folder_is_refused_with_the_order(scored):
+    status, text = export(scored, *OPTIONS)
+
+    assert status == 2
+    assert f"'{scored}' is a file; name the dataset's folder first, and then FILES" in text

@@ -19,6 +19,7 @@ INPUT, USAGE, CONFIG = 1, 2, os.EX_CONFIG
 
 BAD = {
     # What there is to read.
+    "no such line": (INPUT, ("traces", "show", "SCORED:999"), "SCORED:999': "),
     "no such trace": (INPUT, ("traces", "show", "kp:gone", "SCORED"), "no scored trace matches 'kp:gone'"),
     "an empty file": (INPUT, ("policy", "tune", "EMPTY"), "EMPTY: is empty"),
     "half a file": (INPUT, ("policy", "tune", "HALF"), "HALF:154: not output of `kp-worker score`"),
