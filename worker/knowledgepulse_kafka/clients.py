@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient
 from knowledgepulse_kafka.config import Config, revealed
 from knowledgepulse_kafka.metadata import never_creating
 from knowledgepulse_kafka.oauth import token_provider
+from knowledgepulse_kafka.reaching import reaching
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import waiting_out
 from knowledgepulse_kafka.tls import RenewedContext
@@ -27,7 +28,7 @@ def new_client(config: Config) -> AIOKafkaClient:
     Raises:
         ConfigurationError: a file or a function named in the configuration is unusable; so for all clients.
     """
-    return never_creating(AIOKafkaClient(**client_arguments(config)))
+    return reaching(never_creating(AIOKafkaClient(**client_arguments(config))))
 
 
 def new_consumer(config: Config, throttle: Throttle, **options: Any) -> AIOKafkaConsumer:
@@ -47,8 +48,11 @@ def new_admin_client(config: Config, throttle: Throttle) -> AIOKafkaAdminClient:
 
 
 def adapted(client: _Client, throttle: Throttle) -> _Client:
-    """Return a client of any kind that creates no topics, and waits while a broker throttles it."""
-    return waiting_out(never_creating(client), throttle)
+    """Return a client of any kind that creates no topics, and waits while a broker throttles it.
+
+    It reaches the brokers although addresses are dead, or have changed.
+    """
+    return reaching(waiting_out(never_creating(client), throttle))
 
 
 def client_arguments(config: Config) -> dict[str, Any]:

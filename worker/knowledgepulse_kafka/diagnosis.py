@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
+from aiokafka.conn import AIOKafkaConnection, collect_hosts
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -25,6 +25,7 @@ from knowledgepulse_kafka.clients import client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
 from knowledgepulse_kafka.oauth import TokenError
+from knowledgepulse_kafka.reaching import create_conn
 
 _DIAL_LIMIT_MS = 5000
 _PROBE_LIMIT_MS = 2000

@@ -23,14 +23,17 @@ def changing(client: _Client, change: Callable[[Send], Send]) -> _Client:
         client: the client.
         change: returns the function that sends in place of a new connection's own.
     """
-    plain: Any = client
-    if isinstance(client, AIOKafkaProducer):
-        plain = client.client
-    elif not isinstance(client, AIOKafkaClient):
-        plain = client._client  # type: ignore[attr-defined]  # noqa: SLF001 - consumers and admin clients hide it
+    plain = plain_client(client)
     # All requests pass through it.
     plain._get_conn = partial(_connected, plain._get_conn, change, WeakSet())  # noqa: SLF001
     return client
+
+
+def plain_client(client: Any) -> AIOKafkaClient:
+    """Return the client for single requests that a client of any kind uses."""
+    if isinstance(client, AIOKafkaClient):
+        return client
+    return client.client if isinstance(client, AIOKafkaProducer) else client._client  # noqa: SLF001
 
 
 async def _connected(
