@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,9 @@ from knowledgepulse_kafka.group_offsets import (
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import missing_topics
+
+# Seconds to wait for the end of a transaction whose caller was cancelled, and to abandon a producer.
+_CANCELLED_LIMIT = _ABANDON_LIMIT = 1.0
 
 
 class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - aiokafka is untyped; its naming
@@ -224,9 +228,16 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             await OffsetsHandler(self._sender, offsets, self._group).do(node)
 
     async def abort_transaction(self) -> None:
-        """Abort the open transaction."""
+        """Abort the open transaction, but wait no longer than a moment if the caller was cancelled.
+
+        The brokers abort it by themselves then.
+        """
         self._retrieve_error()
-        await super().abort_transaction()
+        caller = asyncio.current_task()
+        is_cancelled = caller is not None and caller.cancelling() > 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CANCELLED_LIMIT if is_cancelled else None):
+                await super().abort_transaction()
 
     async def stop(self) -> None:
         """Send the remaining records and disconnect."""
@@ -261,6 +272,22 @@ def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
 
 
 async def abandon(producer: AIOKafkaProducer) -> None:
-    """Stop a producer that would retry for as long as the brokers are away, and drop its unsent records."""
-    await producer._sender.close()  # noqa: SLF001 - there is no other way to stop its retries
-    await producer.client.close()
+    """Stop a producer that would retry for as long as the brokers are away, and drop its unsent records.
+
+    The client's own ``close`` waits for the requests under way, which are sent again without end.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_ABANDON_LIMIT):
+            while requests := _requests_of(producer):
+                for one in requests:
+                    one.cancel()
+                await asyncio.wait(requests)
+            await producer.client.close()
+
+
+def _requests_of(producer: AIOKafkaProducer) -> list[asyncio.Task[Any]]:
+    """Return the tasks that run a method of the producer's sender, or one in its place: a request each."""
+    owners = (producer, producer._sender)  # noqa: SLF001 - there is no other way to stop its retries
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    frames = {task: getattr(task.get_coro(), "cr_frame", None) for task in others}
+    return [task for task, frame in frames.items() if frame and frame.f_locals.get("self") in owners]

@@ -54,7 +54,7 @@ _SENDING_LIMIT = 5.0
 """Seconds in which a transaction's records must be sent; the rest of its timeout is for other requests."""
 
 # Seconds for stopping the client, which would wait without end for records of a topic that was deleted.
-_STOP_LIMIT = 5.0
+_STOP_LIMIT = 3.0
 
 # The client waits without end for a topic that was deleted, but it notices the deletion.
 _METADATA_MAX_AGE_MS = 10_000
@@ -140,16 +140,19 @@ class TransactionalPublisher:
             async with asyncio.timeout(self._config.request_timeout):
                 await self._producer.start()
         except (KafkaError, TimeoutError) as error:
-            await self._producer.stop()
+            await self._stop()
             raise self._translate(error) from error
         except asyncio.CancelledError:
-            await self._producer.stop()
+            await self._stop()
             raise
         finally:
             self._start_began = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
         try:
             async with asyncio.timeout(_STOP_LIMIT):
                 await self._producer.stop()
@@ -292,7 +295,7 @@ class TransactionalPublisher:
         return TopicPartition(record.topic, PARTITIONER(record.key, partitions, partitions))
 
     async def _start_again(self) -> None:
-        await self._producer.stop()
+        await self._stop()
         self._producer = self._new_producer()
         await self.__aenter__()
 

@@ -1,9 +1,12 @@
-"""What a transactional producer knows of the topics that it sends to."""
+"""What a transactional producer knows of the topics that it sends to, and how it ends without brokers."""
+
+import asyncio
 
 import pytest
 from aiokafka import TopicPartition
 
-from knowledgepulse_kafka.producer import TransactionalProducer
+from knowledgepulse_kafka import producer as producer_module
+from knowledgepulse_kafka.producer import TransactionalProducer, abandon
 from knowledgepulse_kafka.throttle import Throttle
 
 
@@ -34,3 +37,44 @@ async def test_a_topic_is_missing_once_it_is_gone_and_not_before_the_client_has_
 
     known.remove("rejected")
     assert producer.missing_topics() == ["rejected"]
+
+
+@pytest.fixture
+async def cut_off(producer, monkeypatch):
+    """A producer in a transaction whose coordinator is gone."""
+
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(producer_module, "_CANCELLED_LIMIT", 0.01)
+    monkeypatch.setattr(producer._sender, "_find_coordinator", never)
+    producer._txn_manager.set_pid_and_epoch(7, 0)
+    await producer._sender.start()
+    await producer.begin_transaction()
+    producer._txn_manager.maybe_add_partition_to_txn(TopicPartition("contribute", 0))
+    await asyncio.sleep(0)
+    return producer
+
+
+async def test_an_abandoned_producer_ends_although_its_requests_wait_without_end(cut_off):
+    """A stop of the worker took 51 s while the only broker was gone."""
+    await abandon(cut_off)
+
+    assert cut_off._sender.sender_task.done()
+    assert producer_module._requests_of(cut_off) == []
+
+
+async def test_a_cancelled_transaction_waits_only_a_moment_for_its_abort(cut_off):
+    async def transaction():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await cut_off.abort_transaction()
+
+    task = asyncio.create_task(transaction())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+    await abandon(cut_off)
