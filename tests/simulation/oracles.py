@@ -279,8 +279,8 @@ class Oracles:
         with SourceIndex(topics, partitions) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
                 held = log.read(log.begin, 10**9)
-                entries = [(one.offset, one.value) for one in held if one.key != POSITION_KEY]
-                index.add_entries(number, entries)
+                values = [one.value for one in held if one.key != POSITION_KEY and one.value is not None]
+                index.add_entries(number, ((decode_entry(value), value) for value in values))
             index.add_outputs(outcomes.values())
             index.complete()
             for number in range(partitions):

@@ -41,7 +41,13 @@ class Brokers:
         self._known = [set() for _ in range(count)]
         self._asked = -1
         self.coordinators = []
-        self._client = SimpleNamespace(_get_conn=None)
+        self._client = SimpleNamespace(
+            _get_conn=None,
+            _bootstrap_servers="broker:9092",
+            _metadata_update=None,
+            bootstrap=None,
+            cluster=SimpleNamespace(),
+        )
         self.refusal = None
 
     async def start(self): ...

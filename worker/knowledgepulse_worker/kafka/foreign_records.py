@@ -39,9 +39,11 @@ class ForeignRecords:
 
 
 @contextmanager
-def skipping_foreign_records(topic: str) -> Iterator[ForeignRecords]:
-    """Count the records that a reader skips, and log their number once at the end."""
+def skipping_foreign_records(topic: str, remedy: str = "") -> Iterator[ForeignRecords]:
+    """Count the records that a reader skips, and log their number once at the end, with a remedy if any."""
     foreign = ForeignRecords()
     yield foreign
     if foreign.count:
-        logger.warning("%s: foreign records skipped: %d, such as %s", topic, foreign.count, foreign.example)
+        logger.warning(
+            "%s: foreign records skipped: %d, such as %s%s", topic, foreign.count, foreign.example, remedy
+        )

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import (
     ENTRY_VERSION,
     POSITION_KEY,
@@ -27,7 +26,7 @@ from knowledgepulse_worker.records.entry import (
     decode_entry,
     decode_position,
     encode_entry,
-    problem_of,
+    read_record,
 )
 
 CutReason = Literal["recreated", "rewind", "model"]
@@ -67,13 +66,14 @@ class Changelog:
         """Apply a record that was read from the topic; a null value deletes the entry.
 
         Raises:
-            LedgerError: the record is not an entry that this version reads.
+            InputError: no worker can have written the record, which changes nothing.
+            LedgerError: a newer worker has written the record.
         """
-        if key is None:
-            raise self._unreadable(offset, "record has no key")
-        if value is not None and (problem := _problem_of(key, value)):
-            raise self._unreadable(offset, problem)
-        self.committed(offset, key, value)
+        try:
+            read_record(key or b"", value)
+        except LedgerError as error:
+            raise LedgerError(f"changelog partition {self._partition}, offset {offset}: {error}") from error
+        self.committed(offset, key or b"", value)
 
     def committed(self, offset: int, key: bytes, value: bytes | None) -> None:
         """Apply a record that a transaction of this worker has committed."""
@@ -90,26 +90,6 @@ class Changelog:
         entries = (decode_entry(value) for value in self.entries.values())
         earlier = (entry for entry in entries if entry.offset < offset)
         return max(earlier, key=lambda entry: entry.offset, default=None)
-
-    def _unreadable(self, offset: int, problem: str) -> LedgerError:
-        return LedgerError(f"changelog partition {self._partition}, offset {offset}: {problem}")
-
-
-def _problem_of(key: bytes, value: bytes) -> str | None:
-    """Return why a value is not readable; None if it is."""
-    try:
-        if key == POSITION_KEY:
-            decode_position(value)
-            return None
-        entry = decode_entry(value)
-    except DECODE_ERRORS:
-        return "value is not a ledger entry"
-    if entry.version > ENTRY_VERSION:
-        return (
-            f"entry has format version {entry.version}, written by a newer worker; this one reads up to "
-            f"version {ENTRY_VERSION}"
-        )
-    return problem_of(entry)
 
 
 @dataclass(frozen=True, slots=True)

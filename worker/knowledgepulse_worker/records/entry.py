@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,7 @@ import numpy as np
 
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_worker.errors import InputError, LedgerError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision
@@ -101,11 +103,52 @@ def decode_vector(vector: bytes) -> np.typing.NDArray[np.float32]:
     return np.frombuffer(vector, dtype="<f4")
 
 
-def problem_of(entry: Entry) -> str | None:
-    """Return why an entry is unusable, or None if it is usable.
+def read_record(key: bytes, value: bytes | None) -> Entry | Position | None:
+    """Return the entry or the position in a record of the changelog; None if it deletes an entry.
 
-    If the problem were found any later, it could only be blamed on the raw record.
+    An entry can be used without further checks: if a problem were found later, it could only be blamed on the
+    raw record.
+
+    Raises:
+        InputError: no worker can have written the record. The message does not quote it.
+        LedgerError: a newer worker has written it.
     """
+    if key == POSITION_KEY:
+        return _position(value)
+    if not key.isdigit():
+        raise InputError("key is not that of a ledger entry")
+    return None if value is None else _entry(value)
+
+
+def _position(value: bytes | None) -> Position:
+    try:
+        position = decode_position(value or b"")
+    except DECODE_ERRORS:
+        raise InputError("value is not a position") from None
+    if not 0 <= position.offset <= sys.maxsize:
+        raise InputError("position has an impossible offset")
+    return position
+
+
+def _entry(value: bytes) -> Entry:
+    try:
+        entry = decode_entry(value)
+    except DECODE_ERRORS:
+        raise InputError("value is not a ledger entry") from None
+    if entry.version > ENTRY_VERSION:
+        raise LedgerError(
+            f"entry has format version {entry.version}, written by a newer worker; this one reads up to "
+            f"version {ENTRY_VERSION}. Start workers of the newer release, or delete the changelog to begin "
+            "with an empty ledger"
+        )
+    if problem := _problem_of(entry):
+        raise InputError(problem)
+    return entry
+
+
+def _problem_of(entry: Entry) -> str | None:
+    if not 0 <= entry.offset <= sys.maxsize:
+        return "entry has an impossible offset"
     if entry.failure is None and (entry.decision is None or entry.score is None):
         return "entry has neither a score nor a failure"
     if entry.score is not None:

@@ -10,13 +10,16 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from knowledgepulse_kafka.errors import first_of_group
-from knowledgepulse_kafka.topic_reader import Reader
+from knowledgepulse_kafka.topic_reader import Reader, Record
 from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
+
+_REMEDY = "; let nobody but the workers write to this topic"
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Reader]]
 """Returns a reader, which connects on entry."""
@@ -40,7 +43,7 @@ async def recover(
         recovered: called with each task once its changelog is read to the end.
 
     Raises:
-        WorkerError: a changelog cannot be read or holds an invalid entry.
+        WorkerError: a changelog cannot be read or holds an entry of a newer worker.
     """
     async with connect() as reader:
         appended = await reader.appended(topic, [task.partition for task in tasks])
@@ -68,11 +71,15 @@ async def recover(
 
 
 async def _read(task: PartitionTask, reader: Reader, topic: str, unread: range) -> None:
-    async for record in reader.read(topic, task.partition, unread):
+    def apply(record: Record) -> None:
         try:
             task.changelog.apply(record.offset, record.key, record.value)
         except LedgerError as error:
             raise LedgerError(f"{topic}: {error}") from error
-        task.remaining = unread.stop - record.offset - 1
+
+    with skipping_foreign_records(f"{topic}/{task.partition}", _REMEDY) as foreign:
+        async for record in reader.read(topic, task.partition, unread):
+            foreign.decoded(record, apply)
+            task.remaining = unread.stop - record.offset - 1
     if unread:
         task.changelog.end = unread.stop  # the last offsets may not hold records

@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.errors import InputError, LedgerError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, valid_content
-from knowledgepulse_worker.records.entry import ENTRY_VERSION, decode_entry, encode_entry, encode_vector
+from knowledgepulse_worker.records.entry import (
+    ENTRY_VERSION,
+    POSITION_KEY,
+    decode_entry,
+    encode_entry,
+    encode_position,
+    encode_vector,
+)
+from knowledgepulse_worker.records.publisher import Position
 from support.ledger import MODEL, dead, scored
 
 NEW, OLD = b"new topic", b"old topic"
@@ -152,18 +160,35 @@ NEWER = msgspec.msgpack.encode(
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        (None, b"value", "record has no key"),
+        (None, b"value", "key is not that of a ledger entry"),
+        (b"x", b"value", "key is not that of a ledger entry"),
+        (b"x", None, "key is not that of a ledger entry"),
+        (POSITION_KEY, None, "value is not a position"),
+        (POSITION_KEY, b"garbage", "value is not a position"),
+        (POSITION_KEY, encode_position(Position(-1)), "position has an impossible offset"),
         *(
             (b"1", value, "value is not a ledger entry")
             for value in (b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1]), b"{}", NOT_UTF_8)
         ),
         (b"1", DEEP, "entry has an invalid score"),
-        (b"1", NEWER, rf".*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}$"),
     ],
 )
-def test_what_is_no_entry_is_an_error_with_its_location(key, value, problem):
-    with pytest.raises(LedgerError, match=f"changelog partition 3, offset 7: {problem}"):
-        Changelog(3).apply(7, key, value)
+def test_what_no_worker_can_have_written_changes_nothing(key, value, problem):
+    """One record of a stranger in the changelog ended every worker that got the partition."""
+    changelog = Changelog(3)
+    changelog.apply(0, b"1", encode_entry(scored(1)))
+    changelog.apply(1, POSITION_KEY, encode_position(Position(2)))
+
+    with pytest.raises(InputError, match=f"^{problem}$"):
+        changelog.apply(7, key, value)
+    assert list(changelog.entries.values()) == [encode_entry(scored(1))]
+    assert changelog.source == Position(2)
+
+
+def test_an_entry_of_a_newer_worker_is_an_error_with_its_location_and_the_remedy():
+    problem = rf"version {ENTRY_VERSION + 1},.*version {ENTRY_VERSION}\. Start workers of the newer release"
+    with pytest.raises(LedgerError, match=f"^changelog partition 3, offset 7: entry has format {problem}"):
+        Changelog(3).apply(7, b"1", NEWER)
 
 
 @pytest.mark.parametrize(
@@ -176,13 +201,15 @@ def test_what_is_no_entry_is_an_error_with_its_location(key, value, problem):
         ({"vector": b"12345"}, "entry has an invalid vector: not finite float32 numbers"),
         ({"vector": encode_vector(np.array([np.nan] * 4))}, "entry has an invalid vector"),
         ({"vector": encode_vector(np.array([1, np.inf, 0, 0]))}, "entry has an invalid vector"),
+        ({"offset": -1}, "entry has an impossible offset"),
+        ({"offset": 2**64 - 1}, "entry has an impossible offset"),
     ],
 )
-def test_an_unusable_entry_is_an_error_with_its_location(changes, problem):
+def test_an_entry_that_cannot_be_used_is_foreign(changes, problem):
     """Otherwise the lane that needs it fails over and over, and blames the raw record."""
     forged = msgspec.msgpack.encode(replace(scored(1), **changes))
 
-    with pytest.raises(LedgerError, match=f"changelog partition 3, offset 7: {problem}"):
+    with pytest.raises(InputError, match=f"^{problem}"):
         Changelog(3).apply(7, b"1", forged)
 
 

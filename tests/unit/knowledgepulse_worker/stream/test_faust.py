@@ -6,10 +6,13 @@ from uuid import uuid4
 
 import pytest
 from aiokafka.errors import KafkaError
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_worker.records.entry import ENTRY_VERSION, encode_entry
 from knowledgepulse_worker.stream.faust import FaustApp
+from support.ledger import scored
 
 RAW = "raw-traces"
 
@@ -64,18 +67,18 @@ async def test_the_end_of_the_group_membership_is_reported_in_one_line(start):
     assert str(world.failures[0]) == "consumer group: KafkaError('the group is gone')"
 
 
-async def test_an_invalid_ledger_entry_is_reported_in_one_line(start):
+async def test_a_ledger_entry_of_a_newer_worker_is_reported_in_one_line(start):
     """Several ledgers are read at once, and a group of errors would name neither topic nor offset."""
     world = await start()
     changelog = world.changelog
-    world.publisher.committed.append(OutputRecord(changelog, 0, 0, b"0", b"of another program", ()))
+    newer = encode_entry(replace(scored(1), version=ENTRY_VERSION + 1))
+    world.publisher.committed.append(OutputRecord(changelog, 0, 0, b"0", newer, ()))
 
     await world.member.rebalance([0])
 
     await world.until(lambda: world.failures)
-    assert [str(one) for one in world.failures] == [
-        f"{changelog}: changelog partition 0, offset 0: value is not a ledger entry"
-    ]
+    (failure,) = world.failures
+    assert str(failure).startswith(f"{changelog}: changelog partition 0, offset 0: entry has format version")
     assert not world.program.app.crashed
 
 

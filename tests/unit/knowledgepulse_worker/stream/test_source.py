@@ -83,6 +83,27 @@ async def test_a_recovery_ends_with_its_assignment(start):
     assert world.program.error is None
 
 
+async def test_a_record_of_a_stranger_in_the_changelog_is_skipped_and_counted(start, caplog):
+    """It ended every worker that got the partition."""
+    first = await start()
+    first.publish(0, 1, 2)
+    await first.member.rebalance([0])
+    await first.committed({0: 2})
+    await first.stop()
+
+    strange = [OutputRecord(first.changelog, 0, 0, key, b"y", ()) for key in (b"x", b"0", b"position")]
+    first.publisher.committed.extend(strange)
+    second = await start(first.topic, first.publisher)
+    second.publish(0, 3)
+    await second.member.rebalance([0])
+    await second.committed({0: 3})
+
+    assert second.outputs() == [1, 2, 3]
+    (line,) = [one for one in caplog.messages if "foreign" in one]
+    assert line.startswith(f"{first.changelog}/0: foreign records skipped: 3, such as offset ")
+    assert line.endswith("; let nobody but the workers write to this topic")
+
+
 async def test_ledgers_are_recovered_a_few_at_a_time(start):
     partitions = PARALLEL_READERS + 3
     world = await start(partitions=partitions)

@@ -17,9 +17,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, problem_of
+from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.settings import TopicSettings
 
@@ -123,18 +121,9 @@ class SourceIndex:
         """Add records of a partition of an output topic, in order."""
         self._insert(map(self._row, records))
 
-    def add_entries(self, partition: int, records: Iterable[tuple[int, bytes | None]]) -> None:
-        """Add the records of a partition of the changelog: their offsets and values, in order.
-
-        Raises:
-            LedgerError: a value is not an entry, so something else writes to the topic.
-        """
-        # Ignore tombstones: the ledger no longer needs the entry, but it is still evidence here.
-        self._insert(
-            (partition, _checked(value, partition, offset).offset, False, value)
-            for offset, value in records
-            if value is not None
-        )
+    def add_entries(self, partition: int, entries: Iterable[tuple[Entry, bytes]]) -> None:
+        """Add the entries of a partition of the changelog with their bytes, in order."""
+        self._insert((partition, entry.offset, False, value) for entry, value in entries)
 
     def complete(self) -> None:
         """Build the look-up index; call after everything was added."""
@@ -256,21 +245,6 @@ class SourceIndex:
             self._rewound_to.setdefault(partition, set()).add(source)
             newest = source
         self._newest[stream] = max(newest, source)
-
-
-def _checked(value: bytes, partition: int, offset: int) -> Entry:
-    """Return an entry; raise a LedgerError that names its own offset unless it is usable."""
-    try:
-        entry = decode_entry(value)
-        problem = problem_of(entry)
-    except DECODE_ERRORS as error:
-        problem = str(error)
-    else:
-        if problem is None and 0 <= entry.offset <= sys.maxsize:
-            return entry
-    raise LedgerError(
-        f"changelog partition {partition}, offset {offset}: {problem or 'entry has an impossible offset'}"
-    )
 
 
 def short_hash(value: bytes | None) -> bytes:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, Right, require_rights, topic_rights
 from knowledgepulse_kafka.topic_reader import Record, TopicReader, raw_record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import read_policies
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy, by_digest
-from knowledgepulse_worker.records.entry import POSITION_KEY
+from knowledgepulse_worker.records.entry import Entry, read_record
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.console import TopicProgressCallback
@@ -51,7 +52,7 @@ async def audit(
         NoBrokerError: the brokers cannot be reached.
         SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: a topic is missing or cannot be read.
-        LedgerError: the changelog contains an invalid entry.
+        LedgerError: the changelog contains an entry of a newer worker.
         EmbeddingError: the embedder cannot be created.
     """
     await require_rights(settings.kafka.client_config(), audit_rights(settings))
@@ -134,12 +135,9 @@ class _Run:
     async def audit(self, committed: list[int], changelog: str) -> Report:
         topics = self.settings.topics
         with SourceIndex(topics, self.topics[topics.raw].partitions) as index:
-            async for partition, records in self.log.read(changelog):
-                entries = [(one.offset, one.value) for one in records if one.key != POSITION_KEY]
-                try:
-                    index.add_entries(partition, entries)
-                except LedgerError as error:
-                    raise LedgerError(f"{changelog}: {error}") from error
+            with skipping_foreign_records(changelog) as foreign:
+                async for partition, records in self.log.read(changelog):
+                    index.add_entries(partition, _entries(records, foreign))
             for name in self.settings.topics.outputs:
                 async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))
@@ -176,6 +174,25 @@ class _Run:
             if first > 0 and (number == partition or self.topics[name].partitions != count)
         ]
         return max(firsts, default=0)
+
+
+def _entries(records: Iterable[Record], foreign: ForeignRecords) -> Iterator[tuple[Entry, bytes]]:
+    """Yield the entries with their bytes.
+
+    Tombstones are ignored: the ledger no longer needs the entry, but it is still evidence here.
+    """
+    for record in records:
+        entry = foreign.decoded(record, _read)
+        if isinstance(entry, Entry):
+            yield entry, record.value
+
+
+def _read(record: Record) -> Entry | Position | None:
+    try:
+        return read_record(record.key or b"", record.value)
+    except LedgerError as error:
+        place = f"{record.topic}: changelog partition {record.partition}, offset {record.offset}"
+        raise LedgerError(f"{place}: {error}") from error
 
 
 def _output(record: Record) -> OutputRecord:

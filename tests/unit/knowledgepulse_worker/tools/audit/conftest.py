@@ -13,7 +13,7 @@ from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_vector, encode_vector
+from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, decode_vector, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
@@ -142,7 +142,7 @@ class Stream:
         committed = self.committed if committed is None else committed
         with SourceIndex(self.settings.topics, 2) as index:
             index.add_outputs(self.outputs)
-            index.add_entries(1, enumerate(self.changelog))
+            index.add_entries(1, ((decode_entry(value), value) for value in self.changelog))
             index.complete()
             audit = PartitionAudit(
                 1,

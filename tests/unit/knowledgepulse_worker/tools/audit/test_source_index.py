@@ -1,12 +1,9 @@
 """The index of outputs and ledger entries ignores or rejects everything else in these topics."""
 
-import msgspec
 import pytest
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.settings import TopicSettings
 from knowledgepulse_worker.tools.audit import source_index
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
@@ -70,29 +67,6 @@ def test_the_last_header_with_a_name_is_the_workers(index):
 
     assert [known.offset for known in index.known(1)] == [7]
     assert list(index.known(0)) == []
-
-
-def test_an_invalid_changelog_entry_is_an_error_that_names_its_offset_and_hides_its_content(index):
-    with pytest.raises(LedgerError, match=r"^changelog partition 1, offset 41: ") as error:
-        index.add_entries(1, [(40, None), (41, b"secret")])
-    assert "secret" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"offset": 2**64 - 1}, "entry has an impossible offset"),
-        ({"offset": -1}, "entry has an impossible offset"),
-        ({"vector": b"123"}, "entry has an invalid vector"),
-        ({"failure": None}, "entry has neither a score nor a failure"),
-    ],
-)
-def test_an_entry_that_no_worker_can_have_written_is_an_error(index, changes, problem):
-    entry = Entry(5, 1, failure=Failure("scoring_failed", "ValueError", ""))
-    value = msgspec.msgpack.encode(msgspec.structs.replace(entry, **changes))
-
-    with pytest.raises(LedgerError, match=f"^changelog partition 1, offset 7: {problem}"):
-        index.add_entries(1, [(7, value)])
 
 
 @pytest.mark.parametrize(
