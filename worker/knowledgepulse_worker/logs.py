@@ -22,8 +22,8 @@ REPEAT_INTERVAL = 60.0
 """Seconds until a library may repeat a message."""
 
 _OWN = ("knowledgepulse_worker", "knowledgepulse_kafka")
-# These loggers warn about ordinary rebalances, which the worker logs itself.
-_WARNS_OF_REBALANCES = (f"{CLIENT}.consumer.group_coordinator", "faust.tables.recovery")
+# This logger warns about ordinary rebalances, which the worker logs itself.
+_WARNS_OF_REBALANCES = f"{CLIENT}.consumer.group_coordinator"
 
 # Failed attempts of the Kafka client that are not worth a log line. A new cluster needs a few attempts to
 # find the group's coordinator, and other messages report a lasting failure. If the first broker cannot be
@@ -67,8 +67,7 @@ def configure(settings: LogFormat) -> None:
     logging.basicConfig(handlers=[handler], level=theirs, force=True)
     for name in _OWN:
         logging.getLogger(name).setLevel(ours)
-    for name in _WARNS_OF_REBALANCES:
-        logging.getLogger(name).setLevel(theirs if ours == logging.DEBUG else logging.ERROR)
+    logging.getLogger(_WARNS_OF_REBALANCES).setLevel(theirs if ours == logging.DEBUG else logging.ERROR)
     # OpenTelemetry's warnings quote producers' headers.
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)

@@ -38,7 +38,7 @@ from knowledgepulse_worker.logs import (
 from knowledgepulse_worker.settings import LogSettings
 
 CONTENT = "what an agent wrote"
-LOGGERS = (None, *logs._OWN, "opentelemetry", *logs._WARNS_OF_REBALANCES)
+LOGGERS = (None, *logs._OWN, "opentelemetry", logs._WARNS_OF_REBALANCES)
 
 
 class Terminal(io.StringIO):
@@ -268,12 +268,11 @@ def test_libraries_have_a_higher_level_than_the_worker(level, ours, theirs, reba
             "faust.app.base",
             "a.library",
             "aiokafka.consumer.group_coordinator",
-            "faust.tables.recovery",
             "opentelemetry.trace",
         )
     }
 
-    assert list(effective.values()) == [ours, ours, theirs, theirs, theirs, rebalances, rebalances, "ERROR"]
+    assert list(effective.values()) == [ours, ours, theirs, theirs, theirs, rebalances, "ERROR"]
 
 
 def test_a_message_that_cannot_be_formatted_is_not_shown_raw(capsys):

@@ -1,4 +1,5 @@
-"""A partition's pipeline, from a raw record to its committed output, without Faust or a Kafka client.
+"""A partition's task and pipeline, from a raw record to its committed output; no Faust, no client of Kafka.
 
-The module ``lane`` explains the order of the steps; ``lanes`` holds the lanes by partition.
+An ``assignment`` has a ``partition_task`` for each owned partition, which passes the records to its ``lane``;
+this module explains the order of the steps. ``commit`` commits the lanes of an assignment in one transaction.
 """

@@ -1,1 +1,1 @@
-"""Bring the raw topic's records to the lanes; only the module ``faust`` depends on Faust."""
+"""Bring the raw topic's records to the tasks; only the module ``faust`` depends on Faust."""

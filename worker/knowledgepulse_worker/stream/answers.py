@@ -57,4 +57,4 @@ async def _follow(settings: Settings, recent: Recent) -> None:
 async def _latest(reader: TopicReader, name: str) -> Counter[str]:
     held = await reader.bounds(name, 0)
     latest = range(max(held.start, held.stop - LATEST), held.stop)
-    return Counter([_decode(one.value or b"").result async for one in reader.read(name, 0, latest)])
+    return Counter([_decode(record.value or b"").result async for record in reader.read(name, 0, latest)])

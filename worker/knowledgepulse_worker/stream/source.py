@@ -347,10 +347,10 @@ class Source:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
-                found = await self._topic_ids.current([task.partition for task in consumed])
-                if found == self._topic_id:
+                topic_id = await self._topic_ids.current([task.partition for task in consumed])
+                if topic_id == self._topic_id:
                     await self._go_back_if_truncated(consumed)
-            if found != self._topic_id:
+            if topic_id != self._topic_id:
                 await self._start_over()
         self._looked_up = time.monotonic()
 
