@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from random import Random
 
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.records import OutputRecord
-from knowledgepulse_kafka.sole_reader import SoleReader
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
@@ -99,10 +98,16 @@ class EvaluatorPod(Pod):
 
         evaluations = Evaluations(config.group, METRICS)
         async with (
-            TransactionalPublisher(config, group, new_producer=new_producer) as publisher,
-            SoleReader(config, group, SOURCES, settings.limits.batch_bytes, new_member) as consumer,
+            Session(
+                replace(config, group=group),
+                SOURCES,
+                group,
+                decoded_bytes=settings.limits.batch_bytes,
+                new_member=new_member,
+                new_producer=new_producer,
+            ) as session,
         ):
-            await send_evaluations(evaluations, settings, consumer, publisher, self._stop)
+            await send_evaluations(evaluations, settings, session, self._stop)
 
 
 class EvaluatorWorld(World):

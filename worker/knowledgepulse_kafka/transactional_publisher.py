@@ -247,31 +247,6 @@ class TransactionalPublisher:
             logger.info("%s; it starts again", error)
             return await attempt()
 
-    async def deliver(
-        self,
-        records: Sequence[OutputRecord],
-        group: GroupMetadata,
-        positions: Mapping[tuple[str, int], Position],
-    ) -> None:
-        """Publish records and commit a group's positions in one transaction; repeat it if a quota delays it.
-
-        Pass the group with its member: after a rebalance, the brokers then refuse to repeat the transaction.
-
-        Raises:
-            RefusedError: the client or a broker refused records; nothing was published.
-            LostPartitionsError: the group has rebalanced; nothing was published.
-            DeliveryError: see :meth:`transaction`.
-            SecurityError: a right is missing.
-        """
-        while True:
-            try:
-                async with self.transaction(group, positions) as write:
-                    await write(records)
-            except (ThrottledError, IdleError) as error:
-                logger.info("%s; the transaction is repeated", error)
-            else:
-                return
-
     async def _write(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()
     ) -> list[Location]:

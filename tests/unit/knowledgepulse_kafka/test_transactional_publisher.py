@@ -190,18 +190,6 @@ async def test_a_transaction_that_a_quota_would_hold_open_is_not_committed(trans
     assert FakeProducer.starts == 1, "the sequence of its batches has a gap"
 
 
-@pytest.mark.parametrize("error", [HeldBackError(), ForgottenIdError()])
-async def test_a_delivery_is_repeated_after_what_another_attempt_mends(monkeypatch, error):
-    monkeypatch.setattr(FakeProducer, "starts", 0)
-    attempts = iter([[[error]], [[error]], [[5]]])
-    publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: FakeProducer(next(attempts)))
-
-    await publisher.deliver([record(0, 0)], GroupMetadata("group"), {("raw", 0): Position(1)})
-
-    assert FakeProducer.starts == 2
-    assert next(attempts, None) is None
-
-
 async def test_a_producer_that_the_brokers_have_forgotten_starts_again_and_publishes(monkeypatch, caplog):
     caplog.set_level("INFO")
     monkeypatch.setattr(FakeProducer, "starts", 0)

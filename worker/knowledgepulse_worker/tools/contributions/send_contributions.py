@@ -13,14 +13,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import require_rights
-from knowledgepulse_kafka.sole_reader import SoleReader
+from knowledgepulse_kafka.session import Committed, Refused, Session, Throttled
 from knowledgepulse_kafka.topic_reader import Record
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -177,9 +176,13 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
         await create_topic(admin, answers)
     persistence = Persistence(sleep, metrics)
     async with (
-        TransactionalPublisher(settings.kafka.client_config(), group) as publisher,
-        SoleReader(settings.kafka.client_config(), group, [source], settings.limits.batch_bytes) as reader,
-        serving_metrics(settings.web, metrics.render, lambda: reader.not_ready),
+        Session(
+            replace(settings.kafka.client_config(), group=group),
+            [source],
+            group,
+            decoded_bytes=settings.limits.batch_bytes,
+        ) as session,
+        serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
         client,
     ):
         sender = Sender(settings.registry, client, persistence)
@@ -187,17 +190,31 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
             await persistence.ask(client.check)
             logger.info("sending %s to %s", source, settings.registry.url)
             while not stop.is_set():
-                for record in await reader.batch():
-                    if not reader.is_current:  # a killed process has left the group: the rest is read again
+                for record in await session.poll():
+                    if not session.is_current:  # a killed process has left the group: the rest is read again
                         break
                     contribution = await sender.send(record)
                     answer = OutputRecord(
                         answers, None, NO_TIMESTAMP, contribution.key, contribution.encode(), ()
                     )
-                    after = {(record.topic, record.partition): Position(record.offset + 1)}
-                    await publisher.deliver([answer], reader.group, after)
+                    if not await _commit(session, record, answer):
+                        break
                     metrics.results[contribution.result].inc()
-                metrics.lag.set(await reader.lag())
+                metrics.lag.set(await session.lag())
         except Stopped:
             logger.info("stopping")
     return metrics.counts()
+
+
+async def _commit(session: Session, record: Record, answer: OutputRecord) -> bool:
+    """Commit the answer to a record; return False if another process owns the record's partition.
+
+    Raises:
+        RefusedError: a broker rejected the answer.
+    """
+    after = {(record.topic, record.partition): Position(record.offset + 1)}
+    while isinstance(outcome := await session.commit([answer], after), Throttled):
+        logger.info("%s; the transaction is repeated", outcome.reason)
+    if isinstance(outcome, Refused):
+        raise outcome.error
+    return isinstance(outcome, Committed)

@@ -10,13 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
-from knowledgepulse_kafka.sole_reader import SoleReader
+from knowledgepulse_kafka.session import Refused, Session, Throttled
 from knowledgepulse_kafka.topic_reader import Record
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.records.scored import read_record
@@ -93,32 +92,41 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, metrics)
     async with (
-        TransactionalPublisher(
-            settings.kafka.client_config(), group, min(_BATCH_BYTES, batch_bytes)
-        ) as publisher,
-        SoleReader(settings.kafka.client_config(), group, names, settings.limits.batch_bytes) as consumer,
-        serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
+        Session(
+            replace(settings.kafka.client_config(), group=group),
+            names,
+            group,
+            decoded_bytes=settings.limits.batch_bytes,
+            batch_bytes=min(_BATCH_BYTES, batch_bytes),
+        ) as session,
+        serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
     ):
         logger.info("sending the scores of %s to %s", " and ".join(names), settings.topics.evaluations)
-        await send_evaluations(evaluations, settings, consumer, publisher, stop)
+        await send_evaluations(evaluations, settings, session, stop)
     return metrics.counts()
 
 
 async def send_evaluations(
     evaluations: Evaluations,
     settings: Settings,
-    consumer: SoleReader,
-    publisher: TransactionalPublisher,
+    session: Session,
     stop: asyncio.Event,
 ) -> None:
-    """Send the evaluations of each batch in one transaction, until told to stop."""
+    """Send the evaluations of each batch in one transaction, until told to stop.
+
+    Raises:
+        RefusedError: a broker rejected an event.
+    """
     while not stop.is_set():
-        if records := await consumer.batch():
+        if records := await session.poll():
             events = [event for record in records if (event := evaluations.event(record)) is not None]
             topic = settings.topics.evaluations
             outputs = [OutputRecord(topic, None, NO_TIMESTAMP, key, value, ()) for key, value in events]
-            await publisher.deliver(outputs, consumer.group, positions_after(records))
-        evaluations.metrics.lag.set(await consumer.lag())
+            while isinstance(outcome := await session.commit(outputs, positions_after(records)), Throttled):
+                logger.info("%s; the transaction is repeated", outcome.reason)
+            if isinstance(outcome, Refused):
+                raise outcome.error
+        evaluations.metrics.lag.set(await session.lag())
 
 
 def positions_after(records: Sequence[Record]) -> dict[tuple[str, int], Position]:

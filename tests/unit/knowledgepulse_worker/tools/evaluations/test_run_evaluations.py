@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.errors import RefusedError
 from knowledgepulse_kafka.records import Position
+from knowledgepulse_kafka.session import Committed, Refused, Throttled
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
@@ -52,42 +53,40 @@ def test_a_score_is_sent_under_its_trace_id_and_what_is_skipped_is_counted(score
     assert metrics.counts() == {"sent": 1, "without_span": 1, "foreign": 2}
 
 
-class Reader:
-    """Reads one batch, as a member of the group's seventh generation."""
+class ASession:
+    """Reads one batch, and commits it as it is told to."""
 
-    def __init__(self, records, stop):
-        self.group = GroupMetadata("a-group")
+    def __init__(self, records, stop, *outcomes):
+        self.committed = []
         self._records = records
         self._stop = stop
+        self._outcomes = list(outcomes)
 
-    async def batch(self):
-        self.group = GroupMetadata("a-group", "a-member", 7)
+    async def poll(self):
         self._stop.set()
         return self._records
+
+    async def commit(self, records, positions):
+        self.committed.append((len(records), positions))
+        return self._outcomes.pop(0)
 
     async def lag(self):
         return 0
 
 
-class Transactions:
-    """Notes what transactions commit, and for whom."""
+async def test_a_batch_is_committed_with_its_positions_and_again_after_a_quota(scored, metrics):
+    stop, record = asyncio.Event(), scored(4)
+    session = ASession([record], stop, Throttled("a quota"), Committed([0]))
 
-    def __init__(self):
-        self.written = []
-        self.committed = []
-
-    async def deliver(self, records, group, positions):
-        self.written += records
-        self.committed.append((group, positions))
-
-
-async def test_a_batch_is_committed_as_the_member_that_has_read_it(scored, metrics):
-    """The brokers then refuse it if its partitions have other owners."""
-    stop, transactions = asyncio.Event(), Transactions()
-    record = scored(4)
-    reader = Reader([record], stop)
-
-    await send_evaluations(Evaluations("kp", metrics), Settings(), reader, transactions, stop)
+    await send_evaluations(Evaluations("kp", metrics), Settings(), session, stop)
 
     after = {(record.topic, record.partition): Position(record.offset + 1)}
-    assert transactions.committed == [(GroupMetadata("a-group", "a-member", 7), after)]
+    assert session.committed == 2 * [(1, after)]
+
+
+async def test_an_event_that_a_broker_refuses_ends_the_command(scored, metrics):
+    stop, error = asyncio.Event(), RefusedError()
+    session = ASession([scored(4)], stop, Refused(error))
+
+    with pytest.raises(RefusedError):
+        await send_evaluations(Evaluations("kp", metrics), Settings(), session, stop)

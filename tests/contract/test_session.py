@@ -1,0 +1,145 @@
+"""The contract of sessions, on simulated brokers and on real ones; the session is the same."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from uuid import uuid4
+
+import pytest
+
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.session import Committed, Rebalanced, Session
+from knowledgepulse_kafka.topic_reader import TopicReader
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
+from simulation.brokers import SimTopic, new_cluster
+from simulation.clients import SimReader
+from simulation.member import SimMember
+from simulation.transactional_producer import SimProducer
+
+pytestmark = pytest.mark.parametrize(
+    "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
+)
+
+PARTITIONS = 2
+LIMIT = 120
+VALUES = [b"%d" % number for number in range(10)]
+
+
+class Simulated:
+    """Simulated brokers."""
+
+    source, target = "source", "target"
+
+    def __init__(self):
+        self._cluster = new_cluster()
+        for name in (self.source, self.target):
+            self._cluster.create(SimTopic.new(name, PARTITIONS))
+        self._new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
+        self.reader = SimReader(self._cluster, "host")
+
+    def publisher(self):
+        return TransactionalPublisher(Config(), "source", new_producer=self._new_producer)
+
+    def session(self):
+        return Session(
+            Config(group="a-group"),
+            [self.source],
+            uuid4().hex,
+            decoded_bytes=10**6,
+            new_member=lambda *_: SimMember(self._cluster, "host", (self.source,), session=10, rebalance=10),
+            new_producer=self._new_producer,
+        )
+
+
+class Kafka:
+    """Real brokers."""
+
+    def __init__(self, stream, reader):
+        self.source, self.target = stream.settings.topics.raw, stream.settings.topics.contribute
+        self._config = replace(stream.settings.kafka.client_config(), group=f"group-{uuid4().hex}")
+        self.reader = reader
+
+    def publisher(self):
+        return TransactionalPublisher(self._config, uuid4().hex)
+
+    def session(self):
+        return Session(self._config, [self.source], uuid4().hex, decoded_bytes=10**6)
+
+
+@pytest.fixture
+async def stage(make_stream_if_real):
+    """Brokers with a source of ten records."""
+    async with AsyncExitStack() as stack:
+        if make_stream_if_real is None:
+            stage = Simulated()
+        else:
+            stream = await make_stream_if_real(PARTITIONS)
+            reader = TopicReader(stream.settings.kafka.client_config(), 10**6)
+            stage = Kafka(stream, await stack.enter_async_context(reader))
+        async with stage.publisher() as publisher, publisher.transaction() as write:
+            await write([_output(stage.source, n % PARTITIONS, value) for n, value in enumerate(VALUES)])
+        yield stage
+
+
+def _output(topic, partition, value):
+    return OutputRecord(topic, partition, NO_TIMESTAMP, b"k", value, ())
+
+
+async def copied(stage):
+    """Return the values that consumers see in the target."""
+    found = []
+    for partition in range(PARTITIONS):
+        offsets = await stage.reader.bounds(stage.target, partition)
+        found += [one.value async for one in stage.reader.read(stage.target, partition, offsets)]
+    return sorted(found)
+
+
+async def polled(session):
+    async with asyncio.timeout(LIMIT):
+        while not (records := await session.poll()):
+            pass
+        return records
+
+
+async def commit(stage, session, records):
+    """Commit copies of records with the positions after them."""
+    copies = [_output(stage.target, one.partition, one.value) for one in records]
+    after = {(one.topic, one.partition): Position(one.offset + 1) for one in records}
+    return await session.commit(copies, after)
+
+
+async def copy_rest(stage, *sessions):
+    """Let sessions take turns until the target has as many records as the source."""
+    async with asyncio.timeout(LIMIT):
+        while len(await copied(stage)) < len(VALUES):
+            for session in sessions:
+                if records := await session.poll():
+                    await commit(stage, session, records)
+
+
+async def test_a_session_goes_on_where_its_predecessor_committed(stage):
+    async with stage.session() as session:
+        records = (await polled(session))[:3]
+        outcome = await commit(stage, session, records)
+        assert isinstance(outcome, Committed)
+        assert len(outcome.offsets) == len(records)
+    async with stage.session() as session:
+        await copy_rest(stage, session)
+    assert await copied(stage) == VALUES
+
+
+async def test_each_record_is_copied_once_over_a_rebalance(stage):
+    """A member that has lost its partitions may not commit, or their owners would copy the records again."""
+    async with stage.session() as first:
+        records = await polled(first)
+        async with stage.session() as second:
+            async with asyncio.timeout(LIMIT):
+                while first.is_current:
+                    await asyncio.sleep(0.05)
+            assert await commit(stage, first, records) == Rebalanced()
+            await copy_rest(stage, first, second)
+    assert await copied(stage) == VALUES

@@ -1,0 +1,208 @@
+"""Consume, process and produce exactly once, as a member of a group (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.diagnosis import connect, unreachable
+from knowledgepulse_kafka.errors import IdleError, LostPartitionsError, RefusedError, ThrottledError
+from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.producer import TransactionalProducer
+from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
+
+logger = logging.getLogger(__name__)
+
+_POLL_MS = 500
+_REBALANCE_TIMEOUT = 30.0
+_CLOSE_LIMIT = 5.0
+
+Positions: TypeAlias = Mapping[tuple[str, int], Position]
+"""The positions to commit, by topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The records and the positions are committed.
+
+    Attributes:
+        offsets: the offset of each record.
+    """
+
+    offsets: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Brokers refused batches, so nothing is committed.
+
+    Attributes:
+        error: names the records in question, and why each was refused.
+    """
+
+    error: RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """The group has rebalanced, so nothing is committed.
+
+    The partitions' owners read the records again, from the last committed positions.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """A quota would have kept the transaction open for too long, so nothing is committed.
+
+    The same records may be committed now: the next commit waits while the brokers throttle the producer.
+
+    Attributes:
+        reason: names the quota and the time.
+    """
+
+    reason: str
+
+
+Outcome: TypeAlias = Committed | Refused | Rebalanced | Throttled
+"""How a commit ends, unless an error ends the session."""
+
+
+class Session:
+    """A member of a group that commits what it makes of records together with its positions.
+
+    An asynchronous context manager. On entry, an earlier session with the same transactional id is fenced
+    off, and its open transaction is completed or aborted.
+
+    Args:
+        config: the connection and the group.
+        topics: the names of the topics to read.
+        transactional_id: the transactional id, which no other running session has.
+        decoded_bytes: the largest batch to decode, inflated.
+        batch_bytes: the size limit of a batch to publish with more than one record.
+        new_member: makes the consumer.
+        new_producer: makes the producer.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        topics: Sequence[str],
+        transactional_id: str,
+        *,
+        decoded_bytes: int,
+        batch_bytes: int = BATCH_BYTES,
+        new_member: Callable[..., GroupMember] = GroupMember,
+        new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._publisher = TransactionalPublisher(config, transactional_id, batch_bytes, new_producer)
+        self._consumer = new_member(config, decoded_bytes, _REBALANCE_TIMEOUT)
+        self._member = GroupMetadata(config.group)
+        self._resources = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            NoBrokerError: no broker can be reached.
+            SecurityError: the brokers refuse the login, the certificate or the transactional id.
+            DeliveryError: no transaction can begin.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._publisher)
+            await connect(self._consumer, self._config)
+            stack.push_async_callback(self._leave)
+            self._consumer.subscribe(self._topics)
+            self._resources = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._resources.aclose()
+
+    async def poll(self) -> list[Record]:
+        """Return the next records; an empty list if none arrive for a while.
+
+        After a rebalance, reading starts at the committed positions. Until the group has assigned partitions
+        again, records of the former assignment may still arrive; nothing can be committed for them.
+
+        Raises:
+            NoBrokerError: no broker can be reached any more.
+            SecurityError: the brokers refuse the login, the certificate or the group.
+        """
+        try:
+            batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
+        except KafkaError as error:
+            raise await unreachable(self._config, error) from error
+        self._member = self._consumer.group
+        return [record for records in batches.values() for record in records]
+
+    async def commit(
+        self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord] = ()
+    ) -> Outcome:
+        """Publish records and commit positions in one transaction: all of them or none.
+
+        Args:
+            records: the records, in order within each topic and partition.
+            positions: the next position in each partition, of records that the last poll returned.
+            alone: the records that are sent in batches of their own.
+
+        Raises:
+            DeliveryError: the transaction failed for a reason that ends the session; its successor reads from
+                the brokers whether it was committed.
+            SecurityError: a right is missing.
+        """
+        try:
+            return await self._commit(records, positions, alone)
+        except IdleError as error:
+            logger.info("%s; it starts again", error)
+            return await self._commit(records, positions, alone)
+
+    async def _commit(
+        self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord]
+    ) -> Outcome:
+        try:
+            async with self._publisher.transaction(self._member, positions) as write:
+                written = await write(records, alone)
+        except RefusedError as error:
+            return Refused(error)
+        except ThrottledError as error:
+            return Throttled(str(error))
+        except LostPartitionsError:
+            return Rebalanced()
+        return Committed([location.offset for location in written])
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the membership that read the last records still holds."""
+        return bool(self._member == self._consumer.group)
+
+    @property
+    def not_ready(self) -> list[str]:
+        """The reasons why nothing is read; empty once partitions are assigned."""
+        return [] if self._consumer.assignment() else ["partitions are not assigned yet"]
+
+    async def lag(self) -> int:
+        """Return the number of offsets between the positions and the ends reported by the last fetches."""
+        lag = 0
+        for tp in self._consumer.assignment():
+            end = self._consumer.highwater(tp)
+            with suppress(IllegalStateError):  # the partition has been reassigned meanwhile
+                lag += end - await self._consumer.position(tp) if end is not None else 0
+        return lag
+
+    async def _leave(self) -> None:
+        with suppress(TimeoutError):  # closing may wait forever while a broker is down
+            async with asyncio.timeout(_CLOSE_LIMIT):
+                await self._consumer.stop()
