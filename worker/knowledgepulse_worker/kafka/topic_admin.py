@@ -21,6 +21,9 @@ from knowledgepulse_worker.settings import REMEDY, KafkaSettings, TopicSettings
 
 logger = logging.getLogger(__name__)
 
+_NEAR = 0.8
+"""The similarity of two names (:func:`difflib.get_close_matches`) of which one may be misspelt."""
+
 
 class TopicAdmin(Admin):
     """Describes the worker's topics, and creates missing ones."""
@@ -57,7 +60,7 @@ class TopicAdmin(Admin):
         Raises:
             TopicError: a needed one is missing.
         """
-        return _with(needed, await self.describe(self.own))
+        return await self._with(needed, await self.describe(self.own))
 
     async def required(self, names: Collection[str], remedy: str = REMEDY) -> dict[str, Topic]:
         """Return topics by name.
@@ -65,7 +68,7 @@ class TopicAdmin(Admin):
         Raises:
             TopicError: one is missing; the text ends with the remedy.
         """
-        return _with(names, await self.describe(names), remedy)
+        return await self._with(names, await self.describe(names), remedy)
 
     async def require_existing(self, name: str) -> None:
         """Check that a topic exists; unlike producing to it, this never creates it.
@@ -160,8 +163,13 @@ class TopicAdmin(Admin):
             )
         return existing
 
-
-def _with(needed: Iterable[str], topics: Mapping[str, Topic], remedy: str = REMEDY) -> dict[str, Topic]:
-    if missing := [name for name in needed if name not in topics]:
-        raise missing_topics(missing, remedy)
-    return dict(topics)
+    async def _with(
+        self, needed: Iterable[str], topics: Mapping[str, Topic], remedy: str = REMEDY
+    ) -> dict[str, Topic]:
+        """Return the topics; raise the error for missing ones, with those of nearly the same name."""
+        if missing := [name for name in needed if name not in topics]:
+            others = set(await self.names()) - self.own
+            near = [close for name in missing for close in difflib.get_close_matches(name, others, 1, _NEAR)]
+            hint = f"did you mean {', '.join(near)}? Otherwise, " if near else ""
+            raise missing_topics(missing, hint + remedy)
+        return dict(topics)

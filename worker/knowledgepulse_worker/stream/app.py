@@ -100,6 +100,7 @@ class WorkerApp:
             raw,
             stall=self.settings.limits.stall,
             readiness=self.readiness,
+            reader=reader,
             throttles=services.throttles,
         )
         self.metrics.partitions.labels("topic").set(raw.partitions)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 
+from knowledgepulse_kafka.client import KafkaError
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.throttle import Throttles
+from knowledgepulse_kafka.topic_reader import Reader
 from knowledgepulse_kafka.topics import Topic, missing_topics
 from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.http.probes import Readiness
@@ -19,6 +21,9 @@ from knowledgepulse_worker.stream.source import Source
 
 INTERVAL = 1.0
 """Seconds between two checks."""
+
+ANSWER_LIMIT = 10.0
+"""Seconds for a leader to answer on a new connection."""
 
 CHANGELOG_INTERVAL = 10.0
 """Seconds between two checks of the changelog's partition count."""
@@ -40,6 +45,7 @@ class Checks:
         raw: the raw topic as it was at the start.
         stall: seconds that records may wait while none is finished.
         readiness: whether the worker has been ready; before that, its metadata may be incomplete.
+        reader: returns a reader that connects anew to the brokers.
         throttles: the times for which brokers throttle the clients, and nothing advances.
     """
 
@@ -51,6 +57,7 @@ class Checks:
         *,
         stall: float,
         readiness: Readiness,
+        reader: Callable[[], AbstractAsyncContextManager[Reader]],
         throttles: Throttles,
     ) -> None:
         self._source = source
@@ -58,7 +65,9 @@ class Checks:
         self._raw = raw
         self._readiness = readiness
         self._throttles = throttles
+        self._reader = reader
         self._stream = Watchdog(stall, "records are waiting, but none was finished")
+        self._leaders = Watchdog(stall, "its leader answers, but not on this connection")
         # The limit is longer because a rebalance may wait for a slow worker.
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
 
@@ -79,7 +88,26 @@ class Checks:
         consumer, producer = self._throttles.consumer, self._throttles.producer
         is_held_up = bool(consumer.remaining or producer.remaining)
         self._stream.check({} if is_held_up else progress.waiting())
+        await self._check_leaders({} if consumer.remaining else progress.silent())
         self._recovery.check({} if consumer.remaining else dict(progress.remaining()))
+
+    async def _check_leaders(self, silent: Mapping[int, Hashable]) -> None:
+        """Check that no leader is silent to this process alone: a new one cannot mend more."""
+        try:
+            self._leaders.check(silent)
+        except StalledError:
+            if await self._answer(silent):
+                raise
+            self._leaders.reset()
+
+    async def _answer(self, partitions: Iterable[int]) -> bool:
+        """Return whether the leaders of partitions answer on new connections."""
+        with suppress(*EXPECTED, KafkaError, TimeoutError):
+            async with asyncio.timeout(ANSWER_LIMIT), self._reader() as reader:
+                for partition in partitions:
+                    await reader.bounds(self._raw.name, partition)
+                return True
+        return False
 
     def _require_partitions(self, count: int) -> None:
         added = count > self._raw.partitions
@@ -126,6 +154,11 @@ class Watchdog:
         if stalled:
             numbers = ", ".join(map(str, stalled))
             raise StalledError(f"partition {numbers}: {self._problem} for {self._limit:g} s (limits.stall)")
+
+    def reset(self) -> None:
+        """Measure anew."""
+        self._waited.clear()
+        self._progress.clear()
 
 
 async def check_topics(missing: Callable[[], Sequence[str]]) -> None:

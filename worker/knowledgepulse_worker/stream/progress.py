@@ -50,21 +50,28 @@ class Progress:
             raise explained(error, self._client.group.group) from error
 
     def waiting(self) -> dict[int, Hashable]:
-        """Return the progress of each partition where records wait or the broker is silent."""
+        """Return the progress of each partition where records wait."""
         progress = dict[int, Hashable]()
         generation = self._client.group.generation  # each assignment begins anew, wherever the former one was
         for number, task in self._source.tasks.items():
             if not task.is_recovered:
                 continue
             stable = self._client.last_stable_offset(self._at(task))
-            answered = self._client.last_poll_timestamp(self._at(task)) or 0
             if task.has_unfinished:
                 progress[number] = (generation, "finished", task.committed)
             elif stable is not None and task.position < stable:
                 progress[number] = (generation, "fetched", task.position)
-            elif time.time() * 1000 - answered > _SILENCE_MS:
-                progress[number] = (generation, "answered", answered)
         return progress
+
+    def silent(self) -> dict[int, Hashable]:
+        """Return the time of the last answer in each partition where none waits and the leader is silent."""
+        answers, waiting = dict[int, Hashable](), self.waiting()
+        generation = self._client.group.generation
+        for number, task in self._source.tasks.items():
+            answered = self._client.last_poll_timestamp(self._at(task)) or 0
+            if task.is_recovered and number not in waiting and time.time() * 1000 - answered > _SILENCE_MS:
+                answers[number] = (generation, answered)
+        return answers
 
     def remaining(self) -> dict[int, int]:
         """Return the number of ledger offsets still to be read, by partition in recovery."""

@@ -55,6 +55,14 @@ async def test_the_nearest_topic_is_named_for_a_missing_one_which_is_not_created
     assert brokers.partitions == {"raw-traces": 3}
 
 
+async def test_a_start_with_a_misspelt_topic_names_the_nearest_one(admin, brokers):
+    for name in ("raw-trace", "something-else", *NAMES.outputs):
+        brokers.add(name, 2)
+
+    with pytest.raises(TopicError, match=f"missing: {NAMES.raw}; did you mean raw-trace[?] Otherwise, "):
+        await admin.require()
+
+
 async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
     for name in (NAMES.raw, *NAMES.outputs):
         brokers.add(name, 2)

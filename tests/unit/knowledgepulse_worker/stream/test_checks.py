@@ -35,6 +35,33 @@ async def test_a_stalled_stream_ends_the_worker(start):
         await check_often()
 
 
+@pytest.mark.parametrize("is_down", [True, False])
+async def test_a_silent_leader_ends_an_idle_worker_only_if_it_answers_on_a_new_connection(
+    start, monkeypatch, is_down
+):
+    """Else a frozen broker made every idle worker restart each minute, and nothing changed."""
+    world = await start(stall=5)
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.app.readiness.reasons)
+    monkeypatch.setattr(world.member, "last_poll_timestamp", lambda _: 1)
+
+    async def down(_topic, _partition):
+        raise TopicError("no answer")
+
+    if is_down:
+        monkeypatch.setattr(world.reader, "bounds", down)
+
+    async def check_often():
+        for _ in range(20):
+            await world.check()
+
+    if is_down:
+        await check_often()
+    else:
+        with pytest.raises(StalledError, match="partition 0: its leader answers, but not on this connection"):
+            await check_often()
+
+
 # --- the watchdog
 
 
