@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
 from chaos.content import claimed, produced, with_own_time
-from knowledgepulse_kafka.record_batches import decoding
+from knowledgepulse_kafka.record_batches import decode_within
 from knowledgepulse_worker.records.outputs import TRUNCATED_BYTES
 from knowledgepulse_worker.settings import TopicSettings
 from support.streams import source_of
@@ -92,8 +92,8 @@ class Witness:
         """Read until cancelled."""
         consumer = self._consumer
         try:
-            with decoding(self._batch_bytes):
-                await consumer.start()
+            await consumer.start()
+            decode_within(consumer, self._batch_bytes)
             consumer.assign(self._raw + self._out + self._copies)
             await consumer.seek_to_beginning()
             while True:

@@ -19,7 +19,7 @@ from knowledgepulse_kafka.clients import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_stable_offsets
 from knowledgepulse_kafka.leader_epochs import epoch_ends
-from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decoding
+from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
 
@@ -111,8 +111,8 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
     async def start(self) -> None:
         """Connect."""
-        with decoding(self._batch_bytes):
-            await super().start()
+        await super().start()
+        decode_within(self, self._batch_bytes)
         # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001

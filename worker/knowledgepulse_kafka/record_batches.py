@@ -1,7 +1,7 @@
 """Decode fetched record batches so that no batch that a broker accepts can stop a partition.
 
 The client's own parser raises at the first batch that it cannot decode, inflates without a limit and accepts
-only UTF-8 header names. Consumers that start within :func:`decoding` use this module's parser instead:
+only UTF-8 header names. With :func:`decode_within`, a consumer uses this module's parser instead:
 
 - A compressed batch is inflated up to a limit.
 - A batch that cannot be decoded, or is too large, yields one placeholder for each of its offsets.
@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from functools import partial
 from hashlib import sha256
 from struct import Struct
+from types import FunctionType, MethodType
 from typing import Any, Literal, NamedTuple
 
 import cramjam
+from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -106,34 +107,20 @@ class _MalformedError(Exception):
     """A batch violates its format."""
 
 
-@contextmanager
-def decoding(batch_bytes: int) -> Iterator[None]:
-    """Let consumers that start within this context decode with this module's parser.
+def decode_within(consumer: AIOKafkaConsumer, batch_bytes: int) -> None:
+    """Let a consumer that has started, and fetches nothing yet, decode with this module's parser.
 
     Other consumers in the process keep the client's parser.
 
     Args:
+        consumer: the consumer.
         batch_bytes: the largest batch to decode, inflated.
     """
-    token = _batch_bytes.set(batch_bytes)
-    try:
-        yield
-    finally:
-        _batch_bytes.reset(token)
-
-
-# A consumer's fetching tasks inherit the context in which it starts.
-_batch_bytes: ContextVar[int | None] = ContextVar("batch_bytes", default=None)
-
-
-def _batches(data: bytes) -> Batches | MemoryRecords:
-    batch_bytes = _batch_bytes.get()
-    return MemoryRecords(data) if batch_bytes is None else Batches(data, batch_bytes)
-
-
-def _partition_records(tp: Any, records: Batches | MemoryRecords, *rest: Any) -> ClientPartitionRecords:
-    kind = PartitionRecords if isinstance(records, Batches) else ClientPartitionRecords
-    return kind(tp, records, *rest)
+    # The client has no hook: the method looks both classes up by these names.
+    names = {"MemoryRecords": partial(Batches, batch_bytes=batch_bytes), "PartitionRecords": PartitionRecords}
+    method = fetcher.Fetcher._proc_fetch_request  # noqa: SLF001
+    own = FunctionType(method.__code__, vars(fetcher) | names, method.__name__)
+    consumer._fetcher._proc_fetch_request = MethodType(own, consumer._fetcher)  # noqa: SLF001
 
 
 class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
@@ -157,11 +144,6 @@ class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafk
         self._left -= RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
         record.leader_epoch = self._batches.leader_epoch
         return record
-
-
-# The client has no hook: its fetcher looks both classes up by these names.
-fetcher.MemoryRecords = _batches
-fetcher.PartitionRecords = _partition_records
 
 
 class Batches:

@@ -15,7 +15,7 @@ from knowledgepulse_kafka.clients import new_consumer
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.diagnosis import connect
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decoding, epoch_of, fault_of
+from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within, epoch_of, fault_of
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
@@ -127,8 +127,8 @@ class TopicReader:
         )
 
     async def __aenter__(self) -> Self:
-        with decoding(self._batch_bytes):
-            await connect(self._consumer, self._config)
+        await connect(self._consumer, self._config)
+        decode_within(self._consumer, self._batch_bytes)
         await asyncio.sleep(0)  # the client cannot be stopped before its tasks have started
         return self
 

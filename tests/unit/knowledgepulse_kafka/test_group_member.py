@@ -43,6 +43,12 @@ class ScriptedCoordinator(GroupCoordinator):
     async def close(self): ...
 
 
+class AFetcher:
+    """The client's fetcher, which fetches nothing."""
+
+    async def close(self): ...
+
+
 @pytest.fixture
 async def member(monkeypatch):
     """Start a member whose coordinator gives some answers."""
@@ -51,6 +57,7 @@ async def member(monkeypatch):
     async def start(*answers):
         async def connect(consumer):
             consumer._coordinator = ScriptedCoordinator(*answers)
+            consumer._fetcher = AFetcher()
 
         monkeypatch.setattr(AIOKafkaConsumer, "start", connect)
         member = GroupMember(Config(), 10**6, rebalance_timeout=10)

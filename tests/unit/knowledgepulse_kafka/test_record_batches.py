@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import struct
 import tracemalloc
 import zlib
 from contextlib import suppress
+from types import SimpleNamespace
 
 import cramjam
 import pytest
-from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -24,7 +24,7 @@ from knowledgepulse_kafka import record_batches
 from knowledgepulse_kafka.record_batches import (
     Batches,
     PartitionRecords,
-    decoding,
+    decode_within,
     epoch_of,
     fault_of,
     inflate,
@@ -346,26 +346,43 @@ def test_a_large_batch_is_yielded_in_parts(codec, count, size):
     assert max(sizes) < record_batches.FETCH_BYTES_INFLATED + 2 * LIMIT
 
 
-async def test_each_consumer_has_the_limit_that_it_started_with():
-    """Its tasks do: they inherit the context, and others of the process do not."""
+class Consumer:
+    """A started consumer whose broker answers each fetch in the same way."""
 
-    async def limit():
-        await asyncio.sleep(0)
-        return getattr(fetcher.MemoryRecords(small()), "batch_bytes", None)
+    def __init__(self):
+        self._fetcher = Fetcher.__new__(Fetcher)
+        vars(self._fetcher).update(
+            _client=self,
+            _client_rack=None,
+            _records={},
+            _key_deserializer=None,
+            _value_deserializer=None,
+            _check_crcs=True,
+            _isolation_level=1,
+            _prefetch_backoff=0.0,
+        )
 
-    tasks = []
-    for number in (LIMIT, 2 * LIMIT):
-        with decoding(number):
-            tasks.append(asyncio.create_task(limit()))
-    tasks.append(asyncio.create_task(limit()))
+    async def send(self, _node, _request):
+        partition = (TP.partition, 0, 3, 3, [], small())
+        return SimpleNamespace(API_VERSION=4, topics=[(TP.topic, [partition])])
 
-    assert await asyncio.gather(*tasks) == [LIMIT, 2 * LIMIT, None]
+    async def fetched(self):
+        """Return the iterator over the records of a fetch."""
+        request = SimpleNamespace(topics=[(TP.topic, [(TP.partition, 1, 0)])])
+        state = SimpleNamespace(has_valid_position=True, position=1)
+        assignment = SimpleNamespace(active=True, state_value=lambda _: state)
+        assert await self._fetcher._proc_fetch_request(assignment, 0, request)
+        return self._fetcher._records[TP]._partition_records
 
 
-def test_a_consumer_s_records_are_read_from_its_batches():
-    with decoding(LIMIT):
-        batches = fetcher.MemoryRecords(small())
-    records = fetcher.PartitionRecords(TP, batches, [], 1, None, None, True, 1)
+async def test_a_consumer_decodes_within_its_own_limit_and_others_as_the_client_does():
+    consumers = [Consumer(), Consumer(), Consumer()]
+    for consumer, limit in zip(consumers, (LIMIT, 2 * LIMIT), strict=False):
+        decode_within(consumer, limit)
 
-    assert (batches.batch_bytes, batches.size_in_bytes()) == (LIMIT, len(small()))
-    assert [one.offset for one in records] == [1, 2]
+    limited, more, plain = [await consumer.fetched() for consumer in consumers]
+
+    assert (limited._batches.batch_bytes, more._batches.batch_bytes) == (LIMIT, 2 * LIMIT)
+    assert type(plain) is ClientPartitionRecords
+    for records in (limited, more, plain):
+        assert [one.offset for one in records] == [1, 2]
