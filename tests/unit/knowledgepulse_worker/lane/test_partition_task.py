@@ -1,0 +1,61 @@
+"""A partition's task: its offsets, and what is unfinished."""
+
+import pytest
+
+from knowledgepulse_kafka.records import Position
+from knowledgepulse_worker.lane.ledger import Changelog
+from knowledgepulse_worker.lane.partition_task import PartitionTask
+from knowledgepulse_worker.records.entry import POSITION_KEY, encode_position
+
+TOPIC = b"topic"
+
+
+@pytest.fixture
+def task():
+    """Return a task that reads from offset 5 on."""
+    task = PartitionTask(0, Changelog(0), assignment=None)
+    task.begin(5, epoch=0)
+    return task
+
+
+def test_what_was_fetched_is_unfinished_until_it_is_committed(task):
+    assert not task.has_unfinished
+
+    task.fetched(9, epoch=0)
+    task.untaken -= 1
+    assert task.has_unfinished
+
+    task.committed = 9
+    assert not task.has_unfinished
+
+
+def test_what_was_fetched_is_unfinished_though_the_position_is_moved_back_since(task):
+    """A lane that never gets free would not count as stalled."""
+    task.fetched(9, epoch=0)
+    task.committed = 9
+
+    assert task.move_back(3) == range(3, 9)
+    assert task.has_unfinished
+
+    task.untaken -= 1
+    assert not task.has_unfinished
+
+
+def test_a_log_that_agrees_with_what_was_read_moves_nothing_back(task):
+    assert not task.move_back(None)
+    assert not task.move_back(5)
+    assert task.next == 5
+
+
+@pytest.mark.parametrize(("topic_id", "unread"), [(TOPIC, range(7, 9)), (b"other", range(5, 9))])
+def test_skipped_offsets_before_the_position_in_the_ledger_have_outcomes(task, topic_id, unread):
+    """The group's position was set back; in a recreated topic, the ledger says nothing of them."""
+    task.changelog.committed(0, POSITION_KEY, encode_position(Position(7, TOPIC)))
+
+    assert task.unread(9, topic_id) == unread
+
+
+def test_nothing_is_skipped_at_the_beginning_of_a_partition(task):
+    task.begin(None, epoch=-1)
+
+    assert not task.unread(9, TOPIC)
