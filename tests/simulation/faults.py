@@ -7,8 +7,8 @@ from uuid import UUID
 from aiokafka.errors import GroupAuthorizationFailedError, RequestTimedOutError
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_worker.policy import Policy
 from simulation.brokers import SimTopic
+from simulation.policies import policy_of
 
 
 class Faults:
@@ -85,7 +85,7 @@ class Faults:
         return new.stop if event.value < 0.5 else lambda: None
 
     def _policy(self, event, pod):
-        self._world.policy = Policy(threshold=round(0.3 + event.value / 4, 3))
+        self._world.policy = policy_of(event.value)
         self._oracles.policies[self._world.policy.digest] = self._world.policy
         for one in self._world.pods:
             if one.runs and one.app is not None:

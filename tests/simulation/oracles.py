@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
+from msgspec.structs import replace
+
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topic_reader import raw_record
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.lane.partition_task import MAX_BATCHES
-from knowledgepulse_worker.records.entry import POSITION_KEY, decode_entry, decode_position, decode_vector
+from knowledgepulse_worker.records.entry import (
+    POSITION_KEY,
+    decode_entry,
+    decode_position,
+    decode_vector,
+)
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
-from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Nearest, score_trace
+from knowledgepulse_worker.records.score_header import decode_score, encode_score
+from knowledgepulse_worker.scoring import Nearest, score_trace, shares
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from simulation import clients
 from simulation.worker_pods import METRICS
+
+REFUSALS = {b"TooLargeError", b"UnacceptableError", b"DeliveryError"}
+"""Exceptions of dead letters whose records were scored, but whose outputs were refused."""
 
 
 class Oracles:
@@ -88,8 +98,8 @@ class Oracles:
         for lane in assignment.lanes:
             if not 0 <= lane.in_flight <= setting.in_flight:
                 self._violated(f"bounded: {lane.in_flight} records in flight")
-            if lane._cache.size > setting.max_elements:
-                self._violated(f"bounded: {lane._cache.size} vectors")
+            if lane._state.cache.size > setting.max_elements:
+                self._violated(f"bounded: {lane._state.cache.size} vectors")
 
     def check_commits(self):
         """Check that committed outcomes, positions and ledger agree, while no transaction is ending."""
@@ -147,13 +157,13 @@ class Oracles:
 
     def _entries(self, partition):
         """Return all committed entries of the raw topic in their order."""
-        values = (one.value for one in self._ledger(partition) if one.key != POSITION_KEY)
+        values = (one.value for one in self._ledger(partition) if one.key.isdigit())
         entries = [decode_entry(value) for value in values if value is not None]
         return [entry for entry in entries if entry.topic_id == self._topic.id]
 
     def _held(self, partition):
         """Return the source offsets of the entries that the changelog holds."""
-        held = {one.key: one.value for one in self._ledger(partition) if one.key != POSITION_KEY}
+        held = {one.key: one.value for one in self._ledger(partition) if one.key.isdigit()}
         entries = [decode_entry(value) for value in held.values() if value is not None]
         return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
 
@@ -231,6 +241,7 @@ class Oracles:
         if partition in self._truncated:
             return
         entries, seen = {entry.offset: entry for entry in self._entries(partition)}, []
+        ranked, knows_ranks = defaultdict(list), True
         for record in self._topic.logs[partition].committed():
             where, entry = f"{partition}/{record.offset}", entries.get(record.offset)
             if (outcome := outcomes.get(_number(record))) is None:
@@ -238,13 +249,19 @@ class Oracles:
             self._check_output(where, record, outcome)
             said = dict(outcome.headers)
             if (score := said.get("kp-score") if entry is None else entry.score) is None:
+                if said["__streams.errors.exception"] in REFUSALS:
+                    knows_ranks = False  # the record has a score, which nothing tells
                 continue
             policy = self.policies[said["kp-policy"].decode() if entry is None else entry.policy]
             nearest = None
             if entry is not None:
                 nearest = _nearest(seen[-self._setting.max_elements :], entry, self._setting.ttl)
                 seen.append(entry)
-            expected = score_trace(ReasoningTrace.model_validate_json(record.value), nearest, policy)
+            trace = ReasoningTrace.model_validate_json(record.value)
+            expected = _shared(score_trace(trace, nearest, policy), policy, ranked)
+            if not knows_ranks:
+                told = decode_score(score)
+                expected = replace(expected, threshold=told.threshold, rank=told.rank, of=told.of)
             if score != encode_score(expected) or said.get("kp-score", score) != score:
                 self._violated(f"replay-exact: {where}: {score!r}, one pass says {expected}")
 
@@ -279,7 +296,7 @@ class Oracles:
         with SourceIndex(topics, partitions) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
                 held = log.read(log.begin, 10**9)
-                values = [one.value for one in held if one.key != POSITION_KEY and one.value is not None]
+                values = [one.value for one in held if one.key.isdigit() and one.value is not None]
                 index.add_entries(number, ((decode_entry(value), value) for value in values))
             index.add_outputs(outcomes.values())
             index.complete()
@@ -313,6 +330,22 @@ def _partition(output):
     headers = dict(output.headers)
     source = headers.get("kp-source")
     return int(source.rsplit(b"/", 2)[1] if source else headers["__streams.errors.partition"])
+
+
+def _shared(score, policy, ranked):
+    """Return a score after the decision of a share, from the list of all scores before."""
+    profile = policy.profiles[score.domain]
+    if profile.share is None or score.withheld:
+        return replace(score, share=profile.share)
+    all_scores = ranked[score.domain]
+    turn = (len(all_scores) + 1) * 2654435769 % 2**32
+    all_scores.append((score.quality_score, turn))
+    last = all_scores[-profile.share_window :]
+    best = sorted(last, reverse=True)[: int(profile.share * len(last) + 1e-9)]
+    if len(last) < shares.MIN_SCORES or not best:
+        return replace(score, share=profile.share, of=len(last))
+    rank = 1 + sum(one > all_scores[-1] for one in last)
+    return replace(score, threshold=best[-1][0], share=profile.share, rank=rank, of=len(last))
 
 
 def _nearest(recent, entry, ttl):

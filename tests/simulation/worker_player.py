@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 from operator import attrgetter
+from random import Random
 from uuid import UUID
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
 from simulation.brokers import SimTopic
 from simulation.faults import Faults
@@ -18,6 +18,7 @@ from simulation.histories import Publication
 from simulation.loop import EPOCH
 from simulation.oracles import Oracles
 from simulation.player import LIVENESS, Player
+from simulation.policies import policy_of
 from simulation.worker_pods import DEADLY, WorkerWorld
 from support.lanes import trace_of
 
@@ -52,7 +53,7 @@ class WorkerPlayer(Player):
                 )
                 for name, topic in self.cluster.topics.items()
             },
-            Policy(threshold=0.4),
+            policy_of(Random(history.seed).random()),
             history.setting.is_noisy,
             history.setting.skew,
         )

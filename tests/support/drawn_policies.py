@@ -16,12 +16,31 @@ def weights(draw):
 
 
 DOMAINS = st.sampled_from(["default", "code", "legal"])
-POLICIES = st.builds(
-    Policy,
-    contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
-    contribute_privacy_level=st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1),
-    threshold=UNIT,
-    domains=st.dictionaries(
-        DOMAINS, st.builds(DomainPolicy, threshold=st.none() | UNIT, weights=st.none() | weights())
-    ),
+SHARES = st.floats(0.05, 1)
+RULES = st.one_of(
+    st.just({}), st.fixed_dictionaries({"threshold": UNIT}), st.fixed_dictionaries({"share": SHARES})
 )
+MIN_NOVELTIES = st.floats(0, 0.5)
+
+
+@st.composite
+def tables(draw):
+    """Return the table of a domain."""
+    min_novelty = draw(st.none() | MIN_NOVELTIES)
+    return DomainPolicy(**draw(RULES), min_novelty=min_novelty, weights=draw(st.none() | weights()))
+
+
+@st.composite
+def policies(draw):
+    """Return a policy."""
+    return Policy(
+        **draw(RULES),
+        share_window=draw(st.integers(30, 60)),
+        min_novelty=draw(st.just(0.0) | MIN_NOVELTIES),
+        contribute_visibility=draw(st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1)),
+        contribute_privacy_level=draw(st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1)),
+        domains=draw(st.dictionaries(DOMAINS, tables())),
+    )
+
+
+POLICIES = policies()

@@ -21,6 +21,8 @@ from pydantic import (
     Field,
     FiniteFloat,
     JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
     model_validator,
 )
 
@@ -40,10 +42,24 @@ FORMER_DIGEST_LENGTH = 12
 Guard = Literal["visibility", "privacy_level"]
 """The member of a trace's metadata that a guard checks."""
 
+Withheld = Literal[Guard, "novelty"]
+"""Why a trace is not contributed whatever its score: a guard, or a novelty below ``min_novelty``."""
+
+MAX_MIN_NOVELTY = 0.5
+"""The novelty of a trace that cannot be compared, which ``min_novelty`` must not withhold."""
+
+MIN_SCORES = 30
+"""Below this number of last scores, or if none of them would pass, the threshold decides."""
+
+SHARE_WINDOWS = range(30, 1_001)
+"""The accepted values of ``share_window``."""
+
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 PRIVACY_LEVELS: tuple[PrivacyLevel, ...] = get_args(PrivacyLevel)
 
 UnitFloat = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Novelty = Annotated[float, Field(ge=0, le=MAX_MIN_NOVELTY)]
 
 
 def _some_of(values: tuple[str, ...]) -> BeforeValidator:
@@ -184,8 +200,22 @@ class DomainPolicy(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     threshold: UnitFloat | None = None
+    share: Share | None = None
+    min_novelty: Novelty | None = None
     weights: Weights | None = None
     learned: Learned | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> DomainPolicy:
+        if self.threshold is not None and self.share is not None:
+            raise ValueError(_TWO_RULES)
+        return self
+
+
+_TWO_RULES = (
+    "has both a threshold and a share; give one of them (until a domain has enough scores for its share, the "
+    "threshold that it would inherit decides)"
+)
 
 
 def _weights(complexity: float, novelty: float, tool_diversity: float, outcome_confidence: float) -> Weights:
@@ -209,12 +239,37 @@ REFERENCE_WEIGHTS = {
 
 @dataclass(frozen=True)
 class Profile:
-    """The effective weights, threshold and learned value of a domain; None without an effective one."""
+    """The effective values of a domain.
+
+    Attributes:
+        domain: the profile's name.
+        weights: the weights of the dimensions.
+        threshold: the lowest score that passes; with a share, as long as there are too few scores for it.
+        learned: the learned value; None without an effective one.
+        share: the share of the best traces that passes; None if the threshold decides.
+        share_window: the number of last scores among which a trace is ranked.
+        min_novelty: the lowest novelty that is not withheld.
+    """
 
     domain: str
     weights: Weights
     threshold: float
     learned: Learned | None = None
+    share: float | None = None
+    share_window: int = 0
+    min_novelty: float = 0.0
+
+    @property
+    def rule(self) -> dict[str, float]:
+        """The share, or else the threshold, as a domain's own table has it."""
+        return {"threshold": self.threshold} if self.share is None else {"share": self.share}
+
+    @cached_property
+    def scale(self) -> str:
+        """A hash of everything that gives the score: only scores of equal scale are ranked together."""
+        weights = [weight for _, weight in self.weights]
+        learned = self.learned and (self.learned.share, self.learned.intercept, sorted(self.terms))
+        return hashlib.sha256(repr((weights, learned)).encode()).hexdigest()[:12]
 
     @cached_property
     def terms(self) -> tuple[tuple[str, float, float, float, float], ...]:
@@ -243,11 +298,31 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    threshold: UnitFloat = Field(default=0.75, description="lowest score that is routed to `contribute`")
+    threshold: UnitFloat = Field(
+        default=0.75,
+        description="lowest score that is routed to `contribute`; with a share, only as long as a domain has "
+        "too few scores for it",
+    )
+    share: Share | None = Field(
+        default=None,
+        description="share of the traces that is routed to `contribute`, instead of `threshold`: those that "
+        "are among the best of the last `share_window` of their partition and domain",
+    )
+    share_window: int = Field(
+        default=100,
+        ge=SHARE_WINDOWS.start,
+        lt=SHARE_WINDOWS.stop,
+        description="number of last scores of a partition and domain among which a share is counted",
+    )
+    min_novelty: Novelty = Field(
+        default=0.0,
+        description="lowest novelty of a contributed trace; more similar ones are rejected, whatever their "
+        "score",
+    )
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
-        description="`<name>.threshold` and `<name>.weights` of each domain that differs from the default, "
-        "and `<name>.learned`, which `kp-worker policy fit` writes",
+        description="`<name>.threshold` or `<name>.share`, `<name>.min_novelty` and `<name>.weights` of each "
+        "domain that differs from the default, and `<name>.learned`, which `kp-worker policy fit` writes",
     )
     contribute_visibility: Annotated[tuple[Visibility, ...] | None, _some_of(VISIBILITIES)] = Field(
         default=None,
@@ -261,10 +336,34 @@ class Policy(BaseModel):
         "accepted",
     )
 
+    @model_serializer(mode="wrap")
+    def _without_fallback(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit the threshold beside a share, with which it could not be read again."""
+        values: dict[str, Any] = serialize(self)
+        if self.share is not None:
+            values.pop("threshold", None)
+        return values
+
     @model_validator(mode="after")
     def _bounded(self) -> Policy:
         if len(self.profiles) > MAX_DOMAINS:
             raise ValueError(f"at most {MAX_DOMAINS} domains are allowed, got {len(self.profiles)}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Policy:
+        if self.share is not None and "threshold" in self.model_fields_set:
+            raise ValueError(_TWO_RULES)
+        return self
+
+    @model_validator(mode="after")
+    def _window_for_each_share(self) -> Policy:
+        for name, profile in self.profiles.items():
+            if profile.share is not None and not places(profile.share, self.share_window):
+                raise ValueError(
+                    f"the share {profile.share!r} of {name} is less than one of the last {self.share_window} "
+                    "traces; raise share_window"
+                )
         return self
 
     @cached_property
@@ -273,7 +372,13 @@ class Policy(BaseModel):
         default_weights = self._weights(DEFAULT_DOMAIN) or REFERENCE_WEIGHTS[DEFAULT_DOMAIN]
         return {
             name: Profile(
-                name, self._weights(name) or default_weights, self._threshold(name), self._learned(name)
+                name,
+                self._weights(name) or default_weights,
+                self._threshold(name),
+                self._learned(name),
+                self._share(name),
+                self.share_window,
+                self._min_novelty(name),
             )
             for name in [
                 *REFERENCE_WEIGHTS,
@@ -311,6 +416,8 @@ class Policy(BaseModel):
                     "threshold": one.threshold,
                     "weights": one.weights.model_dump(),
                     "learned": one.learned and [one.learned.share, one.learned.intercept, sorted(one.terms)],
+                    **({} if one.share is None else {"share": [one.share, one.share_window]}),
+                    **({"min_novelty": one.min_novelty} if one.min_novelty else {}),
                 }
                 for name, one in self.profiles.items()
             },
@@ -326,7 +433,10 @@ class Policy(BaseModel):
         return former + hashlib.sha256(canonical).hexdigest()[: DIGEST_LENGTH - len(former)]
 
     def _former_digest(self) -> str:
-        """Return the digest up to release 0.3.0, in which a domain's name could look like another domain."""
+        """Return the digest up to release 0.3.0, in which a domain's name could look like another domain.
+
+        Policies that only later releases know differ from those that these had.
+        """
         lines = [
             f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
             for name, p in sorted(self.profiles.items())
@@ -335,6 +445,16 @@ class Policy(BaseModel):
             f"learned {name} {one.share!r} {one.intercept!r} {sorted(p.terms)!r}"
             for name, p in sorted(self.profiles.items())
             if (one := p.learned)
+        ]
+        lines += [
+            f"share {name} {p.share!r} {p.share_window!r}"
+            for name, p in sorted(self.profiles.items())
+            if p.share is not None
+        ]
+        lines += [
+            f"min_novelty {name} {p.min_novelty!r}"
+            for name, p in sorted(self.profiles.items())
+            if p.min_novelty
         ]
         lines += [
             f"contribute_{guard} {listed!r}"
@@ -353,10 +473,25 @@ class Policy(BaseModel):
         return domain.learned if domain and domain.learned and domain.learned.share else None
 
     def _threshold(self, name: str) -> float:
-        named = (self.domains.get(name), self.domains.get(DEFAULT_DOMAIN))
+        """Return the nearest threshold; a nearer share, which has none, inherits it."""
         return next(
-            (domain.threshold for domain in named if domain and domain.threshold is not None), self.threshold
+            (one.threshold for one in self._tables(name) if one.threshold is not None), self.threshold
         )
+
+    def _share(self, name: str) -> float | None:
+        """Return the share, unless a nearer table has a threshold."""
+        tables = (one for one in self._tables(name) if not one.share is one.threshold is None)
+        nearest = next(tables, None)
+        return self.share if nearest is None else nearest.share
+
+    def _min_novelty(self, name: str) -> float:
+        named = (one.min_novelty for one in self._tables(name) if one.min_novelty is not None)
+        return next(named, self.min_novelty)
+
+    def _tables(self, name: str) -> list[DomainPolicy]:
+        """Return the tables from which a domain takes its values, the nearest first."""
+        named = (self.domains.get(name), self.domains.get(DEFAULT_DOMAIN))
+        return [domain for domain in named if domain]
 
 
 def is_digest_of(policy: Policy, digest: str) -> bool:
@@ -368,3 +503,21 @@ def by_digest(policies: Iterable[Policy]) -> dict[str, Policy]:
     """Return policies by their digests of this release and of those up to 0.3.0."""
     found = list(policies)
     return {one.digest[:FORMER_DIGEST_LENGTH]: one for one in found} | {one.digest: one for one in found}
+
+
+def begun_anew(old: Policy, new: Policy) -> list[str]:
+    """Return the domains whose last scores begin anew under a new policy, since theirs are not comparable."""
+    return [
+        name
+        for name, profile in new.profiles.items()
+        if None not in (profile.share, old.profile(name).share) and profile.scale != old.profile(name).scale
+    ]
+
+
+def places(share: float, scores: int) -> int:
+    """Return how many of this number of scores a share lets pass."""
+    return int(share * scores + _ROUNDING)
+
+
+_ROUNDING = 1e-9
+"""0.29 * 100 is 28.999999999999996."""

@@ -15,6 +15,7 @@ from knowledgepulse_worker.policy import (
     VISIBILITIES,
     Fitted,
     Policy,
+    begun_anew,
     by_digest,
     is_digest_of,
 )
@@ -239,3 +240,96 @@ def test_at_most_50_domains_are_allowed_including_the_reference_s():
     assert len(policy(finance={"threshold": 0.1}, **added).profiles) == 50
     with pytest.raises(ValidationError, match="at most 50 domains are allowed, got 51"):
         policy(one_more={}, **added)
+
+
+# --- shares and lowest novelties
+
+
+@pytest.mark.parametrize("table", [{}, {"domains": {}}, {"domains": {"code": {}}}])
+def test_a_table_has_a_share_or_a_threshold(table):
+    both = {"share": 0.1, "threshold": 0.5}
+    with pytest.raises(ValidationError, match="has both a threshold and a share; give one of them"):
+        Policy.model_validate(
+            {"domains": {"code": both}} if table.get("domains") else both | {"share_window": 50}
+        )
+
+
+def test_domains_may_have_a_share_or_a_threshold_whatever_the_others_have():
+    one = Policy.model_validate(
+        {"threshold": 0.4, "domains": {"code": {"share": 0.2}, "medical": {"threshold": 0.6}}}
+    )
+    other = Policy.model_validate({"share": 0.1, "domains": {"code": {"threshold": 0.5}}})
+
+    assert [(one.profile(name).share, one.profile(name).threshold) for name in ("code", "medical", "x")] == [
+        (0.2, 0.4),
+        (None, 0.6),
+        (None, 0.4),
+    ]
+    assert [(other.profile(name).share, other.profile(name).threshold) for name in ("code", "x")] == [
+        (None, 0.5),
+        (0.1, 0.75),
+    ]
+
+
+def test_a_named_domain_inherits_the_share_of_default_and_the_threshold_beside_it():
+    """The threshold decides until there are enough scores."""
+    some = Policy.model_validate({"threshold": 0.3, "domains": {"default": {"share": 0.2}, "code": {}}})
+
+    assert {(profile.share, profile.threshold) for profile in some.profiles.values()} == {(0.2, 0.3)}
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"share": 0}, "greater than 0"),
+        ({"share": 1.1}, "less than or equal to 1"),
+        ({"share": 0.001}, "less than one of the last 100 traces; raise share_window"),
+        ({"share_window": 29}, "greater than or equal to 30"),
+        ({"share_window": 1001}, "less than 1001"),
+        ({"min_novelty": 0.6}, "less than or equal to 0.5"),
+    ],
+)  # fmt: skip
+def test_an_invalid_share_or_lowest_novelty_is_refused(members, problem):
+    with pytest.raises(ValidationError, match=problem):
+        Policy.model_validate(members)
+
+
+def test_a_policy_with_a_share_can_be_written_and_read_again():
+    some = Policy.model_validate({"share": 0.1, "domains": {"code": {"threshold": 0.5}}})
+
+    assert "threshold" not in some.model_dump()
+    assert Policy.model_validate_json(some.model_dump_json()) == some
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"share": 0.2}, {"share_window": 200}, {"min_novelty": 0.1}, {"domains": {"code": {"share": 0.3}}}],
+)
+def test_the_digest_changes_with_every_share_and_lowest_novelty(change):
+    assert Policy.model_validate({"share": 0.1} | change).digest != Policy(share=0.1).digest
+
+
+def test_a_share_without_effect_changes_no_digest():
+    window = Policy(share_window=200)
+    hidden = Policy.model_validate(
+        {"share": 0.1, "domains": {name: {"threshold": 0.75} for name in REFERENCE_WEIGHTS}}
+    )
+
+    assert {window.digest, hidden.digest} == {Policy().digest}
+
+
+def test_an_outcome_of_an_earlier_release_is_not_taken_for_one_under_a_share():
+    """The threshold that decides until there are enough scores is the former one."""
+    former = Policy().digest[:12]
+
+    assert by_digest([Policy(), Policy(share=0.1)])[former] == Policy()
+    assert not is_digest_of(Policy(share=0.1), former)
+
+
+def test_the_last_scores_begin_anew_only_where_the_scores_change():
+    old = Policy(share=0.1)
+    weights = {"weights": ALL_NOVELTY}
+    new = Policy.model_validate({"share": 0.2, "share_window": 50, "domains": {"code": weights}})
+
+    assert begun_anew(old, new) == ["code"]
+    assert begun_anew(Policy(), new) == []

@@ -41,6 +41,7 @@ class State(StrEnum):
     POISON = "poison"
     DEAD_LETTERS = "dead_letters"
     BEHIND = "behind"
+    POLICY_EDIT_REFUSED = "policy_edit_refused"
     HEALTHY = "healthy"
 
 
@@ -52,6 +53,7 @@ RUNBOOK = {
     State.POISON: "KpPoison",
     State.DEAD_LETTERS: "KpDeadLetters",
     State.BEHIND: "KpLagGrowing",
+    State.POLICY_EDIT_REFUSED: "KpPolicyReloadFailed",
 }
 """The runbook's section on each state that may require action."""
 
@@ -109,6 +111,7 @@ class Observation:
         rate: outputs per second in the last minute.
         has_unfinished: whether records wait to be finished.
         last_output: the time of the last output.
+        policy_refused: why an edit of the policy is not in force, and which policy is; empty if none is.
     """
 
     pending: tuple[str, ...] = ()
@@ -127,6 +130,7 @@ class Observation:
     rate: float = 0.0
     has_unfinished: bool = False
     last_output: float | None = None
+    policy_refused: str = ""
 
 
 @dataclass
@@ -183,6 +187,8 @@ class Diagnosis:
             yield State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {counted(seen.outcomes, 'record')}"
         if delay := self._delay(now, seen):
             yield State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}"
+        if seen.policy_refused:
+            yield State.POLICY_EDIT_REFUSED, seen.policy_refused
         yield State.HEALTHY, ""
 
     # --- the backlog

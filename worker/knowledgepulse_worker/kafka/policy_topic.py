@@ -51,7 +51,7 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
         last = await last_policy(reader, topic)
     if last is not None and last.policy.digest == policy.digest:
         return
-    value = _complete(policy).model_dump_json(exclude_none=True).encode()
+    value = _complete(policy).model_dump_json(exclude_none=True, exclude_unset=True).encode()
     async with IdempotentPublisher(settings.kafka.client_config()) as publisher:
         delivery = await publisher.send(topic, value, policy.digest.encode())
         try:
@@ -113,9 +113,22 @@ def _kept_policy(record: Record) -> KeptPolicy:
 
 
 def _complete(policy: Policy) -> Policy:
-    """Return the policy with all weights and thresholds, so that later defaults cannot change it."""
+    """Return the policy with everything that has an effect, so that later defaults cannot change it.
+
+    Without a share or a lowest novelty, earlier releases can read it.
+    """
+    profiles = policy.profiles
+    has_share = any(profile.share is not None for profile in profiles.values())
+    has_novelty = any(profile.min_novelty for profile in profiles.values())
     domains = {
-        name: DomainPolicy(threshold=profile.threshold, weights=profile.weights, learned=profile.learned)
-        for name, profile in policy.profiles.items()
+        name: DomainPolicy(
+            **profile.rule,
+            **({"min_novelty": profile.min_novelty} if has_novelty else {}),
+            weights=profile.weights,
+            learned=profile.learned,
+        )
+        for name, profile in profiles.items()
     }
-    return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)
+    window = {"share_window": policy.share_window} if has_share else {}
+    guards = policy.model_dump(include={"contribute_visibility", "contribute_privacy_level"})
+    return Policy(threshold=policy.threshold, **window, **guards, domains=domains)

@@ -37,17 +37,19 @@ class _Share:
     lane: Lane
     complete: list[RecordOutcome]
     tombstones: list[OutputRecord]
+    scores: list[OutputRecord]
     position: Position
     position_record: OutputRecord
 
     @classmethod
     def of(cls, lane: Lane, complete: list[RecordOutcome]) -> Self:
         position = lane.position_after(complete[-1])
-        return cls(lane, complete, lane.tombstones(), position, lane.position_record(position))
+        scores = lane.scores_records(complete)
+        return cls(lane, complete, lane.tombstones(), scores, position, lane.position_record(position))
 
     def records(self) -> list[OutputRecord]:
         outcomes = (record for outcome in self.complete for record in outcome.records())
-        return [*self.tombstones, *outcomes, self.position_record]
+        return [*self.tombstones, *outcomes, *self.scores, self.position_record]
 
 
 @dataclass(frozen=True)
@@ -183,5 +185,5 @@ def _replace(
         elif (outcome := outcomes.get(id(first))) is not None:
             replacements.replace(outcome, first, refusal.cause)
         else:
-            raise refusal.cause  # a tombstone or a position
+            raise refusal.cause  # a tombstone, last scores or a position
     return together

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -36,9 +36,25 @@ from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken, Und
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
-from knowledgepulse_worker.records.entry import POSITION_KEY, Entry, Failure, decode_vector, encode_position
+from knowledgepulse_worker.records.entry import (
+    POSITION_KEY,
+    DomainScores,
+    Entry,
+    Failure,
+    decode_vector,
+    encode_position,
+    encode_scores,
+    scores_key,
+)
 from knowledgepulse_worker.records.suspects import Suspects
-from knowledgepulse_worker.scoring import VectorCache, embedding_text
+from knowledgepulse_worker.scoring import (
+    LastScores,
+    PartitionState,
+    RecentScores,
+    VectorCache,
+    after,
+    embedding_text,
+)
 from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -123,9 +139,11 @@ class Lane:
         self._on_failure = on_failure
         self._request_commit = request_commit
         cache = services.settings.cache
-        self._cache = VectorCache(cache.max_elements, cache.dimensions, cache.ttl)
-        self._scorer = RecordScorer(self._cache, services.embedder, services.metrics)
+        self._state = PartitionState(VectorCache(cache.max_elements, cache.dimensions, cache.ttl))
+        self._scorer = RecordScorer(self._state, services.embedder, services.metrics)
         self._ledger = Ledger(cache.max_elements)
+        self._scores: Mapping[str, LastScores] = {}
+        self._scores_to_commit = self._scores
         self._obsolete: list[bytes] = []
         self._waiting: deque[Taken] = deque()
         self._outcomes: deque[RecordOutcome] = deque()
@@ -135,11 +153,12 @@ class Lane:
         self._changed = asyncio.Event()
 
     async def open(self) -> None:
-        """Fill the novelty cache from the ledger."""
+        """Fill the novelty cache and the last scores from the ledger."""
         cache = self._services.settings.cache
         read = partial(
             valid_content,
             dict(self._changelog.entries),
+            dict(self._changelog.scores),
             next_offset=self.taken,
             topic_id=self.topic_id,
             model=self._services.model,
@@ -162,7 +181,11 @@ class Lane:
             )
         for entry in content.entries.values():
             if entry.vector is not None:
-                self._cache.add(decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000)
+                self._state.cache.add(
+                    decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000
+                )
+        self._state.scores = RecentScores({name: last.copy() for name, last in content.scores.items()})
+        self._scores = self._scores_to_commit = content.scores
         self._ledger = Ledger(cache.max_elements, deque(content.entries))
         self._obsolete = content.obsolete
 
@@ -227,6 +250,29 @@ class Lane:
         """Return the records that delete invalid entries, which belong to the first transaction."""
         return [self._changelog_record(key, None) for key in self._obsolete]
 
+    def scores_records(self, complete: Sequence[RecordOutcome]) -> list[OutputRecord]:
+        """Return the records that keep the last scores of the domains to which these records add any."""
+        added = [
+            (one.score.quality_score, one.ranked_in)
+            for one in complete
+            if one.score is not None and one.ranked_in is not None
+        ]
+        if not added:
+            return []
+        before, self._scores_to_commit = self._scores, after(self._scores, added)
+        offsets = {one.ranked_in.domain: one.record.offset for one in complete if one.ranked_in is not None}
+        model = self._services.model
+        changed = {
+            name: DomainScores(offset, self.topic_id, model, self._scores_to_commit[name])
+            for name, offset in offsets.items()
+            if name in self._scores_to_commit
+        }
+        forgotten = [name for name in before if name not in self._scores_to_commit]
+        return [
+            *(self._changelog_record(scores_key(name), None) for name in forgotten),
+            *(self._changelog_record(scores_key(name), encode_scores(one)) for name, one in changed.items()),
+        ]
+
     def committed(self, count: int, written: Iterable[tuple[int, OutputRecord]]) -> None:
         """Finish the first records, which a transaction has committed; do nothing once closed.
 
@@ -240,6 +286,7 @@ class Lane:
         for offset, record in written:
             if record.topic == self._services.changelog_topic:
                 self._changelog.committed(offset, record.key or b"", record.value)
+        self._scores = self._scores_to_commit
         batch = [self._outcomes.popleft() for _ in range(count)]
         self._count(-count, -sum(outcome.record.size for outcome in batch))
         self._services.reporter.committed(batch)
@@ -248,7 +295,7 @@ class Lane:
     @property
     def cached(self) -> int:
         """The number of vectors in the novelty cache."""
-        return self._cache.size
+        return self._state.cache.size
 
     def position_after(self, outcome: RecordOutcome) -> Position:
         """Return the position after a record."""

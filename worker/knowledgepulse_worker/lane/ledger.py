@@ -1,10 +1,14 @@
-"""A partition's ledger: the vectors that its next records are compared with.
+"""A partition's ledger: the vectors that its next records are compared with, and the last scores.
 
 The ledger is stored in the changelog topic, one partition for each of the raw topic. It has at most
 ``cache.max_elements`` entries, and a new entry takes the key of the oldest. An entry is written in the
 transaction that publishes its record and commits the record's offset, so the ledger always agrees with the
 committed offset: a successor scores the next record as an undisturbed worker would. Each transaction also
 writes the position to the changelog, where it outlives the group's own.
+
+The last scores of a domain, among which a share ranks a trace, are one record, which each transaction with
+more of them replaces. So they outlast the vectors, however rare a domain is, and cost little without an
+embedder, when there are no entries.
 """
 
 from __future__ import annotations
@@ -22,12 +26,18 @@ from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.entry import (
     ENTRY_VERSION,
     POSITION_KEY,
+    SCORES_PREFIX,
+    DomainScores,
     Entry,
     decode_entry,
     decode_position,
+    decode_scores,
     encode_entry,
     read_record,
+    scores_domain,
+    scores_key,
 )
+from knowledgepulse_worker.scoring import LastScores
 
 CutReason = Literal["recreated", "rewind", "model"]
 """Why ledger entries became invalid."""
@@ -41,12 +51,14 @@ class Changelog:
 
     Attributes:
         entries: the entries by key.
+        scores: the last scores by domain.
         source: the position in the raw topic; None if no transaction has written it.
         end: the offset behind the last record that was read or written; None before the first.
     """
 
     def __init__(self, partition: int) -> None:
         self.entries: dict[bytes, bytes] = {}
+        self.scores: dict[str, DomainScores] = {}
         self.source: Position | None = None
         self.end: int | None = None
         self._partition = partition
@@ -79,11 +91,18 @@ class Changelog:
         """Apply a record that a transaction of this worker has committed."""
         if key == POSITION_KEY:
             self.source = None if value is None else decode_position(value)
+        elif key.startswith(SCORES_PREFIX):
+            self._keep_scores(scores_domain(key), value)
         elif value is None:
             self.entries.pop(key, None)
         else:
             self.entries[key] = value
         self.end = offset + 1
+
+    def _keep_scores(self, domain: str, value: bytes | None) -> None:
+        self.scores.pop(domain, None)
+        if value is not None:
+            self.scores[domain] = decode_scores(value)
 
     def newest_before(self, offset: int) -> Entry | None:
         """Return the entry with the highest source offset below this one, if any."""
@@ -94,17 +113,19 @@ class Changelog:
 
 @dataclass(frozen=True, slots=True)
 class LedgerContent:
-    """The entries that are valid for a lane.
+    """The entries and last scores that are valid for a lane.
 
     Attributes:
         entries: the valid entries by key, in the order of their offsets.
-        obsolete: the keys of all other entries, which the lane deletes.
-        reason: why entries were invalid; None if they all were valid.
+        scores: the valid last scores by domain, in the order of their offsets.
+        obsolete: the keys of all others, which the lane deletes.
+        reason: why some were invalid; None if they all were valid.
         uncommitted: the number of records that an earlier release had scored but not committed. They are
             scored again.
     """
 
     entries: dict[bytes, Entry]
+    scores: dict[str, LastScores]
     obsolete: list[bytes]
     reason: CutReason | None
     uncommitted: int = 0
@@ -112,6 +133,7 @@ class LedgerContent:
 
 def valid_content(
     values: Mapping[bytes, bytes],
+    scores: Mapping[str, DomainScores],
     *,
     next_offset: int,
     topic_id: bytes,
@@ -119,15 +141,17 @@ def valid_content(
     dimensions: int,
     max_elements: int,
 ) -> LedgerContent:
-    """Return the entries that a lane's records are compared with.
+    """Return the entries that a lane's records are compared with, and the scores they are ranked with.
 
     - If the topic was recreated, the entries of the former topic are cut.
     - If the group was set back, the entries at its position and after it are cut, since their records follow.
     - If the embedder's identity changed, the entries with another identity are cut.
+    - Last scores are cut for the same reasons, those of a domain together.
     - If ``max_elements`` was reduced, the newest entries remain. If it was raised, all of them do.
 
     Args:
         values: the changelog's entries by key.
+        scores: the changelog's last scores by domain.
         next_offset: the offset of the lane's first record.
         topic_id: the raw topic's id; entries of another topic are invalid. Empty if unknown.
         model: the embedder's identity; vectors of another identity are invalid.
@@ -153,8 +177,24 @@ def valid_content(
     cut(None, {key for key, entry in entries.items() if entry.vector is None})  # of an earlier release
     cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
     cut(None, list(entries)[: max(0, len(entries) - max_elements)])
+    valid: dict[str, LastScores] = {}
+    for domain, one in sorted(scores.items(), key=lambda item: item[1].offset):
+        if (why := _cut_of_scores(one, next_offset, topic_id, model)) is None:
+            valid[domain] = one.last
+        else:
+            reason = why
     obsolete = [key for key in values if key not in entries]
-    return LedgerContent(entries, obsolete, reason, 0 if is_rewind else len(ahead))
+    obsolete += [scores_key(domain) for domain in scores if domain not in valid]
+    return LedgerContent(entries, valid, obsolete, reason, 0 if is_rewind else len(ahead))
+
+
+def _cut_of_scores(scores: DomainScores, next_offset: int, topic_id: bytes, model: str) -> CutReason | None:
+    """Return why the last scores of a domain are not those before a lane's first record."""
+    if topic_id and scores.topic_id not in (b"", topic_id):
+        return "recreated"
+    if scores.offset >= next_offset:
+        return "rewind"
+    return None if scores.model == model else "model"
 
 
 def _is_of_other_topic(entry: Entry, topic_id: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Score a record against its partition's novelty cache and build its ledger entry."""
+"""Score a record against the state of its partition and build its ledger entry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Counts, Score, VectorCache, bounded_id, count_trace, score_and_add
+from knowledgepulse_worker.scoring import (
+    Counts,
+    PartitionState,
+    Score,
+    bounded_id,
+    count_trace,
+    score_and_add,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -26,13 +33,13 @@ class RecordScorer:
     """Scores a partition's traces in order.
 
     Args:
-        cache: the partition's novelty cache, to which the vector of every scored trace is added.
+        state: what the partition's next trace is scored against, to which every scored trace is added.
         embedder: the embedder of the vectors; None without one.
         metrics: observes every score.
     """
 
-    def __init__(self, cache: VectorCache, embedder: Embedder | None, metrics: Metrics) -> None:
-        self._cache = cache
+    def __init__(self, state: PartitionState, embedder: Embedder | None, metrics: Metrics) -> None:
+        self._state = state
         self._embedder = embedder
         self._metrics = metrics
 
@@ -50,7 +57,7 @@ class RecordScorer:
             if policy.learns or self._metrics.needs_counts:
                 counts = count_trace(trace)
             at = record.timestamp_ms / 1000
-            score = score_and_add(trace, vector, self._cache, policy, at=at, counts=counts)
+            score = score_and_add(trace, vector, self._state, policy, at=at, counts=counts)
         except Exception as error:
             logger.exception("%s: scoring failed", record.source)
             return failed(taken, bounded_failure("scoring_failed", error))
@@ -67,7 +74,10 @@ class RecordScorer:
             precision="" if self._embedder is None else self._embedder.precision,
             topic_id=record.topic_id,
         )
-        return _outcome(taken, entry, score=score, embedded=embedded, counts=counts)
+        scored = _outcome(taken, entry, score=score, embedded=embedded, counts=counts)
+        if score.of is not None:
+            scored.ranked_in = policy.profiles[score.domain]
+        return scored
 
     def _observe(
         self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken_at: float

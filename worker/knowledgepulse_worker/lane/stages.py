@@ -12,6 +12,7 @@ from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.policy import Profile
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.scoring import Counts, Score
 
@@ -59,6 +60,7 @@ class RecordOutcome:
         objective: the trace's objective; None if it could not be decoded.
         confidence: the agent's confidence; 0 if the trace could not be decoded.
         score: the score; None for an unscored record.
+        ranked_in: the profile by whose share the score was ranked; None if it was not.
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
         embedded: the trace's vector and its timings.
@@ -75,6 +77,7 @@ class RecordOutcome:
     objective: str | None = None
     confidence: float = 0.0
     score: Score | None = None
+    ranked_in: Profile | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None
     embedded: Embedded | None = None

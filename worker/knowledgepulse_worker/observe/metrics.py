@@ -230,8 +230,11 @@ class Metrics:
     def _describe(self, policy: Policy, budget: float, make: Makers) -> None:
         make.gauge("kp_budget_seconds", "Latency budget of a score").set(budget)
         self._threshold = make.gauge(
-            "kp_threshold", "Lowest score with which a trace is contributed", ["domain"]
+            "kp_threshold",
+            "Lowest score with which a trace is contributed; with a share, at the latest trace",
+            ["domain"],
         )
+        self._share = make.gauge("kp_share", "Share of the traces that is contributed", ["domain"])
         self._policy = make.gauge("kp_policy_info", "Digest of the current policy", ["policy"])
         self._shadow_policy = make.gauge(
             "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"]
@@ -253,8 +256,11 @@ class Metrics:
         self._policy.clear()
         self._policy.labels(policy.digest).set(1)
         self._threshold.clear()
+        self._share.clear()
         for domain, profile in policy.profiles.items():
             self._threshold.labels(domain).set(profile.threshold)
+            if profile.share is not None:
+                self._share.labels(domain).set(profile.share)
             for decision in DECISIONS:
                 self._quality.labels(domain, decision)
             for dimension in (*DIMENSIONS, *(["learned"] if profile.learned else [])):
@@ -306,6 +312,8 @@ class Metrics:
         decision = score.decision
         self._traces_of[decision].inc()
         self._quality.labels(score.domain, decision).observe(score.quality_score)
+        if score.rank is not None and score.domain in self.recent.policies[-1].profiles:
+            self._threshold.labels(score.domain).set(score.threshold)
         self._observe_end_to_end(end_to_end)
         agent = agent_id if agent_id in self._agent_ids else _OTHER
         self._agent_traces_of(agent, decision).inc()

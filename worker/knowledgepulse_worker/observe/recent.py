@@ -93,7 +93,7 @@ class Recent:
     """The latest scores, times, origins, traces and dead letters.
 
     Attributes:
-        scores: ``(domain, score)`` of published traces.
+        scores: ``(domain, score, passes)`` of published traces; a trace that is withheld may pass.
         scoring_seconds: times from admission to score.
         end_to_end_seconds: times from a record's timestamp to the commit of its output.
         origins: origins of published traces.
@@ -102,12 +102,13 @@ class Recent:
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
         truncations: the latest truncations that were found, for as long as the process runs.
         skips: likewise, the latest offsets that no worker reads.
+        policy_refused: why the latest edit of the policy is not in force, and which is; empty without one.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
     """
 
     def __init__(self) -> None:
-        self.scores: deque[tuple[str, float]] = deque(maxlen=LAST_SCORES)
+        self.scores: deque[tuple[str, float, bool]] = deque(maxlen=LAST_SCORES)
         self.scoring_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.end_to_end_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.origins: deque[Origin] = deque(maxlen=LAST_SCORES)
@@ -120,6 +121,7 @@ class Recent:
         self.truncations: deque[Truncation] = deque(maxlen=LAST_RECORDS)
         self.skips: deque[Skip] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
+        self.policy_refused = ""
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
@@ -150,7 +152,7 @@ class Recent:
             agent_id: the agent's id; None if the trace names none.
             framework: the agent's framework; None if the trace names none.
         """
-        self.scores.append((score.domain, score.quality_score))
+        self.scores.append((score.domain, score.quality_score, score.passes))
         self.origins.append(Origin(excerpt(agent_id), excerpt(framework), score.decision))
 
     def detailed(self, record: ScoredRecord, objective: str | None) -> None:

@@ -34,6 +34,7 @@ _PARTITION_GAUGES = {
 _OTHER_METRICS = (
     "kp_traces_total",
     "kp_threshold",
+    "kp_share",
     "kp_budget_seconds",
     "kp_policy_info",
     "kp_build_info",
@@ -145,29 +146,29 @@ class Status:
 
     def _scores(self, now: _Values) -> dict[str, Any]:
         domains: dict[str, dict[str, Any]] = {
-            domain: {"threshold": threshold, "values": []}
+            domain: {"threshold": threshold, "share": None, "values": [], "passing": 0}
             for domain, threshold in now.by("kp_threshold", "domain").items()
         }
-        for domain, score in self._metrics.recent.scores:
+        for domain, share in now.by("kp_share", "domain").items():
+            domains[domain]["share"] = share
+        for domain, score, passes in self._metrics.recent.scores:
             if domain in domains:  # a reload may have removed the domain
                 domains[domain]["values"].append(score)
+                domains[domain]["passing"] += passes
         return {"limit": LAST_SCORES, "domains": domains}
 
     def _shadow(self, *, content: bool) -> dict[str, Any] | None:
-        """Return the effects of the shadow policy with both policies' thresholds, the newest flip first."""
+        """Return the effects of the shadow policy with both policies' rules, the newest flip first."""
         rescored = self._metrics.shadow
         if rescored is None:
             return None
         flips = [{**flip.as_dict(), "id": excerpt(flip.id) if content else None} for flip in rescored.flips]
         active = self._metrics.recent.policies[-1]
-        thresholds = {
-            domain: {
-                "policy": active.profile(domain).threshold,
-                "shadow": rescored.policy.profile(domain).threshold,
-            }
+        rules = {
+            domain: {"policy": active.profile(domain).rule, "shadow": rescored.policy.profile(domain).rule}
             for domain in rescored.routes
         }
-        return {**rescored.as_dict(), "thresholds": thresholds, "flips": flips[::-1]}
+        return {**rescored.as_dict(), "rules": rules, "flips": flips[::-1]}
 
     def _fleet(self, *, content: bool) -> dict[str, Any]:
         origins, fleet = self._metrics.recent.origins, self._settings.fleet

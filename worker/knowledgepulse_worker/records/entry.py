@@ -1,4 +1,7 @@
-"""The records of a ledger, entries and the position, and their bytes in the changelog."""
+"""The records of a ledger: entries, the last scores of each domain, and the position.
+
+Their keys in the changelog differ: those of entries are numbers.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InputError, LedgerError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Decision
+from knowledgepulse_worker.scoring import Decision, LastScores
 
 POSITION_KEY = b"position"
-"""The key of the changelog record with the partition's position; all other keys are those of entries."""
+"""The key of the changelog record with the partition's position."""
+
+SCORES_PREFIX = b"scores/"
+"""Begins the key of the last scores of a domain, which follows in UTF-8."""
 
 ENTRY_VERSION = 3
 """The format version of new entries.
@@ -24,6 +30,10 @@ ENTRY_VERSION = 3
 Entries of version 2 and earlier have their offset as key, and there are some without a vector. Version 1 had
 neither ``version`` nor ``topic_id``.
 """
+
+
+SCORES_VERSION = 1
+"""The format version of last scores."""
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True):
@@ -77,6 +87,41 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         return self.decision or "dead_letter"
 
 
+class DomainScores(msgspec.Struct, array_like=True, frozen=True):
+    """The last scores of a domain, among which those under a share are ranked.
+
+    Attributes:
+        offset: the offset of the raw record with the last of them.
+        topic_id: the id of its topic (KIP-516); empty if unknown.
+        model: the identity of the embedder that gave the novelty in them; empty without one.
+        last: the scores.
+        version: the format version.
+    """
+
+    offset: int
+    topic_id: bytes
+    model: str
+    last: LastScores
+    version: int = SCORES_VERSION
+
+
+encode_scores = msgspec.msgpack.Encoder().encode
+"""Encode the last scores of a domain."""
+
+decode_scores = msgspec.msgpack.Decoder(DomainScores).decode
+"""Decode the last scores of a domain; raises DECODE_ERRORS."""
+
+
+def scores_key(domain: str) -> bytes:
+    """Return the key of a domain's last scores."""
+    return SCORES_PREFIX + domain.encode("utf-8", "surrogatepass")
+
+
+def scores_domain(key: bytes) -> str:
+    """Return the domain of a key that begins with :data:`SCORES_PREFIX`."""
+    return key.removeprefix(SCORES_PREFIX).decode("utf-8", "surrogatepass")
+
+
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
 """Decode an entry's bytes; raises DECODE_ERRORS."""
 
@@ -103,8 +148,8 @@ def decode_vector(vector: bytes) -> np.typing.NDArray[np.float32]:
     return np.frombuffer(vector, dtype="<f4")
 
 
-def read_record(key: bytes, value: bytes | None) -> Entry | Position | None:
-    """Return the entry or the position in a record of the changelog; None if it deletes an entry.
+def read_record(key: bytes, value: bytes | None) -> Entry | Position | DomainScores | None:
+    """Return the content of a record of the changelog; None if it deletes an entry or last scores.
 
     An entry can be used without further checks: if a problem were found later, it could only be blamed on the
     raw record.
@@ -115,6 +160,8 @@ def read_record(key: bytes, value: bytes | None) -> Entry | Position | None:
     """
     if key == POSITION_KEY:
         return _position(value)
+    if key.startswith(SCORES_PREFIX):
+        return None if value is None else _scores(key, value)
     if not key.isdigit():
         raise InputError("key is not that of a ledger entry")
     return None if value is None else _entry(value)
@@ -135,15 +182,34 @@ def _entry(value: bytes) -> Entry:
         entry = decode_entry(value)
     except DECODE_ERRORS:
         raise InputError("value is not a ledger entry") from None
-    if entry.version > ENTRY_VERSION:
-        raise LedgerError(
-            f"entry has format version {entry.version}, written by a newer worker; this one reads up to "
-            f"version {ENTRY_VERSION}. Start workers of the newer release, or delete the changelog to begin "
-            "with an empty ledger"
-        )
+    _require_known("entry", entry.version, ENTRY_VERSION)
     if problem := _problem_of(entry):
         raise InputError(problem)
     return entry
+
+
+def _scores(key: bytes, value: bytes) -> DomainScores:
+    try:
+        scores_domain(key)
+        scores = decode_scores(value)
+    except DECODE_ERRORS:
+        raise InputError("value is not the last scores of a domain") from None
+    _require_known("record of last scores", scores.version, SCORES_VERSION)
+    last = scores.last
+    if not (0 <= scores.offset <= sys.maxsize and len(last.scores) <= last.count):
+        raise InputError("last scores have an impossible offset or number")
+    if not all(0 <= score <= 1 for score in last.scores):
+        raise InputError("last scores are not between 0 and 1")
+    return scores
+
+
+def _require_known(what: str, version: int, known: int) -> None:
+    if version > known:
+        raise LedgerError(
+            f"{what} has format version {version}, written by a newer worker; this one reads up to version "
+            f"{known}. Start workers of the newer release, or delete the changelog to begin with an empty "
+            "ledger"
+        )
 
 
 def _problem_of(entry: Entry) -> str | None:

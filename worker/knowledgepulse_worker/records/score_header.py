@@ -13,7 +13,7 @@ decode_score = msgspec.json.Decoder(Score).decode
 
 
 def encode_score(score: Score) -> bytes:
-    """Encode a score, with ``withheld`` only if a guard withheld the trace."""
+    """Encode a score, with ``withheld`` only if the trace was withheld."""
     return _encode(score)
 
 

@@ -46,6 +46,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     content: Content | None = None
     counts: Counts | None = None
     agent_id: str | None = None
+    partition: int = 0
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
@@ -71,6 +72,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         content=one.content,
         counts=one.counts,
         agent_id=one.agent_id,
+        partition=one.partition,
     )
 
 

@@ -24,6 +24,7 @@ from knowledgepulse_worker.scoring.dimensions import (
 )
 from knowledgepulse_worker.scoring.explanation import (
     Explanation,
+    decision_text,
     explain_score,
     override_effects,
     similarity_text,
@@ -33,6 +34,7 @@ from knowledgepulse_worker.scoring.flips import Flip, Rescored, rescore_all
 from knowledgepulse_worker.scoring.learned import Contribution, NoFactsError, contributions, learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
 from knowledgepulse_worker.scoring.records import ScoredRecord
+from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
 from knowledgepulse_worker.scoring.score import (
     Decision,
     Score,
@@ -41,7 +43,8 @@ from knowledgepulse_worker.scoring.score import (
     rescore,
     score_trace,
 )
-from knowledgepulse_worker.scoring.scorer import Embed, Scorer, score_and_add
+from knowledgepulse_worker.scoring.scorer import Embed, PartitionState, Scorer, score_and_add
+from knowledgepulse_worker.scoring.shares import LastScores, RecentScores, after
 from knowledgepulse_worker.scoring.text import PART, TraceText, bounded_id, embedding_text
 
 __all__ = [
@@ -56,10 +59,14 @@ __all__ = [
     "Explanation",
     "Fact",
     "Flip",
+    "LastScores",
     "Nearest",
     "NoFactsError",
     "Override",
+    "PartitionState",
+    "RecentScores",
     "Rescored",
+    "Rescorer",
     "Score",
     "ScoredRecord",
     "Scorer",
@@ -67,6 +74,7 @@ __all__ = [
     "TraceText",
     "Unit",
     "VectorCache",
+    "after",
     "apply_overrides",
     "bounded_id",
     "complexity",
@@ -74,6 +82,7 @@ __all__ = [
     "contributions",
     "count_steps",
     "count_trace",
+    "decision_text",
     "embedding_text",
     "explain_score",
     "learned_value",
@@ -86,6 +95,7 @@ __all__ = [
     "rescore_all",
     "score_and_add",
     "score_trace",
+    "scores_under",
     "shortened",
     "similarity_text",
     "task_of",

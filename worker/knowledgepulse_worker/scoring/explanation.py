@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from knowledgepulse_worker.policy import DIMENSIONS, Guard, Policy, Profile, is_digest_of
+from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile, Withheld, is_digest_of
 from knowledgepulse_worker.scoring.learned import Contribution, contributions
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.records import ScoredRecord
@@ -47,9 +47,9 @@ class Explanation:
         parts: the contributions of the dimensions, in the formula's order, and of the learned value. The
             dimensions are left out where the learned value is the whole score.
         weighted: the sum of the points, before the overrides.
-        verdict: a sentence that compares the score with the threshold.
+        verdict: a sentence that compares the score with the threshold, or with the best ones of the share.
         remedies: descriptions of the single changes that would have made the trace pass; empty if it passes.
-        guard: a sentence about the guard that withholds the trace; None if none does.
+        guard: a sentence about what withholds the trace; None if nothing does.
         learned: the largest contributions to the learned value; empty without one.
     """
 
@@ -68,17 +68,37 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
         return None
     if profile.learned and record.counts is None:
         return None
-    if record.under(policy) != score:
+    expected = record.under(policy)
+    if profile.share is not None:  # which the score says itself, as it depends on the traces before
+        ranked = {name: getattr(score, name) for name in ("threshold", "rank", "of")}
+        expected = msgspec.structs.replace(expected, share=profile.share, **ranked)
+    if expected != score:
         return None
-    remedies = () if score.reaches_threshold else tuple(_remedies(record, profile))
+    remedies = () if score.passes else tuple(_remedies(record, profile))
     return Explanation(
         parts=tuple(_parts(score, profile)),
         weighted=quality_score(score.dimensions, (), profile, score.learned),
         verdict=_verdict(score, remedies),
         remedies=remedies,
-        guard=_guard(score.withheld, policy) if score.withheld else None,
+        guard=_guard(score.withheld, policy, profile) if score.withheld else None,
         learned=_largest(record, profile),
     )
+
+
+def decision_text(score: Score, domain: str) -> str:
+    """Say by which rule a score passes or fails, and what withholds its trace.
+
+    ``domain``: the name of the domain, for people.
+    """
+    if score.rank is not None and score.share is not None:
+        verb = "passes" if score.passes else "fails"
+        rule = f": rank {score.rank:,} of {score.of:,} {verb} at share {score.share:g} of {domain}"
+    else:
+        verb = "reaches" if score.passes else "is below"
+        rule = f" {verb} the threshold {score.threshold!r} of {domain}"
+        if score.share is not None and score.withheld is None:
+            rule += f", which decides until there are enough scores for the share {score.share:g}"
+    return f"score {score.quality_score:.4f}{rule}"
 
 
 def override_effects(score: Score) -> dict[str, str]:
@@ -109,8 +129,8 @@ def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]
 
 def _verdict(score: Score, remedies: Collection[str]) -> str:
     gap = score.threshold - score.quality_score
-    if gap <= 0:
-        return f"{'the score' if score.withheld else 'it'} passes by {-gap:.4f}"
+    if score.passes:
+        return f"{'the score' if score.withheld else 'it'} passes by {abs(gap):.4f}"
     if not remedies:
         return f"it falls short by {gap:.4f}; no single change would suffice"
     return (
@@ -118,7 +138,9 @@ def _verdict(score: Score, remedies: Collection[str]) -> str:
     )
 
 
-def _guard(withheld: Guard, policy: Policy) -> str:
+def _guard(withheld: Withheld, policy: Policy, profile: Profile) -> str:
+    if withheld == "novelty":
+        return f"whatever the score, the policy contributes only a novelty of {profile.min_novelty!r} or more"
     return (
         f"whatever the score, the policy contributes only {withheld} {' or '.join(policy.guards[withheld])}"
     )

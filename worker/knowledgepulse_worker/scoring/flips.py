@@ -10,6 +10,7 @@ from typing import Any
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.records import ScoredRecord
+from knowledgepulse_worker.scoring.rescorer import Rescorer
 from knowledgepulse_worker.scoring.score import Decision, Score
 
 Routes = tuple[Decision, Decision]
@@ -69,14 +70,20 @@ class Rescored:
     routes: defaultdict[str, Counter[Routes]] = field(default_factory=lambda: defaultdict(Counter))
     rescored: int = 0
 
+    def __post_init__(self) -> None:
+        self._rescorer = Rescorer(self.policy)
+
     @property
     def traces(self) -> int:
         """Number of traces."""
         return sum(routes.total() for routes in self.routes.values())
 
-    def add(self, record: ScoredRecord) -> Score:
-        """Count a record and return its score under the policy."""
-        score = record.under(self.policy)
+    def add(self, record: ScoredRecord, score: Score | None = None) -> Score:
+        """Count a record and return its score under the policy.
+
+        ``score``: the score under the policy; if it is None, the record must be the next of its partition.
+        """
+        score = score or self._rescorer.score(record)
         self.routes[score.domain][record.score.decision, score.decision] += 1
         self.rescored += score.quality_score != record.score.quality_score
         if score.decision != record.score.decision:
@@ -98,13 +105,13 @@ class Rescored:
 
 
 def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> Rescored:
-    """Rescore records under a policy.
+    """Rescore records under a policy, in the order of the offsets of their partitions.
 
     Raises:
         InputError: there are no records.
     """
     rescored = Rescored(policy)
-    for record in records:
+    for record in sorted(records, key=lambda one: one.offset):
         rescored.add(record)
     if not rescored.traces:
         raise InputError("no scored traces to rescore")

@@ -31,6 +31,7 @@ class ScoredRecord:
         content: the texts for judging the trace; None if they were not read.
         counts: the counts of the trace, which policies with learned values need; None if unknown.
         agent_id: the agent's id; None if the trace names none or it was not recorded.
+        partition: the number of the partition that a line of a file was scored in.
     """
 
     source: str
@@ -47,6 +48,7 @@ class ScoredRecord:
     content: Content | None = None
     counts: Counts | None = None
     agent_id: str | None = None
+    partition: int = 0
 
     @classmethod
     def of(
@@ -86,9 +88,26 @@ class ScoredRecord:
         return self.content.task if self.content else None
 
     def under(self, policy: Policy) -> Score:
-        """Return the trace's score under a policy.
+        """Return the trace's score under a policy, before a share decides; see :class:`Rescorer`.
 
         Raises:
             NoFactsError: the policy has a learned value for the trace, whose counts are unknown.
         """
         return rescore(self.score, self, policy, self.counts)
+
+    @property
+    def log(self) -> tuple[str, int]:
+        """The topic, empty for a line of a file, and the number of the partition."""
+        return ("", self.partition) if self._position is None else self._position[:2]
+
+    @property
+    def offset(self) -> int:
+        """The offset of the raw record; 0 for a line, since lines are in order."""
+        return 0 if self._position is None else self._position[2]
+
+    @property
+    def _position(self) -> tuple[str, int, int] | None:
+        topic, *numbers = self.source.rsplit("/", 2)
+        if ":" in topic or len(numbers) < 2 or not all(map(str.isdecimal, numbers)):
+            return None
+        return topic, int(numbers[0]), int(numbers[1])

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
-from knowledgepulse_worker.policy import Guard, Policy, Profile
+from knowledgepulse_worker.policy import Policy, Profile, Withheld, places
 from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import (
@@ -27,6 +27,9 @@ Decision = Literal["contribute", "rejected"]
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 """A number from 0 to 1, checked when it is decoded."""
+
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+"""A number of traces, checked when it is decoded."""
 
 
 class Routed(Protocol):
@@ -50,10 +53,14 @@ class Score(Struct, frozen=True, omit_defaults=True):
         complexity, novelty, tool_diversity, outcome_confidence: the dimensions, each from 0 to 1.
         overrides: the names of the applied overrides, in order.
         domain: the name of the applied profile.
-        threshold: the threshold for ``contribute``.
+        threshold: the threshold for ``contribute``; with a rank, the lowest score that passes now.
         nearest: the id of the most similar earlier trace, if any.
-        withheld: the policy's guard that keeps the trace from being contributed, if any.
+        withheld: why the trace is not contributed whatever its score, if it is not.
         learned: the learned value, from 0 to 1; None if it has no share in the score.
+        share: the share of the best traces that passes; None if the domain has none.
+        rank: the rank among the last scores of the partition and domain, 1 for the best; None if the
+            threshold decides, or the trace is withheld.
+        of: the number of these last scores, with this one.
     """
 
     quality_score: Unit = field(name="score")
@@ -65,18 +72,23 @@ class Score(Struct, frozen=True, omit_defaults=True):
     domain: str
     threshold: Unit
     nearest: str | None
-    withheld: Guard | None = None
+    withheld: Withheld | None = None
     learned: Unit | None = None
+    share: Unit | None = None
+    rank: Count | None = None
+    of: Count | None = None
 
     @property
     def decision(self) -> Decision:
-        """``contribute`` if the score reaches the threshold and no guard withholds it, or ``rejected``."""
-        return "contribute" if self.reaches_threshold and self.withheld is None else "rejected"
+        """``contribute`` if the score passes and nothing withholds the trace, or ``rejected``."""
+        return "contribute" if self.withheld is None and self.passes else "rejected"
 
     @property
-    def reaches_threshold(self) -> bool:
-        """Whether the score reaches the threshold."""
-        return self.quality_score >= self.threshold
+    def passes(self) -> bool:
+        """Whether the score passes: by its rank, or if it has none, by the threshold."""
+        if self.rank is None or self.of is None or self.share is None:
+            return self.quality_score >= self.threshold
+        return self.rank <= places(self.share, self.of)
 
     @property
     def dimensions(self) -> Dimensions:
@@ -116,7 +128,7 @@ def quality_score(
 def score_trace(
     trace: ReasoningTrace, nearest: Nearest | None, policy: Policy, counts: Counts | None = None
 ) -> Score:
-    """Score a trace.
+    """Score a trace; a share of the policy still has to decide on it.
 
     Args:
         trace: the trace.
@@ -146,20 +158,25 @@ def score_trace(
         domain=profile.domain,
         threshold=profile.threshold,
         nearest=None if nearest is None else nearest.id,
-        withheld=_withheld(trace.metadata, policy),
+        withheld=_withheld(trace.metadata, dimensions, profile, policy),
         learned=learned,
     )
 
 
-def _withheld(metadata: Routed, policy: Policy) -> Guard | None:
-    return next((one for one, listed in policy.guards.items() if getattr(metadata, one) not in listed), None)
+def _withheld(metadata: Routed, dimensions: Dimensions, profile: Profile, policy: Policy) -> Withheld | None:
+    for guard, listed in policy.guards.items():
+        if getattr(metadata, guard) not in listed:
+            return guard
+    is_repeat = profile.min_novelty > 0 and dimensions.novelty < profile.min_novelty
+    return "novelty" if is_repeat else None
 
 
 def rescore(score: Score, metadata: Routed, policy: Policy, counts: Counts | None = None) -> Score:
     """Rescore a trace from its dimensions under another policy, without embedding it.
 
     The dimensions, overrides and counts do not depend on the policy. Therefore the result under the original
-    policy equals ``score`` to the last bit.
+    policy equals ``score`` to the last bit, except for what a share of the policy decides, which depends on
+    the traces before; see :class:`Rescorer`.
 
     Args:
         score: the trace's score.
@@ -177,6 +194,9 @@ def rescore(score: Score, metadata: Routed, policy: Policy, counts: Counts | Non
         quality_score=quality_score(score.dimensions, score.overrides, profile, learned),
         domain=profile.domain,
         threshold=profile.threshold,
-        withheld=_withheld(metadata, policy),
+        withheld=_withheld(metadata, score.dimensions, profile, policy),
         learned=learned,
+        share=None,
+        rank=None,
+        of=None,
     )

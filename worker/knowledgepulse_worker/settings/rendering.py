@@ -32,16 +32,17 @@ def render(settings: Settings) -> str:
         lines, tables, model = [f"[{section}]"], [], sections()[section]
         for key, field in model.model_fields.items():
             what = _comment(field.description or "")
-            if isinstance(values[key], dict):  # which ends the section's own keys
-                tables += [*what, _toml({section: {key: _without_none(values[key])}})]
+            value = values.get(key)  # a policy with a share has no threshold
+            if isinstance(value, dict):  # which ends the section's own keys
+                tables += [*what, _toml({section: {key: _without_none(value)}})]
                 continue
             lines += what
-            if values[key] is None:
+            if value is None:
                 lines.append(f"# {section}.{key} is not set")
             elif issubclass(model, SecretSection) and key in model.secrets():
                 lines.append(f"# {section}.{key} is set, but omitted here as a secret")
             else:
-                lines.append(_toml({key: _shown(values[key])}))
+                lines.append(_toml({key: _shown(value)}))
         if isinstance(policy := getattr(settings, section), Policy):
             lines += _effective(section, policy)
         blocks.append("\n".join([*lines, *tables, ""]))
@@ -53,7 +54,9 @@ def _effective(section: str, policy: Policy) -> Iterator[str]:
     yield "# effective, with a named domain's own values merged over the reference's:"
     for name, profile in policy.profiles.items():
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
-        domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
+        rule = ", ".join(f"{key} = {value!r}" for key, value in profile.rule.items())
+        novelty = f", min_novelty = {profile.min_novelty!r}" if profile.min_novelty else ""
+        domain = f"{{ {rule}{novelty}, weights = {{ {weights} }} }}"
         yield f"# {section}.domains.{_toml_key(name)} = {domain}"
         if profile.learned:
             share = profile.learned.share

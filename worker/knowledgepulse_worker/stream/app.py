@@ -147,6 +147,7 @@ class WorkerApp:
             rate=sum(second.total() for second in recent.per_second()) / SECONDS,
             has_unfinished=progress.has_unfinished,
             last_output=recent.last_output,
+            policy_refused=recent.policy_refused,
         )
 
     def _on_recovered(self) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from knowledgepulse_worker.errors import EXPECTED, SettingsError
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.observe.recent import excerpt
+from knowledgepulse_worker.policy import Policy, PolicyInForce, begun_anew
 from knowledgepulse_worker.settings import Settings, parse_file, read_file, settings_from
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,8 @@ class PolicyReload:
         except EXPECTED as error:
             self._reject(error)
             self._accepted = None
+        else:
+            self._metrics.recent.policy_refused = ""
 
     def _notice_stale_mount(self) -> None:
         """Warn once if the file was replaced behind a single-file mount, which keeps showing the old file.
@@ -121,9 +124,12 @@ class PolicyReload:
             return
         if policy.digest != old:
             await self._keep(policy)
+            begun = begun_anew(self._in_force.policy, policy)
             self._in_force.policy = policy
             self._metrics.set_policy(policy)
             logger.info("policy %s replaces %s", policy.digest, old)
+            if begun:
+                logger.info("the last scores of these domains begin anew: %s", ", ".join(begun))
         if _digest(shadow) != old_shadow:
             self._shadow = shadow
             self._metrics.set_shadow(shadow)
@@ -131,7 +137,9 @@ class PolicyReload:
         self._metrics.policy_reloaded("ok")
 
     def _reject(self, error: Exception) -> None:
-        logger.error("keeping policy %s: %s", self._in_force.policy.digest, error)
+        digest = self._in_force.policy.digest
+        logger.error("keeping policy %s: %s", digest, error)
+        self._metrics.recent.policy_refused = f"{excerpt(str(error))}; policy {digest} stays in force"
         self._metrics.policy_reloaded("failed")
 
     def _content(self) -> bytes | None:

@@ -21,6 +21,7 @@ ILL = {
     "suspect_partitions": (2,),
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
+    "policy_refused": "policy.threshold: got 7; policy 24f1 stays in force",
 }
 """What can be wrong at once, but for the backlog and records that wait, which have to last."""
 
@@ -228,3 +229,12 @@ def test_the_runbook_has_each_section():
     assert set(RUNBOOK) == set(State) - {State.HEALTHY, State.STOPPING}
     for section in RUNBOOK.values():
         assert f"\n## {section}\n" in runbook.read_text()
+
+
+def test_a_refused_edit_of_the_policy_is_no_health_but_what_stops_a_worker_comes_first():
+    diagnosis = Diagnosis()
+    refused = "policy.threshold: got 7; policy 24f1 stays in force"
+
+    assert str(diagnosis.observe(Observation(policy_refused=refused))) == f"Policy edit refused: {refused}"
+    assert diagnosis.observe(Observation(policy_refused=refused, recovering=1)).state is State.RECOVERING
+    assert diagnosis.observe(Observation()).state is State.HEALTHY

@@ -9,27 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import InputError, LedgerError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, valid_content
 from knowledgepulse_worker.records.entry import (
     ENTRY_VERSION,
     POSITION_KEY,
+    DomainScores,
     decode_entry,
     encode_entry,
     encode_position,
+    encode_scores,
     encode_vector,
+    scores_key,
 )
-from knowledgepulse_worker.records.publisher import Position
+from knowledgepulse_worker.scoring import LastScores
 from support.ledger import MODEL, dead, scored
 
 NEW, OLD = b"new topic", b"old topic"
 
 
-def content_of(*entries, **changes):
-    """Return the valid content of entries with the keys 0, 1, 2, ..."""
+def content_of(*entries, scores=(), **changes):
+    """Return the valid content of entries with the keys 0, 1, 2, ..., and of last scores by domain."""
     values = {b"%d" % number: encode_entry(entry) for number, entry in enumerate(entries)}
     usual = {"next_offset": 100, "topic_id": NEW, "model": MODEL, "dimensions": 4, "max_elements": 10}
-    return valid_content(values, **usual | changes)
+    return valid_content(values, dict(scores), **usual | changes)
 
 
 def offsets(content):
@@ -111,6 +115,73 @@ def test_an_earlier_release_s_entries_ahead_of_the_position_are_no_rewind():
     assert (offsets(rewound), rewound.reason, rewound.uncommitted) == ([98, 99], "rewind", 0)
 
 
+# --- last scores
+
+
+def last_scores(offset, topic_id=NEW, model=MODEL):
+    return DomainScores(offset, topic_id, model, LastScores("scale", 3, [0.25, 0.5, offset / 1000]))
+
+
+@pytest.mark.parametrize(
+    ("invalid", "reason"),
+    [
+        (last_scores(1, topic_id=OLD), "recreated"),
+        (last_scores(100), "rewind"),
+        (last_scores(1, model="other"), "model"),
+    ],
+    ids=["another topic", "beyond the position", "another model"],
+)
+def test_invalid_last_scores_are_obsolete_and_those_of_other_domains_stay(invalid, reason):
+    valid = last_scores(2)
+    content = content_of(scored(1, topic_id=NEW), scores={"code": invalid, "a/b é": valid})
+
+    assert (content.scores, content.obsolete, content.reason) == (
+        {"a/b é": valid.last},
+        [b"scores/code"],
+        reason,
+    )
+    assert offsets(content) == [1]
+
+
+def test_last_scores_are_in_the_order_of_their_offsets():
+    content = content_of(scores={"b": last_scores(7), "a": last_scores(9), "c": last_scores(5)})
+
+    assert [*content.scores] == ["c", "b", "a"]
+
+
+def test_the_changelog_keeps_last_scores_beside_entries_until_they_are_deleted():
+    changelog, key = Changelog(0), scores_key("a/b é")
+    changelog.apply(0, key, encode_scores(last_scores(3)))
+    changelog.apply(1, key, encode_scores(last_scores(4)))
+    changelog.apply(2, b"0", encode_entry(scored(4)))
+
+    assert (changelog.scores, [*changelog.entries]) == ({"a/b é": last_scores(4)}, [b"0"])
+    changelog.apply(3, key, None)
+    assert changelog.scores == {}
+
+
+def test_last_scores_of_a_newer_release_stop_recovery():
+    problem = "record of last scores has format version 9, written by a newer worker"
+    with pytest.raises(LedgerError, match=f"changelog partition 0, offset 7: {problem}"):
+        Changelog(0).apply(7, scores_key("code"), encode_scores(replace(last_scores(3), version=9)))
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"no msgpack", "value is not the last scores of a domain"),
+        (encode_scores(last_scores(-1)), "last scores have an impossible offset or number"),
+        (encode_scores(last_scores(2000)), "last scores are not between 0 and 1"),
+    ],
+)
+def test_last_scores_that_no_worker_can_have_written_change_nothing(value, problem):
+    changelog = Changelog(0)
+    with pytest.raises(InputError, match=f"^{problem}$"):
+        changelog.apply(7, scores_key("code"), value)
+
+    assert changelog.scores == {}
+
+
 # --- keys
 
 
@@ -129,6 +200,7 @@ def test_the_changelog_holds_the_last_entries_whatever_the_sizes_and_crashes(run
     for max_elements, count, is_committed in runs:
         content = valid_content(
             changelog.entries,
+            changelog.scores,
             next_offset=next_offset,
             topic_id=NEW,
             model=MODEL,

@@ -75,7 +75,7 @@ def test_keeps_only_scores_of_published_traces():
     decide(recent, "rejected")
     bury(recent, score=SCORE)
 
-    assert list(recent.scores) == [("code", 0.625), ("code", 0.625)]
+    assert list(recent.scores) == [("code", 0.625, True), ("code", 0.625, False)]
     assert [len(traces) for traces in recent.traces.values()] == [1, 1]
     assert recent.dead_letters[0]["score"].complexity == 0.1
     assert recent.dead_letters[0]["reason"] == "not_json"

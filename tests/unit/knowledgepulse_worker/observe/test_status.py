@@ -1,7 +1,9 @@
 """The data of ``/api/status``."""
 
 import json
+from dataclasses import replace
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -197,3 +199,27 @@ def test_partitions_reflect_the_current_metrics(metrics, status):
         {"partition": 2, "lag": None, "vectors": None, "recovering": 7, "last_commit": None},
         {"partition": 10, "lag": 5, "vectors": 30, "recovering": None, "last_commit": 1_700_000_000.5},
     ]
+
+
+def test_a_share_is_shown_with_the_lowest_score_that_passes_now(status, metrics):
+    metrics.set_policy(Policy(share=0.1))
+    metrics.set_shadow(Policy(threshold=0.6))
+    ranked = {"share": 0.1, "rank": 3, "of": 50, "threshold": 0.4}
+    record = scored_record(policy=Policy(share=0.1))
+    record = replace(record, score=msgspec.structs.replace(record.score, **ranked))
+    metrics.published(record.score, None, None, 0.1)
+    metrics.compare(record)
+
+    data = data_of(status)
+
+    code = data["scores"]["domains"]["code"]
+    assert code == {"threshold": 0.4, "share": 0.1, "values": [0.625], "passing": 1}
+    assert data["scores"]["domains"]["default"]["threshold"] == 0.75
+    assert data["shadow"]["rules"] == {"code": {"policy": {"share": 0.1}, "shadow": {"threshold": 0.6}}}
+
+
+def test_a_reload_to_a_threshold_ends_the_share(status, metrics):
+    metrics.set_policy(Policy(share=0.1))
+    metrics.set_policy(Policy(threshold=0.6))
+
+    assert {one["share"] for one in data_of(status)["scores"]["domains"].values()} == {None}

@@ -75,7 +75,7 @@ def test_what_a_guard_of_the_policy_does_not_list_is_withheld_whatever_its_score
 
     score = score_trace(make_trace("tool_call", **metadata), None, policy)
 
-    assert (score.withheld, score.decision, score.reaches_threshold) == (withheld, decision, threshold == 0)
+    assert (score.withheld, score.decision, score.passes) == (withheld, decision, threshold == 0)
 
 
 def test_overrides_are_applied_before_the_decision(make_trace):

@@ -33,7 +33,7 @@ def test_without_an_embedder_novelty_is_unknown_and_nothing_is_remembered(make_t
     scores = [scorer.evaluate(make_trace("thought")) for _ in range(2)]
 
     assert [(score.novelty, score.nearest) for score in scores] == [(0.5, None)] * 2
-    assert scorer.cache.size == 0
+    assert scorer.state.cache.size == 0
 
 
 def test_each_trace_is_compared_with_the_earlier_ones(scorer, make_trace):
@@ -81,4 +81,4 @@ def test_an_error_while_scoring_leaves_the_cache_unchanged(scorer, make_trace, m
     with pytest.raises(ZeroDivisionError):
         scorer.evaluate_embedded(make_trace("thought"), EAST)
 
-    assert scorer.cache.size == 0
+    assert scorer.state.cache.size == 0

@@ -274,16 +274,16 @@ def test_a_name_that_kafka_refuses_for_a_topic_is_reported(problems_of, setting,
     [
         ("[kafak]", "kafak: no such setting; did you mean kafka? the file takes kafka, topics, "),
         ("[kafka]\ngruop = 1", "kafka.gruop: no such setting; did you mean kafka.group? [kafka] takes "),
-        ("[policy]\ntreshold = 1", "did you mean policy.threshold? [policy] takes threshold, domains"),
+        ("[policy]\ntreshold = 1", "did you mean policy.threshold? [policy] takes threshold, share, "),
         (
             "[policy.domains.x]\ntreshold = 1",
-            "did you mean policy.domains.x.threshold? [policy.domains.x] takes threshold, weights",
+            "did you mean policy.domains.x.threshold? [policy.domains.x] takes threshold, share, ",
         ),
         (
             "[policy.domains.x.weights]\nnovlty = 1",
             "did you mean policy.domains.x.weights.novelty? [policy.domains.x.weights] takes complexity, ",
         ),
-        ("[shadow]\ntreshold = 1", "did you mean shadow.threshold? [shadow] takes threshold, domains"),
+        ("[shadow]\ntreshold = 1", "did you mean shadow.threshold? [shadow] takes threshold, share, "),
         ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
     ],
 )

@@ -222,3 +222,28 @@ def test_a_file_replaced_behind_its_mount_is_logged_once(start, monkeypatch, cap
 
     assert caplog.text.count("its single-file mount still shows the old file: mount its folder") == 1
     assert here.value("kp_policy_reloads_total", result="failed") == 1
+
+
+def test_a_change_of_weights_under_a_share_says_that_the_last_scores_begin_anew(start, caplog):
+    caplog.set_level("INFO")
+    here = start("[policy]\nshare = 0.1")
+
+    here.changed_to("[policy]\nshare = 0.2")
+    assert "begin anew" not in caplog.text
+    weights = "{ complexity = 1, novelty = 0, tool_diversity = 0, outcome_confidence = 0 }"
+    here.changed_to(f"[policy]\nshare = 0.2\ndomains.code.weights = {weights}")
+
+    assert "the last scores of these domains begin anew: code" in caplog.text
+    assert here.value("kp_share", domain="code") == 0.2
+
+
+def test_a_refused_edit_is_told_until_a_valid_policy_comes(start):
+    here = start("[policy]\nthreshold = 0.5")
+    recent, digest = here.metrics.recent, here.in_force.policy.digest
+
+    here.changed_to("[policy]\nthreshold = 7")
+    assert "policy.threshold: got 7" in recent.policy_refused
+    assert recent.policy_refused.endswith(f"policy {digest} stays in force")
+
+    here.changed_to("[policy]\nthreshold = 0.5")  # the former one, which is in force already
+    assert recent.policy_refused == ""

@@ -49,6 +49,10 @@ class PartitionReport:
         novelty_exact: the number of records whose novelty was recomputed from the ledger's vectors alone.
         novelty_embedded: the number of records whose novelty needed texts to be embedded again.
         novelty_unaudited: the number of records whose novelty could not be recomputed, by reason.
+        shares_unaudited: the number of records under a share whose rank could not be recomputed, because
+            the scores before them are not all known.
+        shares_begun: the number of times that the last scores of a domain began anew without another policy,
+            because the ledger was cut.
     """
 
     partition: int
@@ -68,6 +72,8 @@ class PartitionReport:
     novelty_exact: int = 0
     novelty_embedded: int = 0
     novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)
+    shares_unaudited: int = 0
+    shares_begun: int = 0
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,12 @@ def _notes(report: Report) -> Iterator[str]:
             one.outputs_trimmed for one in parts
         ),
     }
+    counts["had a rank that could not be audited, because earlier scores are not all known"] = sum(
+        one.shares_unaudited for one in parts
+    )
+    counts["began the last scores of their domain anew, since the ledger was cut"] = sum(
+        one.shares_begun for one in parts
+    )
     for reason, why in _REASONS.items():
         count = sum(one.novelty_unaudited.get(reason, 0) for one in parts)
         counts[f"had a novelty that could not be audited: {why}"] = count

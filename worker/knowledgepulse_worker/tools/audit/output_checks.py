@@ -95,7 +95,10 @@ def check_score(
     expected = score_trace(trace, nearest, policy or Policy(), counts)
     numbers, texts = {name: name for name in _RECOMPUTED}, ["overrides"]
     if policy is not None:
-        numbers |= {"quality_score": "score", "threshold": "threshold"}
+        numbers |= {"quality_score": "score"}
+        if policy.profile(trace.metadata.task_domain).share is None:
+            numbers |= {"threshold": "threshold"}
+            texts += ["share", "rank", "of"]
         if None not in (score.learned, expected.learned):
             numbers["learned"] = "learned"
         elif score.learned != expected.learned:

@@ -29,6 +29,7 @@ from knowledgepulse_worker.tools.audit.output_checks import (
     mismatches,
     read_trace,
 )
+from knowledgepulse_worker.tools.audit.share_audit import ShareAudit
 from knowledgepulse_worker.tools.audit.source_index import Known, Output, SourceIndex
 from knowledgepulse_worker.tools.audit.vectors import Vectors
 
@@ -59,12 +60,14 @@ class _Case:
 
     Attributes:
         cached: None unless the record was scored.
+        scored: what is known of the scored record: its entry, or else an output; None if nothing is.
         replaces: whether another record had this offset before, and outputs.
     """
 
     offset: int
     outputs: list[Output]
     cached: CachedRecord | None
+    scored: Entry | None = None
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
@@ -121,6 +124,7 @@ class PartitionAudit:
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = Vectors(settings, index.first_scored(partition), embedder, tolerance)
         self._memory = Memory(settings.cache, self._vectors.oldest_model)
+        self._shares = ShareAudit()
         if bounds.first > 0:
             self._memory.doubt("trimmed")
 
@@ -180,11 +184,11 @@ class PartitionAudit:
             cached = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
         elif _was_scored(known.outputs):
             cached = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
-        return _Case(known.offset, known.outputs, cached)
+        return _Case(known.offset, known.outputs, cached, _says(entry, known.outputs))
 
     def _case(self, record: RawRecord, known: Known) -> _Case:
         trace, rejection = read_trace(record)
-        case = _Case(record.offset, [], None, record, trace, rejection)
+        case = _Case(record.offset, [], None, None, record, trace, rejection)
         for output in known.outputs:
             wrong = mismatches(record, trace, output, self._builder)
             if self._is_of_another_record(wrong, record.offset):
@@ -208,6 +212,7 @@ class PartitionAudit:
         if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
             trace_id = None if trace is None else bounded_id(trace.id)
             case.cached = self._vectors.recall(entry, trace_id, record.timestamp_ms)
+            case.scored = _says(entry, case.outputs)
         return case
 
     def _must_have_entry(self, case: _Case) -> bool:
@@ -233,6 +238,7 @@ class PartitionAudit:
                 self._rewinds_ahead.popleft()
                 if self._memory:
                     self._memory.doubt("rewind")
+            self._check_share(case)
         if case.record is not None:
             self._report.records += 1
             self._check_outputs(case)
@@ -260,6 +266,29 @@ class PartitionAudit:
         self._check_scores(case, [one for one in outputs if one.says.failure is None], rescored=rescored)
         if case.wrong:
             report.differing.append(Difference(case.offset, "; ".join(dict.fromkeys(case.wrong))))
+
+    def _check_share(self, case: _Case) -> None:
+        """Check what a share decided on a scored record, and add its score to the last ones.
+
+        Of several scores of a record that was read again, the order is not known.
+        """
+        known = None if case.scored is None else self._policies.get(case.scored.policy)
+        scores = {output.says.score for output in case.outputs if output.says.score is not None}
+        if case.scored is None or known is None or len(scores) > 1:
+            self._shares.doubt()
+            return
+        try:
+            score = decode_score(case.scored.score or b"")
+        except DECODE_ERRORS:
+            self._shares.doubt()
+            return
+        if (profile := known.profiles.get(score.domain)) is None:
+            self._shares.doubt()
+            return
+        verdict, wrong = self._shares.add(score, profile)
+        case.wrong += wrong
+        self._report.shares_begun += verdict == "begun"
+        self._report.shares_unaudited += verdict == "unaudited"
 
     def _count_without_output(self, offset: int) -> None:
         if offset >= self._bounds.committed:
@@ -320,6 +349,12 @@ def _was_scored(outputs: Sequence[Output]) -> bool:
 
 def _is_refused(says: Entry) -> bool:
     return says.failure is not None and says.failure.exception in _REFUSALS
+
+
+def _says(entry: Entry | None, outputs: Sequence[Output]) -> Entry | None:
+    """Return what an entry, or else the last scored output says."""
+    says = [output.says for output in outputs if output.says.score is not None]
+    return entry or next(reversed(says), None)
 
 
 def _agree(entry: Entry, says: Entry) -> bool:

@@ -18,7 +18,7 @@ from knowledgepulse_worker.kafka.policy_topic import read_policies
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy, by_digest
-from knowledgepulse_worker.records.entry import Entry, read_record
+from knowledgepulse_worker.records.entry import DomainScores, Entry, read_record
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.console import TopicProgressCallback
@@ -187,7 +187,7 @@ def _entries(records: Iterable[Record], foreign: ForeignRecords) -> Iterator[tup
             yield entry, record.value
 
 
-def _read(record: Record) -> Entry | Position | None:
+def _read(record: Record) -> Entry | Position | DomainScores | None:
     try:
         return read_record(record.key or b"", record.value)
     except LedgerError as error:

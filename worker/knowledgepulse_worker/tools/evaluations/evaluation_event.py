@@ -106,7 +106,11 @@ def _explanation(score: Score) -> str:
     parts = [
         ", ".join(dimensions),
         *(f"override {name}" for name in score.overrides),
-        f"threshold {score.threshold:g} of {score.domain}",
+        f"threshold {score.threshold:g} of {score.domain}" if score.rank is None else _rank(score),
         *([] if score.withheld is None else [f"withheld for its {score.withheld}"]),
     ]
     return "; ".join(parts)
+
+
+def _rank(score: Score) -> str:
+    return f"rank {score.rank} of {score.of} at share {score.share:g} of {score.domain}"

@@ -147,7 +147,9 @@ class Candidate:
         yield "privacy level", metadata.privacy_level
         yield "policy", self.policy or "not recorded"
         if self.parts is not None:
-            yield "threshold", f"{self.domain} {self.parts.threshold:g}"
+            share = self.parts.share
+            rule = f"{self.parts.threshold:g}" if share is None else f"the best {share:.1%}"
+            yield "threshold", f"{self.domain} {rule}"
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 

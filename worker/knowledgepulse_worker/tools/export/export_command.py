@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
 from knowledgepulse_worker.terminal.console import errors, topic_progress
@@ -138,7 +140,7 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
                 "traces, add --unredacted"
             )
     if options["policy"] is not None:
-        settings = settings.model_copy(update={"policy": load_policy(options["policy"])})
+        settings = settings.model_copy(update={"policy": _policy_of_thresholds(options["policy"])})
     sys.exit(asyncio.run(_export(folder, files, settings, redacted, options)))
 
 
@@ -203,6 +205,17 @@ def _told(one: Export, choices: Choices) -> str:
             f"in {found:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
         )
     return "; ".join(parts)
+
+
+def _policy_of_thresholds(file: Path) -> Policy:
+    """Return the policy of a file; raise an InputError if it has a share."""
+    policy = load_policy(file)
+    if shared := [name for name, one in policy.profiles.items() if one.share is not None]:
+        raise InputError(
+            f"{file}: has a share for {shared[0]}, but an export does not read all traces among which it is "
+            "counted; give a threshold"
+        )
+    return policy
 
 
 def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *, has_score: bool) -> Rules:

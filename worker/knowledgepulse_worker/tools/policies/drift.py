@@ -23,7 +23,7 @@ from rich.table import Table
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, FORMER_DIGEST_LENGTH, Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.scoring import ScoredRecord, scores_under
 from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import printable
@@ -94,8 +94,7 @@ class Drift:
 def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributions:
     """Return the distributions of scored traces under a policy."""
     values: defaultdict[Key, list[float]] = defaultdict(list)
-    for record in records:
-        score = record.under(policy)
+    for score in scores_under(list(records), policy):
         for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
         values[score.domain, "decision"].append(score.decision == "contribute")

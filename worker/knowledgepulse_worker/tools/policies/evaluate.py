@@ -6,6 +6,7 @@ each dimension alone, and for the score with one dimension held constant.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from knowledgepulse_worker.policy import DIMENSIONS, Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import (
     CHANCE,
@@ -36,6 +37,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     matched,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.shares import Repeats, repeats
 from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold
 
 ALL = "all domains"
@@ -53,7 +55,7 @@ class OperatingPoint:
     """Precision and recall at a threshold.
 
     Attributes:
-        threshold: the lowest score that passes.
+        threshold: the lowest score that passes; of a share, the share.
         precision: share of the passing traces that are worth keeping; None if none passes.
     """
 
@@ -73,7 +75,9 @@ class DomainEvaluation(LabelCounts):
         alone: the AUC of each dimension alone.
         without: the AUC of the score with each dimension held constant.
         leaks: dimensions that predict the label on their own.
-        current: the policy's threshold; None for ALL, which has no common threshold.
+        current: the policy's threshold; None for a share, and for ALL, which has no common threshold.
+        share: what passes by the policy's share; None without one.
+        repeats: what lowest novelties would withhold.
         operating: grid thresholds that some but not all traces pass.
         fair: the AUC of the score. If the score contains the label, the dimension that leaks it is held
             constant.
@@ -88,6 +92,8 @@ class DomainEvaluation(LabelCounts):
     without: dict[str, Estimate]
     leaks: list[str]
     current: OperatingPoint | None
+    share: OperatingPoint | None
+    repeats: list[Repeats]
     operating: list[OperatingPoint]
     fair: Estimate | None
     verdict: ScoreVerdict
@@ -165,7 +171,8 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     fair = min((without[dimension] for dimension in (*leaks, *derived)), default=score)
     verdict = _verdict(fair, labelled)
     proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
-    current = None if name == ALL else policy.profile(name).threshold
+    profile = None if name == ALL else policy.profile(name)
+    current = None if profile is None or profile.share is not None else profile.threshold
     named = (*proposed, current)
     points = operating_points(scores, labelled, [one for one in (*GRID, *named) if one is not None])
     best, precise, in_force = (None if one is None else points[one] for one in named)
@@ -177,6 +184,8 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
         without=without,
         leaks=leaks,
         current=in_force,
+        share=_decided(profile, by_trace, labelled),
+        repeats=repeats((score.novelty for score in by_trace), labelled.kept.tolist()),
         operating=[points[one] for one in GRID if 0 < points[one].passing < len(scores)],
         fair=fair,
         verdict=verdict,
@@ -242,6 +251,15 @@ def operating_points(
     }
 
 
+def _decided(profile: Profile | None, scores: Sequence[Score], labelled: Labelled) -> OperatingPoint | None:
+    """Return the operating point of a profile's share, in the place of the threshold; None without one."""
+    if profile is None or profile.share is None:
+        return None
+    passes = np.array([score.passes for score in scores])
+    (point,) = operating_points(passes.astype(float), labelled, [1.0]).values()
+    return dataclasses.replace(point, threshold=profile.share)
+
+
 def compare(
     records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
 ) -> list[Compared]:
@@ -254,7 +272,7 @@ def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compa
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
     orders = [held_scores(labelled, policy, OUTCOME if held else None) for policy in policies]
-    passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
+    passes = np.array([[score.passes for score in scores] for scores in by_policy])
     hits, every = passes & kept, np.ones_like(passes)
     shares = ratios(hits, passes, groups), ratios(hits, every & kept, groups), ratios(passes, every, groups)
     values, resampled = map(np.array, zip(areas(kept, orders, groups), *shares, strict=True))

@@ -45,6 +45,11 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield ""
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
+        if one.share is not None:
+            yield f"by the policy's share: {_worth(one.share, one.traces)}"
+    yield ""
+    yield "Traces that a lowest novelty (min_novelty) would withhold, and how many of them are worth keeping"
+    yield _repeats(domains)
     yield ""
     yield from (verdict(one, evaluation.precision) for one in domains)
 
@@ -96,6 +101,13 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
         mark = ", ".join(name for point, name in named if point == row)
         figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
         table.add_row(repr(threshold), str(row.passing), *figures, mark)
+    return table
+
+
+def _repeats(domains: list[DomainEvaluation]) -> Table:
+    table = new_table("min_novelty", *(one.domain for one in domains))
+    for row in zip(*(one.repeats for one in domains), strict=True):
+        table.add_row(f"{row[0].min_novelty:g}", *(f"{one.traces:,}, {one.kept:,}" for one in row))
     return table
 
 

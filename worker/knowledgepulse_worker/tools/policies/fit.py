@@ -40,7 +40,6 @@ from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.tune import (
     effect,
     lowest_within,
-    threshold_changes,
     tune,
     with_changes,
 )
@@ -123,7 +122,7 @@ class Fit:
     Attributes:
         policy: the digest of the policy in force.
         target: the share of the traces that should pass at most.
-        proposed: the policy with learned values and thresholds of the domains whose labels support a change.
+        proposed: the policy with learned values and shares of the domains whose labels support a change.
         unmatched: number of labels that match no trace.
     """
 
@@ -160,10 +159,10 @@ def fit(
         for name, each in labelled.by_domain(policy).items()
     }
     supported = {name: one for name, one in domains.items() if one.outcome == "supported"}
-    changed = with_changes(policy, {name: {"learned": one.learned} for name, one in supported.items()})
-    tuned = {name: one for name, one in tune(records, changed, target).domains.items() if name in supported}
+    changes = {name: {"learned": one.learned, "share": target} for name, one in supported.items()}
+    proposed = with_changes(policy, changes)
+    tuned = {name: one for name, one in tune(records, proposed, target).domains.items() if name in supported}
     domains |= {name: replace(domains[name], effect=effect(one)) for name, one in tuned.items()}
-    proposed = with_changes(changed, threshold_changes(tuned))
     return Fit(policy.digest, target, domains, proposed, len(labels) - len(labelled.labels))
 
 

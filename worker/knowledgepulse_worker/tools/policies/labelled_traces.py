@@ -13,7 +13,7 @@ import numpy as np
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score
+from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score, scores_under
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.policies.groups import ORIGINS, Origin, groups_of
@@ -85,10 +85,16 @@ class LabelledTrace:
 
 
 class Labelled:
-    """Labelled traces, with their labels as columns of shape (traces,)."""
+    """Labelled traces, with their labels as columns of shape (traces,).
 
-    def __init__(self, traces: Sequence[LabelledTrace]) -> None:
+    Args:
+        traces: the labelled traces.
+        records: all traces, among which a share is counted.
+    """
+
+    def __init__(self, traces: Sequence[LabelledTrace], records: Sequence[ScoredRecord]) -> None:
         self.traces = traces
+        self._records = records
         self.kept = np.array([one.kept for one in traces])
         self.groups = np.unique([one.group for one in traces], return_inverse=True)[1]  # indices, from 0
         self.agreement = float(np.mean([one.kept == one.record.success for one in traces]))
@@ -119,7 +125,9 @@ class Labelled:
 
     def scores(self, policy: Policy) -> list[Score]:
         """Return the traces' scores under a policy."""
-        return [one.record.under(policy) for one in self.traces]
+        scores = scores_under(self._records, policy)
+        by_record = {id(record): score for record, score in zip(self._records, scores, strict=True)}
+        return [by_record[id(one.record)] for one in self.traces]
 
     @property
     def labels(self) -> Labels:
@@ -129,9 +137,12 @@ class Labelled:
     def by_domain(self, policy: Policy) -> dict[str, Labelled]:
         """Return the labelled traces by the policy's profiles, in these names' order."""
         found: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
+        records: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
         for one in self.traces:
             found[policy.profile(one.record.task_domain).domain].append(one)
-        return {name: Labelled(found[name]) for name in sorted(found)}
+        for record in self._records:
+            records[policy.profile(record.task_domain).domain].append(record)
+        return {name: Labelled(found[name], records[name]) for name in sorted(found)}
 
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
@@ -150,7 +161,7 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
         raise InputError(
             f"every matching label says '{verdict}' ({count}); both kept and dropped traces are needed"
         )
-    return Labelled(traces)
+    return Labelled(traces, records)
 
 
 def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:

@@ -137,7 +137,8 @@ def tune(
 
     Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. For each domain, prints the distribution of the
-    scores and the share of traces that would pass at each threshold. Then prints a [policy] to review.
+    scores, the share of traces that would pass at each threshold, what shares would have let pass in the
+    traces' order, and what a lowest novelty would withhold. Then prints a [policy] to review.
     """
     from knowledgepulse_worker.tools.policies import tune, tune_report  # noqa: PLC0415 - keeps `--help` fast
 
@@ -266,7 +267,7 @@ def fit(
     Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression on the
     dimensions and facts of the traces, domain by domain. Prints a verdict for each domain, and figures of
     traces that were not fitted to: of the policy in force, of the learned value, of the length alone and of
-    the agent's name alone. Then a [policy] to review, with thresholds for the target share.
+    the agent's name alone. Then a [policy] to review, with the target share.
     """
     from knowledgepulse_worker.tools.policies import fit, fit_report, labels  # noqa: PLC0415 - keeps `--help` fast
 

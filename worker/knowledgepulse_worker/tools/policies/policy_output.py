@@ -10,6 +10,7 @@ from rich.table import Table
 from knowledgepulse_worker.policy import (
     DEFAULT_DOMAIN,
     DIMENSIONS,
+    MIN_SCORES,
     REFERENCE_WEIGHTS,
     Learned,
     Policy,
@@ -53,12 +54,28 @@ def suspicions(policy: Policy) -> list[str]:
 
 def _profile_changes(old: Profile, new: Profile) -> str:
     before, after = dict(old.weights), dict(new.weights)
-    parts = [f"threshold {old.threshold!r} → {new.threshold!r}"] if old.threshold != new.threshold else []
+    parts = list(_rule_changes(old, new))
     for name, weight in after.items():
         if before[name] != weight:
             parts.append(f"weight of {name} {before[name]!r} → {weight!r}")
     parts += _learned_changes(old.learned, new.learned)
+    if old.share is not None and new.share is not None and old.scale != new.scale:
+        parts.append("its last scores begin anew")
     return ", ".join(parts)
+
+
+def _rule_changes(old: Profile, new: Profile) -> Iterator[str]:
+    (was, before), (is_now, after) = (next(iter(one.rule.items())) for one in (old, new))
+    if was != is_now:
+        yield f"{was} {before!r} → {is_now} {after!r}"
+    elif before != after:
+        yield f"{was} {before!r} → {after!r}"
+    if was == is_now == "share" and old.threshold != new.threshold:
+        yield f"threshold until there are enough scores {old.threshold!r} → {new.threshold!r}"
+    if was == is_now == "share" and old.share_window != new.share_window:
+        yield f"share_window {old.share_window} → {new.share_window}"
+    if old.min_novelty != new.min_novelty:
+        yield f"min_novelty {old.min_novelty!r} → {new.min_novelty!r}"
 
 
 def _learned_changes(old: Learned | None, new: Learned | None) -> Iterator[str]:
@@ -93,9 +110,23 @@ def print_policy(policy: Policy, head: str) -> None:
     table = new_table("domain", "threshold", *DIMENSION_TITLES)
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
-        table.add_row(profile.domain, repr(profile.threshold), *weights)
-    print_parts(head, table, *_learned_tables(policy), "")
+        rule = repr(profile.threshold) if profile.share is None else f"share {profile.share!r}"
+        table.add_row(profile.domain, rule, *weights)
+    print_parts(head, table, *_notes(policy), *_learned_tables(policy), "")
     print_changes(Policy(), policy, "Changes from the SDK's policy:", AS_SDK)
+
+
+def _notes(policy: Policy) -> Iterator[str]:
+    """Yield what applies besides the table: how shares are counted, and the lowest novelties."""
+    shared = [one for one in policy.profiles.values() if one.share is not None]
+    for threshold in sorted({one.threshold for one in shared}):
+        yield (
+            f"a share is counted among the last {policy.share_window:,} scores of a partition and domain; "
+            f"until there are {MIN_SCORES}, the threshold {threshold!r} decides"
+        )
+    for profile in policy.profiles.values():
+        if profile.min_novelty:
+            yield f"{profile.domain}: a trace with a novelty below {profile.min_novelty!r} is rejected"
 
 
 def _learned_tables(policy: Policy) -> Iterator[Table | str]:

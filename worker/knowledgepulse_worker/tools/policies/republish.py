@@ -16,7 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.scored import HEADERS
-from knowledgepulse_worker.scoring import Decision, Rescored
+from knowledgepulse_worker.scoring import Decision, Rescored, Score, scores_under
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.tools.policies.scored_topics import (
@@ -65,11 +65,12 @@ async def send_rescored(
     topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: IdempotentPublisher
 ) -> Rescored:
     """Rescore and publish the records of topics; return once all of them are confirmed."""
+    scores = await _scores(topics, period, policy)
     rescored = Rescored(policy)
     deliveries: list[asyncio.Future[Any]] = []
     partitions = {topic.name: topic.partitions for topic in topics.topics}
     async for record, scored in topics.read(period):
-        score = rescored.add(scored)
+        score = rescored.add(scored, scores.get((scored.source, scored.id)))
         topic = targets[score.decision]
         ours = (scored.source.encode(), encode_score(score), policy.digest.encode())
         output = OutputRecord(
@@ -86,6 +87,16 @@ async def send_rescored(
             deliveries.clear()
     await asyncio.gather(*deliveries)
     return rescored
+
+
+async def _scores(topics: ScoredTopics, period: Period, policy: Policy) -> dict[tuple[str, str], Score]:
+    """Return the scores of a policy with shares, which depend on the order of offsets, not of the topics."""
+    if all(profile.share is None for profile in policy.profiles.values()):
+        return {}
+    records = [scored async for _, scored in topics.read(period)]
+    topics.repeats = topics.foreign = 0
+    scores = scores_under(records, policy)
+    return {(one.source, one.id): score for one, score in zip(records, scores, strict=True)}
 
 
 def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:

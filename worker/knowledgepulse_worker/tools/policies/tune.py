@@ -14,17 +14,18 @@ import tomli_w
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
 from knowledgepulse_worker.settings import EmbeddingSettings
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
+from knowledgepulse_worker.tools.policies.shares import Repeats, SharePassing, repeats, share_passing
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 GRID = tuple(round(number * 0.05, 2) for number in range(21))
 
 Changes = Mapping[str, Mapping[str, Any]]
-"""By domain, its new ``threshold`` or ``weights``, or both."""
+"""By domain, its new ``threshold`` or ``share``, ``weights`` or ``learned`` value."""
 
 _DECIMALS = range(4, 20)
 _UNRECORDED = "not recorded"
@@ -58,7 +59,10 @@ class DomainTuning:
 
     Attributes:
         quantiles: quantiles of the score, by QUANTILES.
-        current: the policy's threshold.
+        share: the policy's share; None if its threshold decides.
+        current: the policy's threshold, and the share that passes by it or by the policy's share.
+        shares: what shares would have let pass of the stream in its order.
+        repeats: what lowest novelties would withhold, of all traces of the domain.
         grid: thresholds from 0 to 1.
         proposal: the proposed threshold; None if more traces than the target share have the highest score.
         best: number of traces with the highest score.
@@ -67,7 +71,10 @@ class DomainTuning:
     domain: str
     traces: int
     quantiles: dict[float, float]
+    share: float | None
     current: Passing
+    shares: list[SharePassing]
+    repeats: list[Repeats]
     grid: list[Passing]
     proposal: Proposal | None
     best: int
@@ -101,24 +108,33 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         InputError: there are no records, or the policy withholds them all.
     """
     records = list(records)
-    scores = [record.under(policy) for record in records]
-    by_domain: defaultdict[str, list[Score]] = defaultdict(list)
-    for score in scores:
+    scores = scores_under(records, policy)
+    by_domain: defaultdict[str, list[tuple[ScoredRecord, Score]]] = defaultdict(list)
+    novelties: defaultdict[str, list[float]] = defaultdict(list)
+    for record, score in zip(records, scores, strict=True):
+        novelties[score.domain].append(score.novelty)
         if score.withheld is None:
-            by_domain[score.domain].append(score)
+            by_domain[score.domain].append((record, score))
     withheld = sum(score.withheld is not None for score in scores)
     if not by_domain:
         because = f": the policy withholds all {withheld}" if withheld else ""
         raise InputError(f"no scored traces to tune with{because}")
-    domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
-    proposed = with_changes(policy, threshold_changes(domains))
+    domains = {
+        name: _tune_domain(by_domain[name], novelties[name], policy, target) for name in sorted(by_domain)
+    }
+    proposed = with_changes(policy, proposed_changes(domains, target))
     return Tuning(policy.digest, target, domains, embedders_of(records), withheld, proposed)
 
 
-def threshold_changes(domains: Mapping[str, DomainTuning]) -> Changes:
-    """Return the proposed thresholds by domain."""
-    proposals = {name: one.proposal for name, one in domains.items()}
-    return {name: {"threshold": one.passing.threshold} for name, one in proposals.items() if one}
+def proposed_changes(domains: Mapping[str, DomainTuning], target: float) -> Changes:
+    """Return the proposed thresholds by domain, and the target for the domains that have a share."""
+    changes: dict[str, dict[str, float]] = {}
+    for name, one in domains.items():
+        if one.share is not None:
+            changes[name] = {"share": target}
+        elif one.proposal is not None:
+            changes[name] = {"threshold": one.proposal.passing.threshold}
+    return changes
 
 
 def proposed_toml(tuning: Tuning) -> str:
@@ -128,7 +144,13 @@ def proposed_toml(tuning: Tuning) -> str:
 
 
 def effect(one: DomainTuning) -> str:
-    """Return a sentence on the share of a domain's traces that the proposed threshold lets pass."""
+    """Return a sentence on the share of a domain's traces that the proposed threshold lets pass.
+
+    For a domain with a share, it is on the share that passes by it.
+    """
+    if one.share is not None:
+        passing = f"{one.current.share.value:.1%} pass in this order by the policy's share {one.share:g}"
+        return f"{one.domain}: of {counted(one.traces, 'trace')}, {passing}"
     if one.proposal is None:
         highest = one.quantiles[1]
         of = f"the best {one.best:,} of {counted(one.traces, 'trace')}, {highest!r},"
@@ -140,15 +162,22 @@ def effect(one: DomainTuning) -> str:
     return f"{one.domain}: of {counted(one.traces, 'trace')}, {reached}"
 
 
-def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> DomainTuning:
+def _tune_domain(
+    traces: Sequence[tuple[ScoredRecord, Score]], novelties: Sequence[float], policy: Policy, target: float
+) -> DomainTuning:
+    records, scores = [record for record, _ in traces], [score for _, score in traces]
     profile = policy.profile(scores[0].domain)
+    passing = share(sum(score.passes for score in scores), len(scores))
     values = np.array([score.quality_score for score in scores])
     best = lowest_within(values, target)
     return DomainTuning(
         domain=profile.domain,
         traces=len(values),
         quantiles={q: float(np.quantile(values, q)) for q in QUANTILES},
-        current=_passing(values, profile.threshold),
+        share=profile.share,
+        current=Passing(profile.threshold, passing),
+        shares=share_passing(records, scores, policy),
+        repeats=repeats(novelties),
         grid=[_passing(values, threshold) for threshold in GRID],
         proposal=best
         and Proposal(kth_largest(values, best[1]), _passing(values, rounded_threshold(values, best[0]))),
@@ -192,16 +221,17 @@ def with_changes(policy: Policy, changes: Changes) -> Policy:
     the former values as its own.
     """
     changed = _with(policy, changes)
-    kept = {
-        name: {
-            field: getattr(profile, field)
-            for field in ("threshold", "weights")
-            if field not in changes.get(name, {})
-            and getattr(changed.profile(name), field) != getattr(profile, field)
-        }
-        for name, profile in policy.profiles.items()
-    }
-    return _with(changed, {name: fields for name, fields in kept.items() if fields})
+    kept: dict[str, dict[str, Any]] = {}
+    for name, profile in policy.profiles.items():
+        now, own = changed.profile(name), changes.get(name, {})
+        fields: dict[str, Any] = {}
+        if not {"threshold", "share"} & own.keys() and now.rule != profile.rule:
+            fields |= profile.rule
+        if "weights" not in own and now.weights != profile.weights:
+            fields["weights"] = profile.weights
+        if fields:
+            kept[name] = fields
+    return _with(changed, kept)
 
 
 def policy_toml(policy: Policy, comments: Iterable[str]) -> str:
@@ -213,7 +243,9 @@ def policy_toml(policy: Policy, comments: Iterable[str]) -> str:
 def _with(policy: Policy, changes: Changes) -> Policy:
     domains = dict(policy.domains)
     for name, fields in changes.items():
-        domains[name] = domains.get(name, DomainPolicy()).model_copy(update=dict(fields))
+        rules = {"threshold", "share"}
+        former = dict.fromkeys(rules) if rules & fields.keys() else {}
+        domains[name] = domains.get(name, DomainPolicy()).model_copy(update={**former, **fields})
     return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)
 
 

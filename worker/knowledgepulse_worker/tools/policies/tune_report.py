@@ -35,6 +35,12 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield ""
     yield "Share that passes, by threshold"
     yield _grid(domains)
+    yield ""
+    yield "What a share would have let pass in the order of the traces, of all and by hour"
+    yield _shares(domains)
+    yield ""
+    yield "Traces that a lowest novelty (min_novelty) would withhold"
+    yield _repeats(domains)
     for one in domains:
         yield from _notes(one)
 
@@ -66,7 +72,8 @@ def _scores(domains: list[DomainTuning]) -> Table:
     table = new_table("domain", "traces", *shown, "threshold", "passing")
     for one in domains:
         quantiles = (f"{one.quantiles[q]:.3f}" for q in shown.values())
-        current = repr(one.current.threshold), _percent(one.current.share)
+        rule = repr(one.current.threshold) if one.share is None else f"share {one.share:g}"
+        current = rule, _percent(one.current.share)
         table.add_row(one.domain, f"{one.traces:,}", *quantiles, *current)
     return table
 
@@ -91,8 +98,29 @@ def _grid(domains: list[DomainTuning]) -> Table:
     return table
 
 
+def _shares(domains: list[DomainTuning]) -> Table:
+    table = new_table("domain", "share", "traces", "passing", "lowest hour", "highest hour")
+    for one in domains:
+        for row in one.shares:
+            if not row.traces:
+                continue
+            hours = ("-" if hour is None else f"{hour:.1%}" for hour in (row.lowest, row.highest))
+            passing = f"{row.passing / row.traces:.1%}"
+            table.add_row(one.domain, f"{row.share:g}", f"{row.traces:,}", passing, *hours)
+    return table
+
+
+def _repeats(domains: list[DomainTuning]) -> Table:
+    table = new_table("min_novelty", *(one.domain for one in domains))
+    for row in zip(*(one.repeats for one in domains), strict=True):
+        table.add_row(f"{row[0].min_novelty:g}", *(f"{one.traces:,}" for one in row))
+    return table
+
+
 def _notes(one: DomainTuning) -> Iterator[str]:
     """Yield notes to read before a proposal is adopted."""
+    if one.share is not None:
+        return
     if one.proposal is None:
         yield f"note: {effect(one)}"
     elif (threshold := one.proposal.passing.threshold) < SDK_RETRIEVAL:

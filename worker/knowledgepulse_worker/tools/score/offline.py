@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 
 import msgspec
@@ -31,12 +31,13 @@ from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
 @dataclass(frozen=True)
 class Scored:
-    """A trace, its score, and the content by which a person can judge it."""
+    """A trace, its score, the content by which a person can judge it, and its partition's number."""
 
     trace: ReasoningTrace
     score: Score
     content: Content
     counts: Counts
+    partition: int = 0
 
     def to_json(self, embedder: str, policy: str | None = None, value: bytes = b"") -> str:
         """Return a line of JSON with the id, the score, and the members that policies and people need.
@@ -59,6 +60,7 @@ class Scored:
             "content": asdict(self.content),
             "counts": msgspec.structs.asdict(self.counts),
             "agent_id": self.trace.metadata.agent_id,
+            "partition": self.partition,
         }
         if policy is None:
             return json.dumps(line)
@@ -94,9 +96,10 @@ class Partitions:
         self._scorers: defaultdict[int, Scorer] = defaultdict(make)
         self._without_key = count()
 
-    def scorer_of(self, line: bytes) -> Scorer:
-        """Return the scorer of a line's partition."""
-        return self._scorers[self.next_partition(line)]
+    def score(self, line: bytes, max_bytes: int) -> Scored:
+        """Score a line against the lines before it in its partition; see :func:`score_line`."""
+        partition = self.next_partition(line)
+        return replace(score_line(line, self._scorers[partition], max_bytes), partition=partition)
 
     def next_partition(self, line: bytes) -> int:
         """Return the partition to which a line goes; lines without a key take turns."""

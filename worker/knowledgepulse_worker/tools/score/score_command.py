@@ -25,7 +25,7 @@ from knowledgepulse_worker.terminal.files import (
 )
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.texts import counted, printable
-from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
+from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
 
 
 @click.command()
@@ -83,7 +83,7 @@ def score(
                 if dry_run:
                     decode_trace(line.text.strip(), settings.limits.trace_bytes)
                 else:
-                    scored = score_line(line.text, topic.scorer_of(line.text), settings.limits.trace_bytes)
+                    scored = topic.score(line.text, settings.limits.trace_bytes)
                     policy = settings.policy.digest if traces else None
                     echo(scored.to_json(name, policy, line.text.strip()), progress)
                 good += 1

@@ -8,8 +8,10 @@ from dataclasses import asdict, replace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import (
     Explanation,
+    Rescorer,
     Score,
     ScoredRecord,
+    decision_text,
     explain_score,
     override_effects,
     similarity_text,
@@ -29,7 +31,7 @@ def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) ->
     """
     explanation, would = explain_score(record, policy), None
     if explanation is None and otherwise:
-        would = replace(record, score=record.under(policy), policy=policy.digest)
+        would = replace(record, score=Rescorer(policy).score(record), policy=policy.digest)
         explanation = explain_score(would, policy)
     yield f"trace {printable(record.id)}"
     at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
@@ -70,12 +72,12 @@ def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) ->
 
 def _decision(record: ScoredRecord) -> str:
     score = record.score
-    reached = "reaches" if score.reaches_threshold else "is below"
-    withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld" if score.withheld else ""
-    return (
-        f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}"
-        f"{withheld}: {score.decision}"
-    )
+    withheld = ""
+    if score.withheld == "novelty":
+        withheld = f"; novelty {score.novelty:.4f} is withheld"
+    elif score.withheld is not None:
+        withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld"
+    return f"{decision_text(score, _domain(record))}{withheld}: {score.decision}"
 
 
 def _content(record: ScoredRecord) -> Iterator[str]:

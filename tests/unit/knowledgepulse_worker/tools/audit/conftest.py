@@ -16,7 +16,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, decode_vector, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
+from knowledgepulse_worker.scoring import PartitionState, Scorer, VectorCache, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
@@ -65,7 +65,7 @@ class Stream:
     def __init__(self, **sections):
         self.settings = Settings(
             cache={"max_elements": MAX_ELEMENTS, "dimensions": 32, **sections.pop("cache", {})},
-            policy={"threshold": 0.45, **sections.pop("policy", {})},
+            policy=sections.pop("policy", {"threshold": 0.45}),
             **sections,
         )
         topics = self.settings.topics
@@ -108,18 +108,21 @@ class Stream:
     def restart(self, embedder=None, cut=False):
         """Start a worker on the ledger, which is cut for another model or after a rewind."""
         embedder = embedder or self.embedder
+        scores = None if self._scorer is None else self._scorer.state.scores
         if embedder.identity != self.embedder.identity or cut:
             self.entries.clear()
+            scores = None
         self.embedder = embedder
         cache = self.settings.cache
         self._scorer = Scorer(
             policy=self.settings.policy,
             cache=VectorCache(cache.max_elements, cache.dimensions, cache.ttl),
         )
+        self._scorer.state = PartitionState(self._scorer.state.cache, scores)
         for entry in self.entries.values():
             if entry.vector is not None:
                 at = entry.timestamp_ms / 1000
-                self._scorer.cache.add(decode_vector(entry.vector), id=entry.trace_id, at=at)
+                self._scorer.state.cache.add(decode_vector(entry.vector), id=entry.trace_id, at=at)
 
     def work(self, since=None, policy=None):
         """Score and publish the raw records from an offset on; known ones are republished."""

@@ -15,6 +15,19 @@ def new_scorer():
     return make_scorer(Settings(), None)
 
 
+def trace(number):
+    new = ReasoningTrace.new(
+        objective="Fix the failing build",
+        steps=[{"type": "thought"}],
+        result_summary="done",
+        confidence=0.9,
+        success=True,
+        task_domain="code",
+    )
+    new.id = f"kp:trace:{number}"
+    return new.to_json()
+
+
 @pytest.mark.parametrize(
     "created_at",
     ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00,5z", "2026-01-31 12:00", "2026-01-31T12:00:00+0530"],
@@ -61,7 +74,8 @@ def test_only_partitions_with_traces_take_memory():
         return made[-1]
 
     topic = Partitions(10_000, "id", make)
-    scorers = [topic.scorer_of(json.dumps({"id": key}).encode()) for key in "aba"]
+    lines = [trace(number) for number in "aba"]
+    partitions = [topic.score(line, 10_000).partition for line in lines]
 
-    assert made == scorers[:2]
-    assert scorers[2] is scorers[0]
+    assert len(made) == 2
+    assert partitions == [topic.next_partition(line) for line in lines]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from itertools import chain, islice, zip_longest
@@ -22,6 +22,7 @@ from knowledgepulse_worker.scoring import (
     StepText,
     explain_score,
     override_effects,
+    scores_under,
     similarity_text,
 )
 from knowledgepulse_worker.terminal.lines import located_lines
@@ -42,7 +43,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
 
     ``labels``: the labels of traces that nobody needs to label again.
     """
-    records = [*given.records()]
+    records = [*_scored_again(given.records(), policy)]
     sample = sample_to_label(records, labels, policy, count)
     runs = defaultdict[str | None, dict[str, None]](dict)  # the ids of each task, once each
     for record in records:
@@ -55,7 +56,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
         by_name = asyncio.run(_values_of_topics(given, wanted))
     traces = [
         ToLabel(
-            replace(one, score=one.under(policy), policy=policy.digest),
+            one,
             by_name.get((one.source, one.id)),
             tuple(name for name in runs[one.task] if name != one.id) if one.task else (),
         )
@@ -65,6 +66,11 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
         if one.value is None and one.record.content is None:
             raise InputError(f"{one.record.source}: has no steps to judge, only a score; give the raw traces")
     return traces
+
+
+def _scored_again(records: Sequence[ScoredRecord], policy: Policy) -> Iterator[ScoredRecord]:
+    for record, score in zip(records, scores_under(records, policy), strict=True):
+        yield replace(record, score=score, policy=policy.digest)
 
 
 def sample_to_label(

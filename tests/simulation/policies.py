@@ -1,0 +1,24 @@
+"""Policies of histories. Their shares are counted among few scores, as histories have few records."""
+
+from __future__ import annotations
+
+from knowledgepulse_worker.policy import Policy
+
+MIN_SCORES = 3
+WINDOW = 5
+
+
+def policy_of(value):
+    """Return the policy of a random number from 0 to 1: half of them have a share, the others a threshold."""
+    if value < 0.5:
+        return Policy(threshold=round(0.3 + value / 2, 3))
+    # Without validation, which asks for a window of 30.
+    return Policy.model_construct(
+        threshold=0.4,
+        share=round(value - 0.3, 3),
+        share_window=WINDOW,
+        min_novelty=0.0,
+        domains={},
+        contribute_visibility=None,
+        contribute_privacy_level=None,
+    )

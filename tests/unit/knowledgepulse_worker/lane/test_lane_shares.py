@@ -1,0 +1,117 @@
+"""What a share decides in a lane depends on the policy and the log, and on nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from knowledgepulse_worker.policy import MIN_SCORES, Policy, Weights
+from knowledgepulse_worker.records.entry import decode_scores, scores_key
+from support.lanes import score, trace_of
+
+THIRD = Policy(share=0.3, share_window=40)
+COUNT = 90
+
+
+@pytest.fixture
+def records(raw):
+    """Return records whose traces have many different scores, and some equal ones."""
+    return [raw(offset, trace_of(offset, "Fix the build", offset * 37 % 50 / 50)) for offset in range(COUNT)]
+
+
+@pytest.fixture
+async def scores(make_harness, records):
+    """Return the scores of an undisturbed worker."""
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), *records)
+    return [score(output) for output in harness.outputs()]
+
+
+def written(harness):
+    """Return the source offset and the number of last scores of each changelog record with them."""
+    records = [one for one in harness.publisher.records(harness.ledger) if one.key == scores_key("code")]
+    found = [decode_scores(record.value) for record in records if record.value is not None]
+    return [(one.offset, len(one.last.scores)) for one in found]
+
+
+async def test_a_share_ranks_a_partitions_traces(scores):
+    assert [one["of"] for one in scores] == [min(40, number) for number in range(1, COUNT + 1)]
+    assert ["rank" in one for one in scores] == [number >= MIN_SCORES for number in range(1, COUNT + 1)]
+
+
+@pytest.mark.parametrize("at", [1, 20, MIN_SCORES, 41, 70])
+async def test_a_successor_decides_as_an_undisturbed_worker(make_harness, records, scores, at):
+    """The first worker had scored more than it committed."""
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    lane = await harness.lane()
+    await harness.processed(lane, *records[:at])
+    for record in records[at : at + 15]:
+        await lane.take(record)
+    lane.close()
+    successor = await harness.lane(at, harness.changelog())
+    await harness.processed(successor, *records[at:])
+
+    assert [score(output) for output in harness.outputs()] == scores
+
+
+async def test_commits_of_any_size_keep_the_same_last_scores(make_harness, records, scores):
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    lane = await harness.lane()
+    for start, stop in ((0, 1), (1, 50), (50, 52), (52, COUNT)):
+        await harness.processed(lane, *records[start:stop])
+
+    assert written(harness) == [(0, 1), (49, 40), (51, 40), (89, 40)]
+    assert [score(output) for output in harness.outputs()] == scores
+
+
+async def test_an_aborted_transaction_keeps_no_scores(make_harness, records, scores):
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    lane = await harness.lane()
+    await harness.processed(lane, *records[:50])
+    for record in records[50:60]:
+        await lane.take(record)
+    lane.scores_records(lane.complete())  # of a transaction that is aborted and sent again, with more
+    for record in records[60:]:
+        await lane.take(record)
+    await harness.committed(lane, COUNT)
+    successor = await harness.lane(COUNT, harness.changelog())
+
+    assert [score(output) for output in harness.outputs()] == scores
+    assert successor._state.scores.last() == lane._state.scores.last()
+
+
+async def test_without_a_share_no_scores_are_kept(make_harness, records):
+    harness = make_harness(policy=Policy(threshold=0.4), embedding=False, in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), *records[:5])
+
+    assert written(harness) == []
+
+
+async def test_a_group_that_was_set_back_begins_anew(make_harness, records):
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), *records[:50])
+    rewound = await harness.lane(10, harness.changelog())
+    await harness.processed(rewound, *records[10:20])
+
+    assert [score(one)["of"] for one in harness.outputs()[50:]] == [*range(1, 11)]
+    assert written(harness)[-1] == (19, 10)
+    assert harness.metric("kp_cache_resets_total", reason="rewind") == 1
+
+
+async def test_other_weights_begin_anew_and_another_share_does_not(make_harness, records):
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    lane = await harness.lane()
+    await harness.processed(lane, *records[:40])
+    harness.services.policy.policy = THIRD.model_copy(update={"share": 0.1})
+    await harness.processed(lane, *records[40:50])
+    other = {"code": {"weights": dict(zip(Weights.model_fields, (1, 0, 0, 0), strict=True))}}
+    harness.services.policy.policy = Policy(share=0.3, domains=other)
+    await harness.processed(lane, *records[50:60])
+
+    assert [score(one)["of"] for one in harness.outputs()[38:62]] == [39, *[40] * 11, *range(1, 11)]
+
+
+async def test_a_record_that_cannot_be_scored_takes_no_place(make_harness, records, raw):
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), records[0], raw(1, b"no trace"), *records[2:4])
+
+    assert written(harness) == [(3, 3)]

@@ -1,0 +1,102 @@
+"""Scored traces are decided again in the order of their partitions, as a worker would have decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from knowledgepulse_worker.policy import MIN_SCORES, DomainPolicy, Policy
+from knowledgepulse_worker.scoring import (
+    RecentScores,
+    Score,
+    ScoredRecord,
+    explain_score,
+    rescore_all,
+    scores_under,
+)
+
+TENTH = Policy(share=0.1, share_window=50)
+
+
+def record(number, partition=0, policy=None, **members):
+    """Return a scored trace of a topic."""
+    value = number * 37 % 100 / 100
+    score = Score(value, value, value, value, value, (), "default", 0.75, None)
+    source = f"raw/{partition}/{number}"
+    one = ScoredRecord(source, f"kp:trace:{number}", "x", "network", "aggregated", True, value, score)
+    return replace(one, policy=policy, **members)
+
+
+def decided(records, policy=TENTH):
+    recent, profile = RecentScores(), policy.profile("default")
+    return [recent.decide(one.under(policy), profile) for one in records]
+
+
+def test_the_order_is_that_of_the_offsets_whatever_that_of_the_records():
+    """Topics are read one after another: first those that passed, then the others."""
+    records = [record(number) for number in range(90)]
+    scores = dict(zip(records, decided(records), strict=True))
+    mixed = [*records[1::2], *records[::2]]
+
+    assert scores_under(mixed, TENTH) == [scores[one] for one in mixed]
+    assert [flip.after for flip in rescore_all(mixed, TENTH).flips] == [
+        scores[one] for one in records if scores[one].decision != one.score.decision
+    ]
+
+
+def test_partitions_are_ranked_apart():
+    records = [record(number, partition) for number in range(60) for partition in (0, 1)]
+
+    assert scores_under(records, TENTH)[::2] == decided(records[::2])
+
+
+def test_lines_are_ranked_in_the_partition_that_they_name():
+    lines = [
+        replace(record(number), source=f"some/3/scored.jsonl:{number}", partition=number % 2)
+        for number in range(80)
+    ]
+
+    assert scores_under(lines, TENTH)[1::2] == decided(lines[1::2])
+    assert (lines[0].log, lines[0].offset) == (("", 0), 0)
+
+
+def test_where_the_policy_has_decided_its_decision_stands():
+    """The records of a period do not tell the scores before it."""
+    said = Score(0.5, 0.5, 0.5, 0.5, 0.5, (), "default", 0.4, None, share=0.1, rank=2, of=50)
+    records = [record(number, policy=TENTH.digest, score=said) for number in range(3)]
+
+    assert scores_under(records, TENTH) == [said] * 3
+    assert scores_under(records, Policy(share=0.2))[0].rank is None
+
+
+def test_a_score_by_rank_is_explained_by_the_cut():
+    scores = decided([record(number) for number in range(MIN_SCORES + 30)])
+    failing = next(one for one in reversed(scores) if one.rank is not None and not one.passes)
+    shown = explain_score(record(1, score=failing, policy=TENTH.digest), TENTH)
+
+    assert shown is not None
+    gap = failing.threshold - failing.quality_score
+    assert shown.verdict.startswith(f"it falls short by {gap:.4f}")
+
+
+@pytest.mark.parametrize(("novelty", "withheld"), [(0.04, "novelty"), (0.05, None), (0.5, None)])
+def test_a_near_duplicate_is_withheld_whatever_its_score(novelty, withheld):
+    policy = Policy(threshold=0, min_novelty=0.05)
+    score = Score(1, 1, novelty, 1, 1, (), "default", 0, "kp:trace:0")
+    near = record(1, score=score)
+
+    assert near.under(policy).withheld == withheld
+    assert near.under(policy).decision == ("rejected" if withheld else "contribute")
+    shown = explain_score(replace(near, score=near.under(policy)), policy)
+    guard = "whatever the score, the policy contributes only a novelty of 0.05 or more"
+    assert shown is not None
+    assert shown.guard == (guard if withheld else None)
+
+
+def test_a_domain_can_turn_the_lowest_novelty_off():
+    policy = Policy(min_novelty=0.2, domains={"x": DomainPolicy(min_novelty=0)})
+    near = Score(1, 1, 0.1, 1, 1, (), "default", 0, "kp:trace:0")
+
+    assert record(1, score=near).under(policy).withheld is None
+    assert replace(record(1, score=near), task_domain="y").under(policy).withheld == "novelty"

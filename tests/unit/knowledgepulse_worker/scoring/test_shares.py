@@ -1,0 +1,219 @@
+"""A share lets the best of the last traces pass, whatever the level of their scores."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from knowledgepulse_worker.policy import MAX_DOMAINS, MIN_SCORES, DomainPolicy, Policy, Weights
+from knowledgepulse_worker.scoring import LastScores, RecentScores, Score, after
+from support.drawn_policies import POLICIES
+
+TENTH = Policy(share=0.1, share_window=100)
+UNIT = st.floats(0, 1)
+
+
+def scored(value, domain="default", policy=TENTH, withheld=None):
+    """Return a score before a share has decided on it."""
+    threshold = policy.profile(domain).threshold
+    return Score(value, 0.5, 0.5, 0.5, 0.5, (), domain, threshold, None, withheld=withheld)
+
+
+def decided(values, policy=TENTH, domain="default", recent=None):
+    """Return the decided scores of one partition."""
+    recent = RecentScores() if recent is None else recent
+    profile = policy.profile(domain)
+    return [recent.decide(scored(value, domain, policy), profile) for value in values]
+
+
+def passing(scores):
+    return sum(score.passes for score in scores) / len(scores)
+
+
+def shuffled(count):
+    """Return different numbers from 0 to 1 in random order."""
+    numbers = [number / count for number in range(count)]
+    Random(7).shuffle(numbers)
+    return numbers
+
+
+@pytest.mark.parametrize("level", [0.01, 0.3, 1])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2, 0.5, 1])
+def test_the_share_passes_at_every_level_of_scores(share, level):
+    policy = Policy(share=share, share_window=100)
+    scores = decided([level * value for value in shuffled(2000)], policy)
+
+    assert passing(scores[200:]) == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.2, 0.5])
+def test_of_equal_scores_the_share_passes_at_any_time(share):
+    """Neither all nor none, and not all at once."""
+    scores = decided([0.5] * 2000, Policy(share=share, share_window=100))
+    blocks = [passing(scores[start : start + 100]) for start in range(100, 2000, 100)]
+
+    assert all(block == pytest.approx(share, abs=0.03) for block in blocks)
+
+
+def test_a_rank_counts_the_better_scores_among_the_last_ones():
+    scores = decided([number / 200 for number in range(100)] + [0.2, 0.9])
+
+    assert [(one.rank, one.of) for one in scores[-2:]] == [(60, 100), (1, 100)]
+    assert scores[-2].threshold == 90 / 200
+    assert (scores[-2].decision, scores[-1].decision) == ("rejected", "contribute")
+
+
+def test_the_threshold_decides_until_there_are_enough_scores():
+    policy = Policy(share=0.1, domains={"code": DomainPolicy(share=0.01)})
+    few = decided([0.7, 0.8] * (MIN_SCORES // 2), policy)
+    rare = decided(shuffled(120), policy, "code")
+
+    assert {(one.threshold, one.rank) for one in few[:-1]} == {(0.75, None)}
+    assert [one.passes for one in few[:4]] == [False, True, False, True]
+    assert (few[-1].rank is not None, few[-1].of) == (True, MIN_SCORES)
+    assert [one.rank is None for one in rare] == [True] * 99 + [False] * 21  # of fewer, a hundredth is none
+
+
+def test_a_withheld_trace_takes_no_place():
+    with_others, alone = RecentScores(), RecentScores()
+    profile = TENTH.profile("default")
+    for value in shuffled(300):
+        withheld = with_others.decide(scored(1.0, withheld="visibility"), profile)
+        ranked = with_others.decide(scored(value), profile)
+
+        assert (withheld.decision, withheld.rank, withheld.of) == ("rejected", None, None)
+        assert ranked == alone.decide(scored(value), profile)
+
+
+def test_a_withheld_trace_shows_the_cut_that_it_would_have_to_reach():
+    recent = RecentScores()
+    *_, last = decided(shuffled(100), recent=recent)
+    withheld = recent.decide(scored(0.99, withheld="novelty"), TENTH.profile("default"))
+
+    assert (withheld.threshold, withheld.passes, withheld.decision) == (last.threshold, True, "rejected")
+
+
+def test_a_change_of_the_share_or_of_another_domain_starts_nothing_again():
+    recent = RecentScores()
+    decided(shuffled(100), recent=recent)
+    other = {"code": DomainPolicy(threshold=0.3, weights=weights(1, 0, 0, 0))}
+    (score,) = decided([0.5], Policy(share=0.3, share_window=100, domains=other), recent=recent)
+
+    assert (score.of, score.share) == (100, 0.3)
+
+
+def test_scores_under_other_weights_are_not_ranked_together():
+    recent = RecentScores()
+    decided(shuffled(100), recent=recent)
+    changed = Policy(share=0.1, domains={"default": DomainPolicy(weights=weights(1, 0, 0, 0))})
+    (score,) = decided([0.5], changed, recent=recent)
+
+    assert (score.of, score.rank, score.threshold) == (1, None, 0.75)
+
+
+def test_domains_are_ranked_apart():
+    recent = RecentScores()
+    decided([1.0] * 100, recent=recent)
+    *_, low = decided(shuffled(100), domain="code", recent=recent)
+
+    assert (low.of, low.threshold) == (100, 0.9)
+
+
+def weights(*values):
+    return Weights(**dict(zip(Weights.model_fields, values, strict=True)))
+
+
+OTHER = {"default": DomainPolicy(share=0.2, weights=weights(1, 0, 0, 0))}
+CHANGES = st.sampled_from(
+    [
+        TENTH,
+        Policy(share=0.3, share_window=30),
+        Policy(share=0.1, share_window=60, domains=OTHER),
+        Policy(threshold=0.4),
+    ]
+)
+STREAM = st.lists(
+    st.tuples(CHANGES, st.sampled_from(["default", "code"]), st.sampled_from([0.0, 0.25, 0.5]) | UNIT),
+    max_size=150,
+)
+
+
+@given(STREAM, st.data())
+def test_a_restart_from_what_is_kept_decides_as_an_undisturbed_worker(stream, data):
+    """Whatever the policies, and wherever a commit ends."""
+    cut = data.draw(st.integers(0, len(stream)))
+    undisturbed, former, kept = RecentScores(), RecentScores(), {}
+    for number, (policy, domain, value) in enumerate(stream):
+        profile = policy.profile(domain)
+        if number == cut:
+            former = RecentScores({name: last.copy() for name, last in kept.items()})
+        score = former.decide(scored(value, domain, policy), profile)
+        if score.of is not None:
+            kept = after(kept, [(value, profile)])
+
+        assert score == undisturbed.decide(scored(value, domain, policy), profile)
+    assert kept == undisturbed.last() == former.last()
+    assert [*kept] == [*undisturbed.last()]
+
+
+def test_what_is_kept_does_not_change_what_was_kept_before():
+    profile = TENTH.profile("code")
+    before = after({}, [(0.5, profile)])
+    later = after(before, [(0.6, profile)])
+
+    assert (before["code"].scores, later["code"].scores) == ([0.5], [0.5, 0.6])
+
+
+def test_the_domains_are_bounded_though_policies_name_others():
+    """A forgotten domain is forgotten by the worker and by what it keeps alike."""
+    recent, kept = RecentScores(), {}
+    for number in range(MAX_DOMAINS + 10):
+        name = f"domain {number}"
+        profile = Policy(share=0.1, domains={name: DomainPolicy()}).profile(name)
+        recent.decide(scored(0.5, name), profile)
+        kept = after(kept, [(0.5, profile)])
+
+    assert len(kept) == MAX_DOMAINS
+    assert kept == recent.last()
+    assert "domain 9" not in kept
+
+
+@given(st.lists(UNIT, max_size=80), st.integers(30, 60), UNIT)
+def test_a_rank_is_that_of_a_sorted_list(values, window, value):
+    """The order that is kept up agrees with one that is made anew."""
+    policy = Policy(share=0.1, share_window=window)
+    *_, score = decided([*values, value], policy)
+    last = [*values, value][-window:]
+    better, equal = sum(one > value for one in last), last.count(value)
+
+    assert score.of == len(last)
+    if score.rank is None:
+        assert len(last) < MIN_SCORES
+    else:
+        assert better < score.rank <= better + equal
+
+
+@given(POLICIES, UNIT)
+def test_a_policy_without_a_share_decides_as_before(policy, value):
+    profile = policy.profile("default")
+    score = scored(value, policy=policy)
+
+    assert profile.share is not None or RecentScores().decide(score, profile) is score
+
+
+def test_last_scores_of_another_scale_are_dropped():
+    last = LastScores("other", 3, [0.1, 0.2, 0.3])
+    last.add(0.5, TENTH.profile("code"))
+
+    assert last == LastScores(TENTH.profile("code").scale, 1, [0.5])
+
+
+def test_a_rank_without_a_number_is_no_rank():
+    """Such a header was not written by a worker."""
+    score = replace(scored(0.8), share=0.1, rank=1)
+
+    assert score.passes == (score.quality_score >= score.threshold)

@@ -1,0 +1,92 @@
+"""The audit recomputes what shares decided, to the last trace."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from knowledgepulse_worker.policy import DomainPolicy, Policy
+from support.audited import score_of, with_score
+
+TENTH = {"share": 0.3, "share_window": 30}
+FREE = {"policy": TENTH, "embedding": {"backend": "none"}}
+
+
+def stream_of(stream, count):
+    made = stream(**FREE)
+    made.publish(count)
+    made.work()
+    return made
+
+
+def test_accepts_what_a_worker_decided(stream):
+    made = stream_of(stream, 150)
+    report = made.audit()
+
+    assert {score_of(output).get("rank") is None for output in made.outputs} == {True, False}
+    assert (report.differing, report.shares_unaudited, report.shares_begun) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("change", [{"rank": 1}, {"of": 29}, {"share": 0.5}, {"threshold": 0.123}])
+def test_detects_a_wrong_decision(stream, change):
+    made = stream_of(stream, 150)
+    at = next(
+        number for number, one in enumerate(made.outputs) if number > 100 and score_of(one).get("rank") != 1
+    )
+    made.outputs[at] = with_score(made.outputs[at], **change)
+
+    assert [one.offset for one in made.audit().differing] == [at]
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0.1, 0.3, None])), min_size=1, max_size=5))
+@settings(max_examples=20)
+def test_accepts_changes_of_the_policy(stream, pieces):
+    """A share that changes starts nothing again, and a threshold between leaves the last scores alone."""
+    made = stream_of(stream, 0)
+    for count, share in pieces:
+        policy = Policy(threshold=0.4) if share is None else Policy(share=share, share_window=30)
+        made.kept_policies.append(policy)
+        made.publish(count)
+        made.work(policy=policy)
+    report = made.audit()
+
+    assert (report.differing, report.shares_unaudited, report.shares_begun) == ([], 0, 0)
+
+
+def test_counts_where_the_last_scores_began_anew(stream):
+    made = stream_of(stream, 90)
+    made.restart(cut=True)  # which drops the scores like the vectors
+    made.publish(50)
+    made.work()
+    report = made.audit()
+
+    assert (report.differing, report.shares_begun) == ([], 2)  # in each of two domains
+
+
+def test_ranks_of_a_trimmed_partition_are_audited_once_the_window_has_filled(stream):
+    made = stream_of(stream, 200)
+    del made.raw[:50], made.outputs[:50]
+    report = made.audit(first=50, outputs_from=50)
+    made.outputs[-1] = with_score(
+        made.outputs[-1], rank=1 if score_of(made.outputs[-1]).get("rank") != 1 else 9
+    )
+
+    assert report.differing == []
+    assert 30 < report.shares_unaudited < 100
+    assert [one.offset for one in made.audit(first=50, outputs_from=50).differing] == [199]
+
+
+def test_a_record_whose_policy_is_unknown_leaves_later_ranks_unaudited(stream):
+    made = stream_of(stream, 60)
+    other = Policy(share=0.2, share_window=30, domains={"code": DomainPolicy(min_novelty=0.1)})
+    made.publish(1)
+    made.work(policy=other)
+    made.publish(40)
+    made.work()
+
+    report = made.audit()
+
+    assert report.unknown_policy == 1
+    assert report.shares_unaudited > 0
+    assert report.differing == []

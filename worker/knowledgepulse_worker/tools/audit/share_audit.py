@@ -1,0 +1,76 @@
+"""Recompute what shares decided from the scores before each record."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from operator import eq, gt
+from typing import Literal
+
+from msgspec.structs import replace
+
+from knowledgepulse_worker.policy import Profile
+from knowledgepulse_worker.scoring import RecentScores, Score
+from knowledgepulse_worker.tools.audit.output_checks import ROUNDING
+
+Verdict = Literal["exact", "begun", "unaudited"]
+"""Whether a decision could be recomputed, or its last scores begin with it for a reason outside the log."""
+
+
+@dataclass
+class _Domain:
+    """The last scores of a domain, rebuilt record by record.
+
+    Attributes:
+        recent: the last scores.
+        scale: the scale of the last score.
+        is_known: whether they and their number since the scale began are those that the worker had.
+            Otherwise they are so once the window has filled, but for the order of equal scores.
+    """
+
+    recent: RecentScores = field(default_factory=RecentScores)
+    scale: str | None = None
+    is_known: bool = False
+
+
+class ShareAudit:
+    """The last scores of a partition.
+
+    Those of a domain are known from the record on that says it is the first of them. They begin with the
+    first record under a share, with other weights, and when the worker cuts its ledger.
+    """
+
+    def __init__(self) -> None:
+        self._domains: defaultdict[str, _Domain] = defaultdict(_Domain)
+
+    def doubt(self) -> None:
+        """Forget all last scores, since a score is not known."""
+        self._domains.clear()
+
+    def add(self, score: Score, profile: Profile) -> tuple[Verdict, list[str]]:
+        """Add the next record's published score; return whether it was audited, and what is wrong."""
+        if profile.share is None:
+            return "exact", []
+        domain = self._domains[profile.domain]
+        begins = score.of == 1 and domain.scale == profile.scale
+        if score.of == 1:
+            domain = self._domains[profile.domain] = _Domain(is_known=True)
+        if score.withheld is None:
+            domain.scale = profile.scale
+        undecided = replace(score, threshold=profile.threshold, share=None, rank=None, of=None)
+        expected = domain.recent.decide(undecided, profile)
+        if not domain.is_known:
+            if expected.of is None or expected.of < profile.share_window:
+                return "unaudited", []
+            scores = domain.recent.last()[profile.domain].scores
+            better, equal = (sum(compare(one, score.quality_score) for one in scores) for compare in (gt, eq))
+            if score.rank is not None and better < score.rank <= better + equal:
+                expected = replace(expected, rank=score.rank)
+        wrong = [
+            f"{name} is {getattr(score, name)}, recomputed {getattr(expected, name)}"
+            for name in ("share", "rank", "of")
+            if getattr(score, name) != getattr(expected, name)
+        ]
+        if not abs(score.threshold - expected.threshold) <= ROUNDING:
+            wrong.append(f"threshold is {score.threshold:.9g}, recomputed {expected.threshold:.9g}")
+        return ("begun" if begins else "exact"), wrong

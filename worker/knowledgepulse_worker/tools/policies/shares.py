@@ -1,0 +1,113 @@
+"""What shares would have let pass of a stream in its order, and what a lowest novelty would drop."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import RecentScores, Score, ScoredRecord
+
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
+NOVELTIES = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+HOUR_MS = 3_600_000
+PIECE = 100
+"""Number of lines of a file that are taken for an hour, since lines have no time."""
+
+ENOUGH = 20
+"""Least number of traces of an hour that counts."""
+
+
+@dataclass(frozen=True)
+class SharePassing:
+    """What a share would have let pass.
+
+    Attributes:
+        share: the share.
+        traces: number of traces that it would have decided on; before, there are too few scores.
+        passing: number of these that would have passed.
+        lowest, highest: the lowest and the highest share that would have passed of an hour; None without an
+            hour of enough traces.
+    """
+
+    share: float
+    traces: int
+    passing: int
+    lowest: float | None
+    highest: float | None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """The traces that a lowest novelty would withhold.
+
+    Attributes:
+        min_novelty: the lowest novelty.
+        traces: number of traces below it.
+        kept: number of these that are labelled as worth keeping; None without labels.
+    """
+
+    min_novelty: float
+    traces: int
+    kept: int | None = None
+
+
+def share_passing(
+    records: Sequence[ScoredRecord], scores: Sequence[Score], policy: Policy
+) -> list[SharePassing]:
+    """Return what each of some shares would have let pass of one domain's traces.
+
+    The traces are ranked among the last ones of their partition, in the order of their offsets.
+
+    Args:
+        records: the traces of a domain, none of which is withheld.
+        scores: their scores.
+        policy: gives the number of last scores.
+    """
+    ordered = sorted(zip(records, scores, strict=True), key=lambda one: one[0].offset)
+    profile = policy.profile(scores[0].domain)
+    found = []
+    for share in SHARES:
+        shared = dataclasses.replace(profile, share=share)
+        recent: dict[tuple[str, int], RecentScores] = {}
+        passes: list[tuple[int, bool]] = []
+        for number, (record, score) in enumerate(ordered):
+            plain = replace(score, share=None, rank=None, of=None)
+            decided = recent.setdefault(record.log, RecentScores()).decide(plain, shared)
+            if decided.rank is not None:
+                at = number // PIECE if record.timestamp_ms is None else record.timestamp_ms // HOUR_MS
+                passes.append((at, decided.passes))
+        found.append(_passing(share, passes))
+    return found
+
+
+def _passing(share: float, passes: list[tuple[int, bool]]) -> SharePassing:
+    hours = [[each for _, each in some] for _, some in groupby(sorted(passes), key=lambda one: one[0])]
+    shares = [sum(hour) / len(hour) for hour in hours if len(hour) >= ENOUGH]
+    return SharePassing(
+        share,
+        len(passes),
+        sum(each for _, each in passes),
+        min(shares, default=None),
+        max(shares, default=None),
+    )
+
+
+def repeats(novelties: Iterable[float], kept: Iterable[bool] | None = None) -> list[Repeats]:
+    """Return what each of some lowest novelties would withhold.
+
+    Args:
+        novelties: the novelties of traces.
+        kept: whether each is labelled as worth keeping; None without labels.
+    """
+    values, labels = list(novelties), None if kept is None else list(kept)
+    found = []
+    for lowest in NOVELTIES:
+        below = [at for at, value in enumerate(values) if value < lowest]
+        found.append(Repeats(lowest, len(below), None if labels is None else sum(labels[at] for at in below)))
+    return found
