@@ -9,6 +9,12 @@ import pytest
 
 from chaos.assembly import GROUP, LIMIT, Fleet, new_stream, write
 from chaos.brokers import running_brokers
+from knowledgepulse_kafka.errors import DeliveryError
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_group
+from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog
 
 pytestmark = pytest.mark.integration
 
@@ -53,6 +59,45 @@ async def test_a_quiet_partition_ends_by_the_clock_and_a_successor_publishes_not
         while len(await stream.read(stream.settings.assemble.late)) < fleet.spans:
             await asyncio.sleep(0.2)
     assert await published(stream, GROUP) == fleet.expected
+
+
+async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_published_again(stream, real_traces):
+    """It had a transactional id for each partition, and committed as no member of the group."""
+    fleet = Fleet(real_traces[:GROUP])
+    (records,) = fleet.groups
+    settings = stream.settings = stream.configured(assemble={"grace": 1.0})
+    await write(stream, records)
+    async with stream.worker(command="assemble") as assembler:
+        assert await published(stream, GROUP) == fleet.expected
+        assert await assembler.stop() == 0, assembler.log()
+
+    log, group = AssemblyLog(settings, 0), assembly_group(settings.kafka.group)
+    position = (await log.read()).position
+    async with TransactionalPublisher(settings.kafka.client_config(), f"{group}-0") as former:
+
+        def transaction():
+            return former.transaction(
+                GroupMetadata(group), {(settings.assemble.spans, 0): Position(position)}
+            )
+
+        async with transaction() as write_as_former:
+            await write_as_former([log._mark(POSITION, b"%d" % position)])
+        assert not (await log.read()).by_member
+
+        async def be_fenced_off():
+            async with transaction() as write_as_former:
+                await write_as_former(
+                    [OutputRecord(settings.topics.raw, 0, NO_TIMESTAMP, b"k", b"again", ())]
+                )
+                async with stream.worker(command="assemble"), asyncio.timeout(LIMIT):
+                    await write(stream, records)
+                    while len(await stream.read(settings.assemble.late)) < fleet.spans:
+                        await asyncio.sleep(0.2)
+
+        with pytest.raises(DeliveryError, match="took over"):
+            await be_fenced_off()
+    assert await published(stream, GROUP) == fleet.expected
+    assert (await log.read()).by_member
 
 
 async def test_a_missing_topic_ends_the_start(stream):

@@ -13,7 +13,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.records import OutputRecord
-from knowledgepulse_kafka.shared_reader import SharedReader
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_schemas.convert import Options
@@ -21,7 +21,7 @@ from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name
+from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 from knowledgepulse_worker.tools.assemble.collector_exports import split
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
@@ -178,14 +178,19 @@ class AssemblerPod(Pod):
         world, cluster = self._world, self._world.cluster
         settings = world.settings
 
+        new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
+
         def join(on_revoked):
-            return SharedReader(
+            return Session(
                 settings.kafka.client_config(),
-                settings.assemble.spans,
-                settings.limits.batch_bytes,
-                settings.limits.rebalance,
-                on_revoked,
-                lambda config, _, rebalance: SimMember(
+                [settings.assemble.spans],
+                f"{assembly_group(settings.kafka.group)}-{process.name}",
+                decoded_bytes=settings.limits.batch_bytes,
+                batch_bytes=BATCH_BYTES,
+                rebalance_timeout=settings.limits.rebalance,
+                on_revoked=on_revoked,
+                new_producer=new_producer,
+                new_member=lambda config, _, rebalance: SimMember(
                     cluster,
                     self.name,
                     (settings.assemble.spans,),
@@ -196,11 +201,9 @@ class AssemblerPod(Pod):
                 ),
             )
 
-        new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
         log = partial(
             AssemblyLog,
             settings,
-            BATCH_BYTES,
             new_publisher=partial(TransactionalPublisher, new_producer=new_producer),
             new_reader=lambda *_: SimReader(cluster, self.name),
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
+from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_kafka.config import Config
@@ -18,14 +19,14 @@ from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
-from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.topic_reader import Record, held_offsets
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 
 logger = logging.getLogger(__name__)
 
-_POLL_MS = 500
-_REBALANCE_TIMEOUT = 30.0
 _CLOSE_LIMIT = 5.0
+
+OnRevoked: TypeAlias = Callable[[], Awaitable[None]]
 
 Positions: TypeAlias = Mapping[tuple[str, int], Position]
 """The positions to commit, by topic and partition."""
@@ -90,8 +91,16 @@ class Session:
         transactional_id: the transactional id, which no other running session has.
         decoded_bytes: the largest batch to decode, inflated.
         batch_bytes: the size limit of a batch to publish with more than one record.
+        rebalance_timeout: seconds that a rebalance allows the group's members to finish.
+        on_revoked: awaited before partitions are reassigned; until it returns, the session can commit.
+        granted: the name that the right to the transactional id is granted on: a prefix with a ``*``, or the
+            transactional id.
         new_member: makes the consumer.
         new_producer: makes the producer.
+
+    Attributes:
+        assigned: the assigned partitions; empty during a rebalance, while the client still reports the former
+            ones, which another member may already own.
     """
 
     def __init__(
@@ -102,13 +111,18 @@ class Session:
         *,
         decoded_bytes: int,
         batch_bytes: int = BATCH_BYTES,
+        rebalance_timeout: float = 30.0,
+        on_revoked: OnRevoked | None = None,
+        granted: str | None = None,
         new_member: Callable[..., GroupMember] = GroupMember,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
     ) -> None:
+        self.assigned: set[TopicPartition] = set()
         self._config = config
         self._topics = topics
-        self._publisher = TransactionalPublisher(config, transactional_id, batch_bytes, new_producer)
-        self._consumer = new_member(config, decoded_bytes, _REBALANCE_TIMEOUT)
+        self._on_revoked = on_revoked
+        self._publisher = TransactionalPublisher(config, transactional_id, batch_bytes, new_producer, granted)
+        self._consumer = new_member(config, decoded_bytes, rebalance_timeout)
         self._member = GroupMetadata(config.group)
         self._resources = AsyncExitStack()
 
@@ -124,15 +138,15 @@ class Session:
             await stack.enter_async_context(self._publisher)
             await connect(self._consumer, self._config)
             stack.push_async_callback(self._leave)
-            self._consumer.subscribe(self._topics)
+            self._consumer.subscribe(self._topics, listener=_Listener(self))
             self._resources = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._resources.aclose()
 
-    async def poll(self) -> list[Record]:
-        """Return the next records; an empty list if none arrive for a while.
+    async def poll(self, seconds: float = 0.5) -> list[Record]:
+        """Return the next records; an empty list if none arrive for the given seconds.
 
         After a rebalance, reading starts at the committed positions. Until the group has assigned partitions
         again, records of the former assignment may still arrive; nothing can be committed for them.
@@ -142,7 +156,7 @@ class Session:
             SecurityError: the brokers refuse the login, the certificate or the group.
         """
         try:
-            batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
+            batches = await self._consumer.getmany(timeout_ms=int(seconds * 1000))
         except KafkaError as error:
             raise await unreachable(self._config, error) from error
         self._member = self._consumer.group
@@ -180,6 +194,8 @@ class Session:
         except ThrottledError as error:
             return Throttled(str(error))
         except LostPartitionsError:
+            if self.is_current:  # the client has yet to learn it
+                self.assigned = set()
             return Rebalanced()
         return Committed([location.offset for location in written])
 
@@ -192,6 +208,36 @@ class Session:
     def not_ready(self) -> list[str]:
         """The reasons why nothing is read; empty once partitions are assigned."""
         return [] if self._consumer.assignment() else ["partitions are not assigned yet"]
+
+    async def committed(self, place: TopicPartition) -> int | None:
+        """Return the group's committed offset in a partition; None if there is none.
+
+        An offset that an open transaction may still replace is awaited.
+        """
+        position = (await self._consumer.committed([place])).get(place)
+        return None if position is None else position.offset
+
+    async def bounds(self, place: TopicPartition) -> range:
+        """Return the offsets that a partition holds now."""
+        return await held_offsets(self._consumer, place)
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Continue reading an assigned partition at an offset."""
+        self._consumer.seek(place, offset)
+
+    async def at_end(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions with nothing left to read; an empty set if the brokers do not answer."""
+        try:
+            ends = await self._consumer.end_offsets(list(places))
+            return {place for place in places if await self._consumer.position(place) >= ends[place]}
+        except KafkaError:
+            return set()
+
+    async def revoked(self) -> None:
+        """Give up the partitions; called by the client before it joins the group again."""
+        self.assigned = set()
+        if self._on_revoked is not None:
+            await self._on_revoked()
 
     async def lag(self) -> int:
         """Return the number of offsets between the positions and the ends reported by the last fetches."""
@@ -206,3 +252,14 @@ class Session:
         with suppress(TimeoutError):  # closing may wait forever while a broker is down
             async with asyncio.timeout(_CLOSE_LIMIT):
                 await self._consumer.stop()
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self._session.revoked()
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self._session.assigned = set(assigned)

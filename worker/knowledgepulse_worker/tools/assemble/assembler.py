@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
+from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.records import RawRecord
-from knowledgepulse_kafka.shared_reader import OnRevoked, SharedReader
+from knowledgepulse_kafka.session import OnRevoked, Session
+from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.ending import within
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
@@ -29,16 +33,13 @@ POLL = 1.0
 LONGEST_STEP = 5.0
 """Seconds that may pass at once for a partition without records: after longer ones, this process or the
 brokers were away, and spans may be on their way."""
-STOP_LIMIT = 5.0
-"""Seconds to close a partition's connections."""
 
-Join: TypeAlias = Callable[[OnRevoked], AbstractAsyncContextManager[SharedReader]]
+Join: TypeAlias = Callable[[OnRevoked], AbstractAsyncContextManager[Session]]
 """Joins the group; the argument is awaited before partitions are reassigned."""
 
 
 @dataclass
 class _Partition:
-    resources: AsyncExitStack
     assembler: PartitionAssembler
     seen: float  # the monotonic time when it last had records, or was asked for them
 
@@ -79,49 +80,56 @@ class Assembler:
             WorkerError: a fatal error.
         """
         try:
-            async with self.join(self._leave) as reader:
+            async with self.join(self._leave) as session:
                 while not is_stopping():
                     async with self._turn:
-                        await self._open_assigned(reader)
-                    records = await reader.poll(POLL)
+                        await self._open_assigned(session)
+                    records = _by_partition(await session.poll(POLL))
                     async with self._turn:
-                        await self._process(records)
-                        await self._let_time_pass(reader, records)
+                        await self._take_turn(session, records)
         finally:
-            await self._close_all()
+            self._close_all()
 
-    async def _open_assigned(self, reader: SharedReader) -> None:
-        for number in sorted(reader.assigned - self._partitions.keys()):
-            self._partitions[number] = await self._open(number, reader)
+    async def _take_turn(self, session: Session, records: Mapping[int, list[RawRecord]]) -> None:
+        try:
+            await self._process(records)
+            await self._let_time_pass(session, records)
+        except LostPartitionsError as error:
+            logger.warning("%s; its partitions are read again by their owners", error)
+            self._close_all()
+
+    async def _open_assigned(self, session: Session) -> None:
+        for number in sorted({place.partition for place in session.assigned} - self._partitions.keys()):
+            self._partitions[number] = await self._open(number, session)
             self.not_ready = []
         self.metrics.partitions.set(len(self._partitions))
 
-    async def _open(self, number: int, reader: SharedReader) -> _Partition:
-        """Fence off the partition's former owner, and continue after its last transaction."""
-        async with AsyncExitStack() as stack:
-            log = self.log(number)
-            await log.__aenter__()
-            stack.push_async_callback(within, STOP_LIMIT, partial(log.__aexit__, None, None, None))
-            state = await log.read()
-            offsets = await reader.bounds(number)
-            watermark = await reader.committed(number)
-            start, resume = offsets.start if watermark is None else watermark, state.position
-            if max(start, resume) > offsets.stop:
-                logger.warning("partition %d has less than was read before; reading all of it", number)
-                start = resume = offsets.start
-            elif start < offsets.start:
-                logger.warning(
-                    "partition %d: offsets %d to %d were deleted before their runs were complete",
-                    *(number, start, offsets.start - 1),
-                )
-                start = offsets.start
-            reader.seek(number, start)
-            logger.info("partition %d: reading from offset %d", number, start)
-            runs = OpenRuns(self.settings, start, resume, state.published)
-            assembler = PartitionAssembler(
-                number, runs, self.convert, self.outputs, log.publish, self.metrics
+    async def _open(self, number: int, session: Session) -> _Partition:
+        """Continue after the partition's last transaction, which may be its former owner's."""
+        place = TopicPartition(self.settings.spans, number)
+        log = self.log(number)
+        # An open transaction withholds its watermark, and then its records: both are awaited.
+        watermark, state = await session.committed(place), await log.read()
+        if not state.by_member:
+            await log.fence()
+            watermark, state = await session.committed(place), await log.read()
+        offsets = await session.bounds(place)
+        start, resume = offsets.start if watermark is None else watermark, state.position
+        if max(start, resume) > offsets.stop:
+            logger.warning("partition %d has less than was read before; reading all of it", number)
+            start = resume = offsets.start
+        elif start < offsets.start:
+            logger.warning(
+                "partition %d: offsets %d to %d were deleted before their runs were complete",
+                *(number, start, offsets.start - 1),
             )
-            return _Partition(stack.pop_all(), assembler, self.clock())
+            start = offsets.start
+        session.seek(place, start)
+        logger.info("partition %d: reading from offset %d", number, start)
+        runs = OpenRuns(self.settings, start, resume, state.published)
+        publish = partial(log.publish, session)
+        assembler = PartitionAssembler(number, runs, self.convert, self.outputs, publish, self.metrics)
+        return _Partition(assembler, self.clock())
 
     async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:
         for number, batch in records.items():
@@ -130,14 +138,15 @@ class Assembler:
                 await partition.assembler.process(batch)
                 partition.seen = self.clock()
 
-    async def _let_time_pass(self, reader: SharedReader, records: Mapping[int, list[RawRecord]]) -> None:
+    async def _let_time_pass(self, session: Session, records: Mapping[int, list[RawRecord]]) -> None:
         """Let time pass for open runs of partitions that have nothing left to read."""
         quiet = {
             number: partition
             for number, partition in self._partitions.items()
             if number not in records and partition.assembler.has_open_runs
         }
-        at_end = await reader.read_to_end(quiet.keys()) if quiet else set()
+        places = [TopicPartition(self.settings.spans, number) for number in quiet]
+        at_end = {place.partition for place in await session.at_end(places)} if quiet else set()
         for number, partition in quiet.items():
             now = self.clock()
             if number in at_end:
@@ -146,10 +155,16 @@ class Assembler:
 
     async def _leave(self) -> None:
         async with self._turn:
-            await self._close_all()
+            self._close_all()
 
-    async def _close_all(self) -> None:
-        while self._partitions:
-            number, partition = self._partitions.popitem()
-            await partition.resources.aclose()
+    def _close_all(self) -> None:
+        for number in self._partitions:
             self.metrics.partition_left(number)
+        self._partitions.clear()
+
+
+def _by_partition(records: Iterable[Record]) -> dict[int, list[RawRecord]]:
+    found: defaultdict[int, list[RawRecord]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(raw_record(record))
+    return found

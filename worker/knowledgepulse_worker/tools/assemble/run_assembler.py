@@ -6,10 +6,11 @@ import asyncio
 import logging
 from dataclasses import replace
 from functools import partial
+from uuid import uuid4
 
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.rights import require_rights
-from knowledgepulse_kafka.shared_reader import OnRevoked, SharedReader
+from knowledgepulse_kafka.session import OnRevoked, Session
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.ending import run_in_time
@@ -50,8 +51,8 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
     async with RunConversion(options) as conversion:
         assembler = Assembler(
             settings.assemble,
-            partial(_reader, settings),
-            partial(AssemblyLog, settings, batch_bytes),
+            partial(_session, settings, batch_bytes),
+            partial(AssemblyLog, settings),
             conversion.convert,
             RunOutputs(settings, topics),
             metrics,
@@ -64,13 +65,17 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
             await assembler.work_until(stop, settings.limits.drain)
 
 
-def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:
-    return SharedReader(
-        replace(settings.kafka.client_config(), group=assembly_group(settings.kafka.group)),
-        settings.assemble.spans,
-        settings.limits.batch_bytes,
-        settings.limits.rebalance,
-        on_revoked,
+def _session(settings: Settings, batch_bytes: int, on_revoked: OnRevoked) -> Session:
+    group = assembly_group(settings.kafka.group)
+    return Session(
+        replace(settings.kafka.client_config(), group=group),
+        [settings.assemble.spans],
+        f"{group}-{uuid4().hex}",
+        decoded_bytes=settings.limits.batch_bytes,
+        batch_bytes=batch_bytes,
+        rebalance_timeout=settings.limits.rebalance,
+        on_revoked=on_revoked,
+        granted=f"{group}-*",
     )
 
 

@@ -1,21 +1,23 @@
 """The transactions of a partition, which write outputs, published runs and the position together.
 
-Each partition has a transactional id. With it, a new owner of the partition fences off its predecessor and
-completes or aborts the predecessor's last transaction before it reads the position of that transaction.
-
 The compacted topic ``<kafka.group>-assembled`` stores for each partition of the spans topic the published
 runs (trace id → offset of the last span) and, under :data:`POSITION`, the position of the last transaction.
 The consumer group's offset, which the same transactions commit, is the watermark.
+
+The group's generation fences off a partition's former owner. Assemblers of 0.3.0 and before committed as no
+member of the group, and had a transactional id for each partition; a partition's first new owner fences it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
-from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.errors import LostPartitionsError
+from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Position
+from knowledgepulse_kafka.session import Committed, Rebalanced, Session, Throttled
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas.dead_letter import Reason
@@ -24,12 +26,16 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 from knowledgepulse_worker.tools.assemble.run_outputs import Refused
 
+logger = logging.getLogger(__name__)
+
 STEP_RECORDS = 100
 """Number of records after which a transaction is committed; larger transactions might time out."""
 STEP_BYTES = 1_048_576
 """Bytes after which a transaction is committed."""
 POSITION = b"position"
 """The key of the position; trace ids are hexadecimal."""
+MEMBER = ("kp-member", b"1")
+"""The header of a position that was committed as a member of the group, which 0.3.0 did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,12 @@ class State:
     Attributes:
         position: the offset up to which the outputs of all records are published.
         published: the last offset of each published run, by trace id, oldest first.
+        by_member: whether a member of the group committed it.
     """
 
     position: int
     published: Mapping[str, int]
+    by_member: bool = True
 
 
 @dataclass(slots=True)
@@ -83,71 +91,76 @@ class Step:
 
 
 class AssemblyLog:
-    """The transactions of one partition.
-
-    An asynchronous context manager; on entry, earlier owners of the partition are fenced off.
-    """
+    """The transactions of one partition."""
 
     def __init__(
         self,
         settings: Settings,
-        batch_bytes: int,
         partition: int,
         new_publisher: Callable[..., TransactionalPublisher] = TransactionalPublisher,
         new_reader: Callable[..., TopicReader] = TopicReader,
     ) -> None:
-        self._settings = settings
+        self._config = settings.kafka.client_config()
+        self._decoded_bytes = settings.limits.batch_bytes
         self._topic = assembled_topic_name(settings.kafka.group)
-        self._group = assembly_group(settings.kafka.group)
-        self._spans = settings.assemble.spans
-        self._partition = partition
+        self._former_id = f"{assembly_group(settings.kafka.group)}-{partition}"
+        self._place = TopicPartition(settings.assemble.spans, partition)
+        self._new_publisher = new_publisher
         self._new_reader = new_reader
-        self._publisher = new_publisher(
-            settings.kafka.client_config(), f"{self._group}-{partition}", batch_bytes
-        )
 
-    async def __aenter__(self) -> Self:
-        await self._publisher.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._publisher.__aexit__(*error)
+    async def fence(self) -> None:
+        """Fence off an assembler of 0.3.0 or before, and complete or abort its open transaction."""
+        async with self._new_publisher(self._config, self._former_id):
+            pass
 
     async def read(self) -> State:
-        """Return the state that the last transaction left; raise a TopicError if it cannot be read."""
-        position = 0
+        """Return the state that the last transaction left, once no transaction is open.
+
+        Raises:
+            TopicError: the log cannot be read.
+        """
+        position, by_member = 0, False
         published: dict[str, int] = {}
-        async with self._new_reader(
-            self._settings.kafka.client_config(), self._settings.limits.batch_bytes
-        ) as reader:
-            offsets = await reader.bounds(self._topic, self._partition)
+        partition = self._place.partition
+        async with self._new_reader(self._config, self._decoded_bytes) as reader:
+            offsets = (await reader.appended(self._topic, [partition]))[partition]
             with skipping_foreign_records(self._topic) as foreign:
-                async for record in reader.read(self._topic, self._partition, offsets):
+                async for record in reader.read(self._topic, partition, offsets):
                     if (mark := foreign.decoded(record, _read_mark)) is None:
                         continue
                     trace_id, last = mark
                     if record.key == POSITION:
-                        position = last or 0
+                        position, by_member = last or 0, MEMBER in record.headers
                     elif last is None:
                         published.pop(trace_id, None)
                     else:
                         published[trace_id] = last
-        return State(position, published)
+        return State(position, published, by_member)
 
-    async def publish(self, step: Step) -> None:
-        """Publish in one transaction; after a DeliveryError nothing more may be published here."""
+    async def publish(self, session: Session, step: Step) -> None:
+        """Publish in one transaction; repeat it while a quota delays it.
+
+        Raises:
+            LostPartitionsError: the group has rebalanced, so the partition may have another owner.
+            RefusedError: a broker rejected a record.
+            DeliveryError: the transaction was not confirmed.
+        """
         marks: dict[bytes, bytes | None] = {
             trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()
         }
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
-        marks[POSITION] = b"%d" % step.position
-        # The transactional id fences off former owners, whether or not they are members of the group.
-        watermark = {(self._spans, self._partition): Position(step.watermark)}
-        async with self._publisher.transaction(GroupMetadata(self._group), watermark) as write:
-            await write([*step.outputs, *(self._mark(key, value) for key, value in marks.items())])
+        position = self._mark(POSITION, b"%d" % step.position, (MEMBER,))
+        records = [*step.outputs, *(self._mark(key, value) for key, value in marks.items()), position]
+        watermark = {self._place: Position(step.watermark)}
+        while isinstance(outcome := await session.commit(records, watermark), Throttled):
+            logger.info("%s; the transaction is repeated", outcome.reason)
+        if isinstance(outcome, Rebalanced):
+            raise LostPartitionsError("the group has rebalanced")
+        if not isinstance(outcome, Committed):
+            raise outcome.error
 
-    def _mark(self, key: bytes, value: bytes | None) -> OutputRecord:
-        return OutputRecord(self._topic, self._partition, NO_TIMESTAMP, key, value, ())
+    def _mark(self, key: bytes, value: bytes | None, headers: Headers = ()) -> OutputRecord:
+        return OutputRecord(self._topic, self._place.partition, NO_TIMESTAMP, key, value, headers)
 
 
 def _read_mark(record: Record) -> tuple[str, int | None]:

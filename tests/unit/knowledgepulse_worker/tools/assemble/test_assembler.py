@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.errors import LostPartitionsError
+from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembler
@@ -23,6 +25,9 @@ NAMES = (
     SETTINGS.assemble.late,
     SETTINGS.assemble.spans,
 )
+
+
+PLACE = TopicPartition(SETTINGS.assemble.spans, 0)
 
 
 class Kafka:
@@ -41,8 +46,10 @@ class Kafka:
         self.confirms = True
         self.steps = []
         self.sought = []
-        self.entered = 0
-        self.assigned = {0}
+        self.fenced = 0
+        self.lost = False
+        self.assigned = {PLACE}
+        self.by_member = True
         self._watermark, self._position, self._bounds = watermark, position, bounds
         self._offset = watermark or 0
 
@@ -53,14 +60,14 @@ class Kafka:
         self.on_revoked = on_revoked
         yield self
 
-    async def committed(self, _partition):
+    async def committed(self, _place):
         return self._watermark
 
-    async def bounds(self, _partition):
+    async def bounds(self, _place):
         return self._bounds
 
-    def seek(self, partition, offset):
-        self.sought.append((partition, offset))
+    def seek(self, place, offset):
+        self.sought.append((place.partition, offset))
         self._offset = offset
 
     async def poll(self, _seconds):
@@ -68,29 +75,26 @@ class Kafka:
         what = self.polls.pop(0)
         if callable(what):
             return await what()
-        records = [
-            RawRecord(SETTINGS.assemble.spans, 0, self._offset + number, 0, b"", value, ())
-            for number, value in enumerate(what)
-        ]
+        records = [_record(self._offset + number, value) for number, value in enumerate(what)]
         self._offset += len(records)
-        return {0: records} if records else {}
+        return records
 
-    async def read_to_end(self, partitions):
-        return set(partitions) if self.confirms else set()
+    async def at_end(self, places):
+        return set(places) if self.confirms else set()
 
     # the log
 
-    async def __aenter__(self):
-        self.entered += 1
-        return self
-
-    async def __aexit__(self, *_):
-        self.entered -= 1
+    async def fence(self):
+        self.fenced += 1
 
     async def read(self):
-        return State(self._position, {})
+        return State(self._position, {}, self.by_member)
 
-    async def publish(self, step):
+    async def publish(self, session, step):
+        assert session is self
+        if self.lost:
+            self.lost = False
+            raise LostPartitionsError("the group has rebalanced")
         self.steps.append(step)
 
     @property
@@ -110,7 +114,10 @@ class Kafka:
             lambda: self.now,
         )
         await assembler.work(lambda: not self.polls)
-        assert self.entered == 0, "a partition is left open"
+
+
+def _record(offset, value):
+    return Record(*PLACE, offset, 0, 0, b"", value, None, 0, 0, ())
 
 
 @pytest.fixture
@@ -169,8 +176,7 @@ async def test_a_partition_that_leaves_is_closed_and_read_again_when_it_comes_ba
 
     async def rebalance():
         await kafka.on_revoked()
-        assert kafka.entered == 0
-        return {0: [RawRecord(SETTINGS.assemble.spans, 0, 1, 0, b"", b"unread", ())]}
+        return [_record(1, b"unread")]
 
     kafka.polls = [[run], rebalance, [run], *[[]] * 10]
     await kafka.run()
@@ -178,3 +184,21 @@ async def test_a_partition_that_leaves_is_closed_and_read_again_when_it_comes_ba
     assert kafka.sought == [(0, 0), (0, 0)]
     assert len(kafka.traces) == 1
     assert [len(step.outputs) for step in kafka.steps] == [1], "the unread record is no dead letter"
+
+
+async def test_a_partition_whose_step_the_group_refuses_is_read_again(run):
+    """Another member may own it; if not, it is assigned again."""
+    kafka = Kafka(run, [[run], *[[]] * 20, [run], *[[]] * 10])
+    kafka.lost = True
+    await kafka.run()
+
+    assert kafka.sought == [(0, 0), (0, 0)]
+    assert len(kafka.traces) == 1
+
+
+@pytest.mark.parametrize(("by_member", "fenced"), [(True, 0), (False, 1)])
+async def test_an_owner_of_0_3_0_is_fenced_off_once(run, by_member, fenced):
+    kafka = Kafka(run, [[]] * 3)
+    kafka.by_member = by_member
+    await kafka.run()
+    assert kafka.fenced == fenced

@@ -2,10 +2,15 @@
 
 from contextlib import asynccontextmanager
 
+import pytest
+
 from fakes.memory_reader import MemoryReader
+from knowledgepulse_kafka.errors import LostPartitionsError, RefusedError
+from knowledgepulse_kafka.records import Position
+from knowledgepulse_kafka.session import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog
+from knowledgepulse_worker.tools.assemble.transaction_log import MEMBER, POSITION, AssemblyLog, Step
 
 
 async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
@@ -17,7 +22,7 @@ async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
         yield reader
 
     settings = Settings(embedding={"backend": "none"})
-    log = AssemblyLog(settings, 10_000, 0, new_publisher=lambda *_: None, new_reader=connected)
+    log = AssemblyLog(settings, 0, new_reader=connected)
     topic = log._topic
     written = ((b"a", b"3"), (None, b"1"), (b"b", b"x"), (POSITION, b"7"), (b"\xff", b"1"), (POSITION, None))
     for key, value in written:
@@ -29,3 +34,53 @@ async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
     assert caplog.messages == [
         f"{topic}: foreign records skipped: 4, such as offset 1 (not a mark of an assembler)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "by_member"), [((), False), ((MEMBER,), True), ((("other", b"1"),), False)]
+)
+async def test_the_log_tells_whether_its_last_owner_committed_as_a_member(headers, by_member):
+    """Only a member's generation fences it off; 0.3.0 was fenced by a transactional id."""
+    reader = MemoryReader()
+
+    @asynccontextmanager
+    async def connected(*_):
+        yield reader
+
+    log = AssemblyLog(Settings(), 0, new_reader=connected)
+    for written in ((MEMBER,), headers):
+        reader.append(Record(log._topic, 0, 0, 0, 0, POSITION, b"7", None, 0, 0, written))
+
+    assert (await log.read()).by_member is by_member
+
+
+class ASession:
+    """A session whose commits end as they are told."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+        self.committed = []
+
+    async def commit(self, records, positions):
+        self.committed.append(([(one.key, one.value) for one in records], positions))
+        return self.outcomes.pop(0)
+
+
+STEP = Step(published={"a": 3}, position=5, watermark=2)
+
+
+async def test_a_step_is_committed_with_its_watermark_and_again_after_a_quota():
+    session = ASession(Throttled("a quota"), Committed([0]))
+
+    await AssemblyLog(Settings(), 1).publish(session, STEP)
+
+    records = [(b"a", b"3"), (POSITION, b"5")]
+    assert session.committed == 2 * [(records, {(Settings().assemble.spans, 1): Position(2)})]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"), [(Rebalanced(), LostPartitionsError), (Refused(RefusedError()), RefusedError)]
+)
+async def test_a_step_that_is_not_committed_is_an_error(outcome, error):
+    with pytest.raises(error):
+        await AssemblyLog(Settings(), 1).publish(ASession(outcome), STEP)
