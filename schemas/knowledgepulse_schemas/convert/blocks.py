@@ -39,7 +39,7 @@ _NAMES = ("name", "toolName", "tool_name")
 _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "id")
 _RESPONSE_IDS = ("tool_use_id", *_CALL_IDS)
 _ARGUMENTS = ("input", "arguments", "args", "parameters")
-_RESULTS = ("content", "result", "response", "output", "text")
+_RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error")
 
 Parts = Iterator[tuple[hub.Role | None, hub.Part]]
@@ -85,7 +85,7 @@ def _parts(block: dict[str, Any], path: str, losses: Losses) -> Parts:
         yield None, hub.Reasoning(text) if block.get("thought") is True else hub.Text(text)
     elif kind in _REASONING:
         yield None, hub.Reasoning(_read(block, (*_REASONING, "text", "content"), path, losses))
-    elif kind in _CALL:
+    elif kind in _CALL or (not kind and isinstance(block.get("name"), str)):
         count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS}, path, losses)
         name, call_id = as_text(_first(block, _NAMES)), _text(_first(block, _CALL_IDS))
         yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id)

@@ -17,6 +17,7 @@ _ELEMENTS = (
     *("environment_context", "user_instructions"),  # Codex
     *("environment_details", "task_progress"),  # Cline and its forks
     "system-reminder",  # Claude Code and OpenCode
+    "qwen:user-prompt-submit-context",
 )
 _OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})>", re.MULTILINE)
 _HEADING = re.compile(

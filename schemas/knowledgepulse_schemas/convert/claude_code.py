@@ -98,7 +98,7 @@ class _Line(InputModel):
 
 
 def _recognises(line: dict[str, Any]) -> bool:
-    if not isinstance(line.get("type"), str):
+    if not isinstance(line.get("type"), str) or "systemPayload" in line:  # Qwen Code has such lines
         return False
     if "parentUuid" in line or "isSidechain" in line:
         message = line.get("message")

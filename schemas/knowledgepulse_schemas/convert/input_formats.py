@@ -192,8 +192,6 @@ def _unknown(document: Any) -> ConversionError:
 def unread_kind(line: Any) -> str | None:
     """Return what a file is that is known and not read, and the way in, by its first line; else None."""
     match line:
-        case {"subtype": "init", "reasoning_effort": _}:
-            return "what `droid exec` prints is not read; its sessions in ~/.factory/sessions are"
         case {"resourceLogs": _} | {"resource_logs": _}:
             return (
                 "OpenTelemetry's log records are not read without messages of spans; convert the agent's "

@@ -18,7 +18,7 @@ from knowledgepulse_schemas.convert.elements import elements
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import count_others, each
+from knowledgepulse_schemas.convert.reading import as_text, count_others, each
 from knowledgepulse_schemas.convert.sessions import Transcript, project_of
 
 ROLES: dict[str, hub.Role] = {
@@ -30,7 +30,7 @@ ROLES: dict[str, hub.Role] = {
     "observation": "tool",
 }
 """Names of roles, also those of Pydantic AI's messages and of ShareGPT's."""
-_ENDED = {"success", "completed", "end_turn", "stop"}
+_ENDED = {"completion", "success", "completed", "end_turn", "stop"}
 _INTERRUPTED = {"aborted", "cancelled"}
 _SECONDS = 1e11
 """Numbers above are times in milliseconds."""
@@ -43,8 +43,9 @@ class Line:
     Attributes:
         where: members that it has, by their paths: a value, a set of values, or a type; None for no member.
         role: the role of its message, or the path of the role after ``=``; None without a message.
-        parts: the path of the message's parts; after ``=``, the type of the part that the line is; ``=``
-            alone for a line that is a message of any vendor.
+        parts: the paths of the message's parts, separated by spaces, each with ``:`` and a type if it holds
+            no block, but texts of this type; after ``=``, the type of the part that the line is; ``=`` alone
+            for a line that is a message of any vendor.
         at: the path of its time.
         sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, and ``ended`` for how it ended.
         error: the path of the message of a failure.
@@ -69,14 +70,14 @@ class Table:
     Attributes:
         name: the format's name on the command line.
         members: names of members that are typical of the format, separated by spaces.
-        first: what a line of the format has, as in ``Line.where``.
+        first: what one of the format's lines has, as in ``Line.where``; one of several alternatives.
         lines: the kinds of lines, of which the first that fits counts.
         wrapper: the pattern that opens the element around the user's own text, if there is one.
     """
 
     name: str
     members: str
-    first: dict[str, Any]
+    first: tuple[dict[str, Any], ...]
     lines: tuple[Line, ...]
     wrapper: re.Pattern[str] | None = None
 
@@ -84,7 +85,7 @@ class Table:
 CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times and results
     "cursor",
     "role message",
-    {"role": {"user", "assistant"}, "message": dict, "message.role": None, "type": None, "uuid": None},
+    ({"role": {"user", "assistant"}, "message": dict, "message.role": None, "type": None, "uuid": None},),
     (
         Line({"role": {"user", "assistant"}}, "=role", "message.content"),
         Line({"type": "turn_ended"}, sets={"ended": "status"}, error="error"),
@@ -94,7 +95,7 @@ CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times
 DROID = Table(  # ~/.factory/sessions/*.jsonl
     "droid",
     "type id cwd version",
-    {"type": "session_start", "id": str, "cwd": str},
+    ({"type": "session_start", "id": str, "cwd": str},),
     (
         Line({"type": "session_start"}, sets={"id": "id", "cwd": "cwd"}),
         Line({"type": "message", "message.visibility": "llm_only"}, "system", "message.content"),
@@ -105,7 +106,7 @@ DROID = Table(  # ~/.factory/sessions/*.jsonl
 KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1.5
     "kimi",
     "type protocol_version",
-    {"type": "metadata", "protocol_version": str},
+    ({"type": "metadata", "protocol_version": str},),
     (
         Line({"type": "turn.prompt", "origin.kind": "user"}, "user", "input", "time", once=True),
         Line(
@@ -115,6 +116,13 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
             "time",
             once=True,
         ),
+        Line(
+            {"type": "context.append_message", "message.origin.name": "subagent"},
+            "=message.role",
+            "message.content",
+            "time",
+        ),
+        Line({"type": "turn.cancel"}, at="time", sets={"ended": "type"}),
         Line({"type": "context.append_message"}, "system", "message.content", "time"),
         Line(
             {"type": "context.append_loop_event", "event.type": "step.end"},
@@ -131,10 +139,12 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
                     "turn.prompt",
                     "turn.steer",
                     "turn.ended",
-                    "turn.cancel",
                     "config.update",
                     "profile.bind",
                     "usage.record",
+                    *("full_compaction.begin", "full_compaction.complete", "full_compaction.cancel"),
+                    *("plan_mode.enter", "plan_mode.exit", "plan_mode.cancel", "plugin.session_start"),
+                    *("runtime.set_binding", "token_counting.measured", "token_counting.turn_recorded"),
                     "llm.request",
                     "llm.tools_snapshot",
                     "tools.set_active_tools",
@@ -153,7 +163,13 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
 MANAGED = Table(  # the events of a session of Claude's Managed Agents
     "claude_managed",
     "id type processed_at",
-    {"type": {"user.message", "agent.message", "agent.thinking", "agent.tool_use"}, "id": str, "uuid": None},
+    (
+        {
+            "type": {"user.message", "agent.message", "agent.thinking", "agent.tool_use"},
+            "id": str,
+            "uuid": None,
+        },
+    ),
     (
         Line({"type": "user.message"}, "user", "content", "processed_at"),
         Line({"type": "agent.message"}, "assistant", "content", "processed_at"),
@@ -185,11 +201,60 @@ MANAGED = Table(  # the events of a session of Claude's Managed Agents
         ),
     ),
 )
+DROID_STREAM = Table(  # what `droid exec --output-format stream-json` prints
+    "droid_stream",
+    "type session_id role text",
+    (
+        {"type": "message", "session_id": str, "role": str, "text": str},
+        {"type": "system", "subtype": "init", "reasoning_effort": str},
+    ),
+    (
+        Line({"type": "message"}, "=role", "text", sets={"id": "session_id"}),
+        Line({"type": "tool_call"}, "assistant", "=tool_call", sets={"id": "session_id"}),
+        Line({"type": "tool_result"}, "tool", "=tool_result"),
+        Line({"type": "completion"}, "assistant", "finalText", sets={"ended": "type"}, once=True),
+        Line({"type": "error"}, error="message"),
+        Line({"type": "system"}, sets={"id": "session_id", "cwd": "cwd", "model": "model"}),
+    ),
+)
+GROK = Table(  # ~/.grok/sessions/*/chat_history.jsonl
+    "grok",
+    "type content prompt_index",
+    (
+        {"type": "user", "prompt_index": int},
+        {"type": "user", "synthetic_reason": str},
+        {"type": "assistant", "model_fingerprint": str},
+    ),
+    (
+        Line({"type": "user", "synthetic_reason": str}, "system", "content"),
+        Line({"type": {"system", "user"}}, "=type", "content"),
+        Line({"type": "reasoning"}, "assistant", "summary:reasoning"),
+        Line({"type": "assistant"}, "assistant", "content tool_calls", sets={"model": "model_id"}),
+        Line({"type": "tool_result"}, "tool", "=tool_result"),
+    ),
+)
+ANTIGRAVITY = Table(  # the transcripts of Antigravity's command line: results have no ids
+    "antigravity",
+    "step_index source type status",
+    ({"step_index": int, "source": str, "type": str, "status": str},),
+    (
+        Line({"type": "USER_INPUT"}, "user", "content", "created_at"),
+        Line({"type": "PLANNER_RESPONSE"}, "assistant", "thinking:thinking content tool_calls", "created_at"),
+        Line({"source": "MODEL"}, "tool", "content", "created_at"),
+        Line({"source": "SYSTEM", "content": str}, "system", "content", "created_at"),
+        Line({"source": "SYSTEM"}, beside=True),
+    ),
+    wrapper=re.compile("<(USER_REQUEST)>"),
+)
 QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
     "qwen_code",
     "uuid parentUuid sessionId message",
-    {"uuid": str, "sessionId": str, "message.parts": list},
     (
+        {"uuid": str, "sessionId": str, "message.parts": list},
+        {"uuid": str, "sessionId": str, "systemPayload": dict},
+    ),
+    (
+        Line({"type": "user", "subtype": "notification"}, "system", "message.parts"),
         Line(
             {"type": {"user", "assistant", "tool_result"}},
             "=type",
@@ -202,18 +267,21 @@ QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
 CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints
     "chat_lines",
     "role content",
-    {
-        "role": {"system", "user", "assistant", "tool", "developer"},
-        "message": None,
-        "type": None,
-        "parts": None,
-    },
     (
-        Line({"role": "meta"}, sets={"id": "session_id"}, beside=True),
+        {
+            "role": {"system", "user", "assistant", "tool", "developer"},
+            "message": None,
+            "type": None,
+            "parts": None,
+        },
+    ),
+    (
+        Line({"role": {"meta", "_checkpoint", "_usage"}}, sets={"id": "session_id"}, beside=True),
+        Line({"role": "_system_prompt"}, "system", "content"),
         Line({"role": {"system", "user", "assistant", "tool", "developer"}}, "=role", "="),
     ),
 )
-TABLES = (CURSOR, DROID, KIMI, MANAGED, QWEN)
+TABLES = (CURSOR, DROID, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
 
 
 class _Reader:
@@ -237,7 +305,7 @@ class _Reader:
             self._set(name, _at(value, path))
         read = [*line.where, line.at, line.error, *line.sets.values()]
         if line.role is not None:
-            read += [line.role.removeprefix("="), line.parts]
+            read += [line.role.removeprefix("="), *(path.partition(":")[0] for path in line.parts.split())]
             self._add_message(line, value, kind, at)
         for name, rest in _without(value, [path.split(".") for path in read if path]).items():
             losses.add(f"{kind}.{name}", None if line.parts.startswith("=") else rest)
@@ -258,9 +326,14 @@ class _Reader:
             parts = [(one.role, part) for one in messages for part in one.parts]
         else:
             whole = line.parts.startswith("=")
-            content = {**value, "type": line.parts[1:]} if whole else _at(value, line.parts)
+            paths = [path.partition(":") for path in line.parts.split()]
+            content = (
+                {**value, "type": line.parts[1:]}
+                if whole
+                else [_typed(_at(value, path), kind) for path, _, kind in paths]
+            )
             parts = [(own or role, part) for own, part in parts_of(content, kind, losses)]
-        parts = [(own, self._unwrapped(part) if own == "user" else part) for own, part in parts]
+        parts = [(own, self._own(own, part)) for own, part in parts]
         for group in dict.fromkeys(own for own, _ in parts):
             message = hub.Message(group, tuple(part for own, part in parts if own == group))
             if not (line.once and self._is_repeated(message)):
@@ -271,9 +344,11 @@ class _Reader:
         last = self.transcript.run.messages[-1:]
         return any((one.role, one.parts) == (message.role, message.parts) for one in last)
 
-    def _unwrapped(self, part: hub.Part) -> hub.Part:
-        """Return the user's own text of a part."""
-        if self._table.wrapper is None or not isinstance(part, hub.Text):
+    def _own(self, role: hub.Role, part: hub.Part) -> hub.Part:
+        """Return the user's own text of a part, and a tool's text as its response."""
+        if isinstance(part, hub.Text) and role == "tool":
+            return hub.ToolCallResponse(part.content)
+        if self._table.wrapper is None or not isinstance(part, hub.Text) or role != "user":
             return part
         own = [one.content.strip() for one in elements(part.content, self._table.wrapper) if one.closed]
         return hub.Text("\n".join(own)) if own else part
@@ -293,6 +368,17 @@ class _Reader:
         if isinstance(time, int | float) and time > _SECONDS:
             return self.transcript.reached_milliseconds(time)
         return self.transcript.reached(time)
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """Return a text, or a list of objects with texts, as a block of a type; anything else unchanged."""
+    if not kind or value is None:
+        return value
+    texts = [
+        one.get("text") if isinstance(one, dict) else one
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    return {"type": kind, "text": "\n".join(map(as_text, texts))}
 
 
 def _at(value: Any, path: str) -> Any:
@@ -410,7 +496,12 @@ def chat_format_of(chat: Chat) -> InputFormat:
 
 def format_of(table: Table) -> InputFormat:
     """Return the format of a program's sessions."""
-    return of_lines(table.name, table.members, lambda line: _fits(line, table.first), lambda: _Reader(table))
+    return of_lines(
+        table.name,
+        table.members,
+        lambda line: any(_fits(line, first) for first in table.first),
+        lambda: _Reader(table),
+    )
 
 
 def lines_format_of(table: Table) -> InputFormat:

@@ -69,9 +69,9 @@ def test_a_damaged_compressed_file_is_an_error_that_names_it(packed):
 
 
 def test_what_is_known_and_not_read_is_named_once():
-    lines = [{"subtype": "init", "reasoning_effort": "low"}, {"type": "message"}, {"type": "completion"}]
+    lines = [{"resourceMetrics": []}, {"resourceMetrics": []}, {"type": "completion"}]
     outcomes = list(convert_lines("file", [json.dumps(one).encode() for one in lines], "auto", Options()))
 
     assert [(where, str(one)) for where, one in outcomes] == [
-        ("file:1", "what `droid exec` prints is not read; its sessions in ~/.factory/sessions are")
+        ("file:1", "OpenTelemetry's metrics hold no conversation; convert the agent's spans")
     ]
