@@ -264,21 +264,15 @@ QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
         Line({"type": "system"}, beside=True),
     ),
 )
-CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints
+_CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
+CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints, and its former context.jsonl
     "chat_lines",
     "role content",
-    (
-        {
-            "role": {"system", "user", "assistant", "tool", "developer"},
-            "message": None,
-            "type": None,
-            "parts": None,
-        },
-    ),
+    tuple(_CHAT | one for one in ({"content": str}, {"content": list}, {"tool_calls": list})),
     (
         Line({"role": {"meta", "_checkpoint", "_usage"}}, sets={"id": "session_id"}, beside=True),
         Line({"role": "_system_prompt"}, "system", "content"),
-        Line({"role": {"system", "user", "assistant", "tool", "developer"}}, "=role", "="),
+        Line(_CHAT, "=role", "="),
     ),
 )
 TABLES = (CURSOR, DROID, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
@@ -371,14 +365,12 @@ class _Reader:
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """Return a text, or a list of objects with texts, as a block of a type; anything else unchanged."""
+    """Return a text, or objects with texts, as blocks of a type; anything else unchanged."""
     if not kind or value is None:
         return value
-    texts = [
-        one.get("text") if isinstance(one, dict) else one
-        for one in (value if isinstance(value, list) else [value])
-    ]
-    return {"type": kind, "text": "\n".join(map(as_text, texts))}
+    if isinstance(value, list):
+        return [_typed(one, kind) for one in value]
+    return {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "text": as_text(value)}
 
 
 def _at(value: Any, path: str) -> Any:
