@@ -37,7 +37,7 @@ class Options:
     """Trace fields that the input cannot provide.
 
     Attributes:
-        domains: The ``task_domain`` by the name of an agent, service, project or format. Other runs get
+        domains: XX
             ``default``.
         outcomes: Run outcomes by the run's native id or the trace's id. They override the input's own.
         visibility: The visibility of the traces.
@@ -279,8 +279,9 @@ def _arguments(arguments: Any) -> dict[str, Any] | None:
 
 
 def _domain(run: hub.Run, domains: Mapping[str, str]) -> str:
-    """Return the domain of the run's first name in the map; the format's name comes last."""
-    return next((domains[name] for name in (*run.names, run.framework) if name in domains), "default")
+    """Return the domain of the run's first name in the map; the format's name and `default` come last."""
+    names = (*run.names, run.framework, "default")
+    return next((domains[name] for name in names if name in domains), "default")
 
 
 def _success(run: hub.Run, outcome: hub.RunOutcome, *, failed_last: bool) -> tuple[bool, str]:

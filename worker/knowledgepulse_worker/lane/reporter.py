@@ -67,6 +67,8 @@ class Reporter:
             self._metrics.dead_lettered(entry.failure.reason, end_to_end)
         elif outcome.score is not None and (metadata := outcome.metadata) is not None:
             self._metrics.published(outcome.score, metadata.agent_id, metadata.framework, end_to_end)
+            if metadata.task_domain != outcome.score.domain:
+                self._metrics.unprofiled(metadata.task_domain)
 
     def _report_details(self, outcome: RecordOutcome) -> None:
         """Report the details of a dead letter, or those of a decision with the shadow policy's decision."""

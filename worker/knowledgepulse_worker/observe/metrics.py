@@ -27,7 +27,7 @@ from knowledgepulse_worker.observe.metric_registry import (
     render_text,
     start_at_zero,
 )
-from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, SkipReason
+from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, SkipReason, excerpt
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
@@ -126,6 +126,9 @@ class Metrics:
             self._frameworks.labels(framework, decision)
         self._agent_traces_of = children_of(self._agents)
         self._framework_traces_of = children_of(self._frameworks)
+        self._unprofiled = make.counter(
+            "kp_unprofiled_domain_traces", "Published traces whose task domain has no profile in the policy"
+        )
         self._shadow_decisions = make.counter(
             "kp_shadow_decisions",
             "Published traces by their decision and the shadow policy's",
@@ -319,6 +322,11 @@ class Metrics:
         self._agent_traces_of(agent, decision).inc()
         self._framework_traces_of(framework if framework in self._framework_names else _OTHER, decision).inc()
         self.recent.published(score, agent_id, framework)
+
+    def unprofiled(self, task_domain: str) -> None:
+        """Count a published trace whose task domain has no profile, so that ``default`` applies."""
+        self._unprofiled.inc()
+        self.recent.unprofiled.append(excerpt(task_domain))
 
     def compare(self, record: ScoredRecord) -> None:
         """Count a published trace by the shadow policy's decision, if there is a shadow policy."""

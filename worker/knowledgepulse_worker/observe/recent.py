@@ -97,6 +97,7 @@ class Recent:
         scoring_seconds: times from admission to score.
         end_to_end_seconds: times from a record's timestamp to the commit of its output.
         origins: origins of published traces.
+        unprofiled: task domains of published traces that have no profile in the policy.
         policies: the policies that were in force.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
@@ -112,6 +113,7 @@ class Recent:
         self.scoring_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.end_to_end_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.origins: deque[Origin] = deque(maxlen=LAST_SCORES)
+        self.unprofiled: deque[str] = deque(maxlen=LAST_SCORES)
         self.policies: deque[Policy] = deque(maxlen=LAST_POLICIES)
         self.traces: dict[Decision, deque[RecentTrace]] = {
             "contribute": deque(maxlen=LAST_RECORDS),

@@ -111,6 +111,7 @@ class Status:
             },
             "outcomes": self._outcomes(now),
             "scores": self._scores(now),
+            "unprofiled": self._unprofiled(content=content),
             "shadow": self._shadow(content=content),
             "fleet": self._fleet(content=content),
             "registry": recent.answers if self._settings.registry.url else None,
@@ -156,6 +157,12 @@ class Status:
                 domains[domain]["values"].append(score)
                 domains[domain]["passing"] += passes
         return {"limit": LAST_SCORES, "domains": domains}
+
+    def _unprofiled(self, *, content: bool) -> dict[str, Any]:
+        """Count the traces whose task domain has no profile, and name the most frequent such domains."""
+        names = Counter(self._metrics.recent.unprofiled)
+        most = names.most_common(TOP) if content else []
+        return {"traces": names.total(), "named": [{"name": name, "traces": count} for name, count in most]}
 
     def _shadow(self, *, content: bool) -> dict[str, Any] | None:
         """Return the effects of the shadow policy with both policies' rules, the newest flip first."""

@@ -73,6 +73,9 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "nearest",
         "withheld",
         "learned",
+        "share",
+        "rank",
+        "of",
         "decision",
         "task_domain",
         "visibility",
@@ -83,6 +86,7 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "content",
         "counts",
         "agent_id",
+        "partition",
     ]
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]

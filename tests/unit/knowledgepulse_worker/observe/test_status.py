@@ -223,3 +223,14 @@ def test_a_reload_to_a_threshold_ends_the_share(status, metrics):
     metrics.set_policy(Policy(threshold=0.6))
 
     assert {one["share"] for one in data_of(status)["scores"]["domains"].values()} == {None}
+
+
+def test_task_domains_without_a_profile_are_counted_and_the_most_frequent_named(status, metrics):
+    for name in ("legal", "legal", "ops"):
+        metrics.unprofiled(name)
+
+    assert data_of(status)["unprofiled"] == {
+        "traces": 3,
+        "named": [{"name": "legal", "traces": 2}, {"name": "ops", "traces": 1}],
+    }
+    assert data_of(status, content=False)["unprofiled"] == {"traces": 3, "named": []}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.progress import DownloadColumn, Progress
 
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.arguments import EXISTING
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
@@ -28,8 +29,12 @@ _MAX_PROBLEMS = 1000
 
 conversion_options = with_options(
     click.option(
-        "--domain-map", type=EXISTING, help="TOML file of task domains by agent, service, project or format."
+        "--domain",
+        metavar="[NAME=]DOMAIN",
+        multiple=True,
+        help="Task domain of the traces, or of those of an agent, service, project or format. Repeatable.",
     ),
+    click.option("--domain-map", type=EXISTING, help="TOML file of such task domains."),
     click.option(
         "--outcomes",
         type=EXISTING,
@@ -113,7 +118,7 @@ class ConversionReport:
             f"{self.failed} not converted"
         )
         if self.traces and not self.with_domain:
-            errors.print("all have the task domain default; `--domain-map` sets others, such as code")
+            errors.print("all have the task domain default; `--domain` sets others, such as code")
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
@@ -121,10 +126,16 @@ class ConversionReport:
             errors.print(printable_line(f"  {path}: {lost}"), markup=False, emoji=False)
 
 
-def read_options(domain_map: Path | None, outcomes: Path | None, **others: Any) -> Options:
+def read_options(
+    domain: Sequence[str], domain_map: Path | None, outcomes: Path | None, **others: Any
+) -> Options:
     """Return the options of a conversion; raise an InputError if a file is invalid."""
+    rules = (rule.rpartition("=") for rule in domain)
     return Options(
-        domains={} if domain_map is None else read_domains(domain_map),
+        domains={
+            **({} if domain_map is None else read_domains(domain_map)),
+            **{name or DEFAULT_DOMAIN: own for name, _, own in rules},
+        },
         outcomes={} if outcomes is None else read_outcomes(outcomes),
         **others,
     )

@@ -398,6 +398,21 @@ def test_warns_once_a_file_of_content_that_may_be_missing(convert):
     assert warning.endswith(": messages[].content[].voice")
 
 
+@pytest.mark.parametrize(
+    ("options", "domain"),
+    [
+        (["--domain", "finance"], "finance"),
+        (["--domain", "finance", "--domain", "fixer=code"], "code"),
+        (["--domain", "other=code"], "default"),
+        (["--domain", "fixer=code", "--domain", "fixer=legal"], "legal"),
+    ],
+)
+def test_a_domain_is_given_to_all_runs_or_to_those_with_a_name(convert, options, domain):
+    (trace,) = traces(convert(lines(trajectory("1")), options=options))
+
+    assert trace["metadata"]["task_domain"] == domain
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_applies_the_domain_map_and_the_outcomes(convert, tmp_path, encoding):
     (tmp_path / "domains.toml").write_text('fixer = "code"', encoding)
