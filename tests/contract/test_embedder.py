@@ -166,10 +166,10 @@ def test_in_bfloat16_scores_are_the_references_within_a_thousandth(traces, refer
     embedder = make_openvino(truncation="sdk", precision="bfloat16")
     scorer = Scorer(lambda text: embedder.embed([text]).vectors[0])
 
-    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces}
+    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces[:80]}
 
     assert embedder.identity == make_openvino(truncation="sdk").identity
-    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores}
+    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores[:80]}
     assert scores == pytest.approx(expected, rel=0, abs=1e-3)
     assert scores != pytest.approx(expected, rel=0, abs=1e-6)
 

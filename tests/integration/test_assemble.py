@@ -8,7 +8,6 @@ import os
 import pytest
 
 from chaos.assembly import GROUP, LIMIT, Fleet, new_stream, write
-from chaos.brokers import running_brokers
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
@@ -19,16 +18,11 @@ from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, Assem
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def node():
-    """A broker of these tests' own, which soon gives away what a killed process owned."""
-    with running_brokers(1) as brokers:
-        yield brokers.nodes[0]
-
-
 @pytest.fixture
-async def stream(node, tmp_path):
-    return await new_stream(node.direct, tmp_path)
+async def stream(broker, tmp_path):
+    stream = await new_stream(broker.bootstrap_servers, tmp_path)
+    stream.settings = stream.configured(kafka={"session_timeout": 6.0}, assemble={"grace": 1.0})
+    return stream
 
 
 async def published(stream, count):
@@ -47,7 +41,6 @@ async def test_a_quiet_partition_ends_by_the_clock_and_a_successor_publishes_not
 ):
     fleet = Fleet(real_traces[:GROUP])
     (records,) = fleet.groups
-    stream.settings = stream.configured(assemble={"grace": 1.0})
     await write(stream, records)
     async with stream.worker(command="assemble") as assembler:
         assert await published(stream, GROUP) == fleet.expected

@@ -25,14 +25,6 @@ def servers(tmp_path_factory):
         yield servers
 
 
-@pytest.fixture(params=["creating", "not creating"])
-def either_servers(request, servers):
-    """The address of that broker, and of one that creates no topics by itself."""
-    if request.param == "creating":
-        return servers
-    return request.getfixturevalue("broker").bootstrap_servers
-
-
 async def has_topic(servers, name):
     async with admin_of(servers) as admin:
         return name in await admin.list_topics()
@@ -64,9 +56,9 @@ async def test_no_client_creates_a_topic_by_asking_for_it_and_those_of_others_st
 
 
 async def test_a_worker_names_the_topics_that_were_deleted_and_continues_once_they_are_there(
-    either_servers, tmp_path, real_traces
+    servers, tmp_path, real_traces
 ):
-    stream = Stream(own_settings(either_servers, "deleted", {"embedding": {"backend": "lexical"}}), tmp_path)
+    stream = Stream(own_settings(servers, "deleted", {"embedding": {"backend": "lexical"}}), tmp_path)
     await stream.create_topics(2)
     topics, changelog = stream.settings.topics, changelog_topic_name(stream.settings.kafka.group)
     messages = [Message(value, partition=number % 2) for number, value in enumerate(real_traces[:40])]
@@ -77,7 +69,7 @@ async def test_a_worker_names_the_topics_that_were_deleted_and_continues_once_th
             await stream.delete_topic(name)
         raw = await stream.publish(messages[20:])
         await worker.logged(f"{topics.contribute}, {topics.rejected}; `kp-worker topics` creates them")
-        assert not await has_topic(either_servers, topics.rejected)
+        assert not await has_topic(servers, topics.rejected)
         await stream.create_topics(2)
 
         outputs = await stream.outputs(worker, [one for one in raw if one.offset >= 10])

@@ -63,12 +63,9 @@ async def forget_positions(stream):
     assert await stream.committed() == {}
 
 
-@pytest.mark.parametrize("backend", ["lexical", "none"])
-async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_ends(
-    make_stream, real_traces, backend
-):
+async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_ends(make_stream, real_traces):
     """Even after a dead letter, which has no entry in the ledger, and without any entries."""
-    stream = await make_stream(2, embedding={"backend": backend})
+    stream = await make_stream(2, embedding={"backend": "none"})
     async with stream.worker() as worker:
         await stream.publish(on((0, 1), [*real_traces[:18], b"no trace", b"no trace"]))
         await worker.published(20)

@@ -93,28 +93,7 @@ async def truncations(worker):
     return json.loads((await worker.get("/api/status"))[1])["truncations"]
 
 
-async def test_records_that_replace_scored_ones_are_scored_as_well(brokers, stream, real_traces):
-    first, second, _ = brokers.nodes
-    async with stream.worker() as worker:
-        await score_beyond(second, worker, stream, real_traces)
-        assert await worker.stop() == 0
-    await first.kill()
-    await second.start_again()
-    await leads(stream, second)
-    await produce(stream, real_traces[20:45])
-    await first.start_again()
-
-    async with stream.worker() as worker:
-        await worker.published(25)
-        metrics = await worker.metrics()
-        (shown,) = await truncations(worker)
-        assert await worker.stop() == 0
-
-    await require_one_output_each(stream, metrics, shown)
-    assert "has replaced the records of" in worker.log()
-
-
-async def test_a_running_worker_goes_back_to_the_first_difference_as_well(brokers, stream, real_traces):
+async def test_a_running_worker_goes_back_to_the_first_difference(brokers, stream, real_traces):
     """It reads on at an offset that the log no longer has, or at which it has another record."""
     first, second, _ = brokers.nodes
     async with stream.worker() as worker:

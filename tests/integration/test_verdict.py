@@ -21,9 +21,9 @@ LIMIT = 120
 LEXICAL = {"embedding": {"backend": "lexical"}}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def brokers():
-    """A broker that no other test uses."""
+    """A broker that no other module uses."""
     with running_brokers(1) as brokers:
         yield brokers
 

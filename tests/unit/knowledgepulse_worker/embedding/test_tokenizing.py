@@ -75,8 +75,8 @@ def test_no_prefix_that_ends_next_to_a_run_changes_a_token(tokenizer, run, lengt
 
 
 @pytest.mark.parametrize("piece", ["the agent reads the log. ", "ビルド", "構", "x", "\x85", "\ud800 "])
-def test_five_megabytes_of_a_repeated_piece(tokenizer, piece):
-    same_window(tokenizer, piece * (5_000_000 // len(piece.encode(errors="surrogatepass"))), window=256)
+def test_half_a_megabyte_of_a_repeated_piece(tokenizer, piece):
+    same_window(tokenizer, piece * (500_000 // len(piece.encode(errors="surrogatepass"))), window=256)
 
 
 def test_no_more_is_read_than_needed(tokenizer):
