@@ -11,8 +11,9 @@ from uuid import uuid4
 import pytest
 
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.session import Committed, Rebalanced, Session
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from simulation.brokers import SimTopic, new_cluster

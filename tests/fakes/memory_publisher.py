@@ -10,14 +10,13 @@ from dataclasses import replace
 
 from knowledgepulse_kafka.errors import (
     DeliveryError,
-    LostPartitionsError,
     Refusal,
     RefusedError,
-    ThrottledError,
     TimestampError,
     TooLargeError,
     UnacceptableError,
 )
+from knowledgepulse_kafka.outcome import Committed, Outcome, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 
 
@@ -68,25 +67,25 @@ class MemoryPublisher:
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
-    ) -> list[int]:
+    ) -> Outcome:
         """Commit records and positions; see the protocol."""
         await self.gate.wait()
         if self.is_failing:
             raise DeliveryError("not confirmed")
         if self.is_throttled:
-            raise ThrottledError("a quota is exceeded")
+            return Throttled("a quota is exceeded")
         batches: defaultdict[object, list[OutputRecord]] = defaultdict(list)
         for record in records:
             is_alone = any(one is record for one in alone)
             batches[id(record) if is_alone else (record.topic, record.partition)].append(record)
         refusals = [Refusal(batch, error) for batch in batches.values() if (error := self._error(batch))]
         if refusals:
-            raise RefusedError(*refusals)
+            return Refused(RefusedError(*refusals))
         if self.is_lost:
-            raise LostPartitionsError("the group has rebalanced")
+            return Rebalanced()
         self.transactions += 1
         self.positions |= positions
-        return [self._append(record) for record in records]
+        return Committed([self._append(record) for record in records])
 
     def _append(self, record: OutputRecord) -> int:
         if record.partition is None:

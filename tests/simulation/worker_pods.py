@@ -236,7 +236,7 @@ class WorkerPod(Pod):
             topics[changelog],
             client=self.member,
             topic_ids=SimTopicIds(cluster, self.name, raw),
-            transact=partial(publisher.transact, raw),
+            commit=publisher.commit,
             reader=lambda: SimReader(cluster, self.name, kafka.request_timeout),
             on_failure=fail,
         )

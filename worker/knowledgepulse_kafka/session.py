@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -14,15 +12,13 @@ from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.diagnosis import connect, unreachable
-from knowledgepulse_kafka.errors import IdleError, LostPartitionsError, RefusedError, ThrottledError
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.outcome import Outcome, Rebalanced
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.topic_reader import Record, held_offsets
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
-
-logger = logging.getLogger(__name__)
 
 _CLOSE_LIMIT = 5.0
 
@@ -30,53 +26,6 @@ OnRevoked: TypeAlias = Callable[[], Awaitable[None]]
 
 Positions: TypeAlias = Mapping[tuple[str, int], Position]
 """The positions to commit, by topic and partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The records and the positions are committed.
-
-    Attributes:
-        offsets: the offset of each record.
-    """
-
-    offsets: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Brokers refused batches, so nothing is committed.
-
-    Attributes:
-        error: names the records in question, and why each was refused.
-    """
-
-    error: RefusedError
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalanced:
-    """The group has rebalanced, so nothing is committed.
-
-    The partitions' owners read the records again, from the last committed positions.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Throttled:
-    """A quota would have kept the transaction open for too long, so nothing is committed.
-
-    The same records may be committed now: the next commit waits while the brokers throttle the producer.
-
-    Attributes:
-        reason: names the quota and the time.
-    """
-
-    reason: str
-
-
-Outcome: TypeAlias = Committed | Refused | Rebalanced | Throttled
-"""How a commit ends, unless an error ends the session."""
 
 
 class Session:
@@ -177,27 +126,10 @@ class Session:
                 the brokers whether it was committed.
             SecurityError: a right is missing.
         """
-        try:
-            return await self._commit(records, positions, alone)
-        except IdleError as error:
-            logger.info("%s; it starts again", error)
-            return await self._commit(records, positions, alone)
-
-    async def _commit(
-        self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord]
-    ) -> Outcome:
-        try:
-            async with self._publisher.transaction(self._member, positions) as write:
-                written = await write(records, alone)
-        except RefusedError as error:
-            return Refused(error)
-        except ThrottledError as error:
-            return Throttled(str(error))
-        except LostPartitionsError:
-            if self.is_current:  # the client has yet to learn it
-                self.assigned = set()
-            return Rebalanced()
-        return Committed([location.offset for location in written])
+        outcome = await self._publisher.commit(records, positions, self._member, alone)
+        if isinstance(outcome, Rebalanced) and self.is_current:  # the client has yet to learn it
+            self.assigned = set()
+        return outcome
 
     @property
     def is_current(self) -> bool:

@@ -37,6 +37,7 @@ from knowledgepulse_kafka.errors import (
     first_of_group,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.outcome import Committed, Outcome, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.partitioner import PARTITIONER
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch, TransactionalProducer, abandon
 from knowledgepulse_kafka.records import Location, OutputRecord, Position
@@ -222,30 +223,48 @@ class TransactionalPublisher:
         except KafkaError as error:
             raise self._translate(error) from error
 
-    async def transact(
+    async def commit(
         self,
-        topic: str,
-        group: GroupMetadata,
         records: Sequence[OutputRecord],
-        positions: Mapping[int, Position],
+        positions: Mapping[tuple[str, int], Position],
+        group: GroupMetadata,
         alone: Collection[OutputRecord] = (),
-    ) -> list[int]:
-        """Publish records and commit a group's positions in a topic, in one transaction.
+    ) -> Outcome:
+        """Publish records and commit a group's positions in one transaction: all of them or none.
 
-        With its first two arguments bound, this is a
-        :class:`~knowledgepulse_worker.records.publisher.Publish`.
+        Args:
+            records: the records, in order within each topic and partition.
+            positions: the positions, by topic and partition.
+            group: the group, with the member that has read up to the positions.
+            alone: the records that are sent in batches of their own.
+
+        Raises:
+            DeliveryError: see :meth:`transaction`.
+            SecurityError: a right is missing.
         """
-        places = {(topic, partition): position for partition, position in positions.items()}
-
-        async def attempt() -> list[int]:
-            async with self.transaction(group, places) as write:
-                return [location.offset for location in await write(records, alone)]
-
         try:
-            return await attempt()
+            return await self._commit(records, positions, group, alone)
         except IdleError as error:
             logger.info("%s; it starts again", error)
-            return await attempt()
+            return await self._commit(records, positions, group, alone)
+
+    async def _commit(
+        self,
+        records: Sequence[OutputRecord],
+        positions: Mapping[tuple[str, int], Position],
+        group: GroupMetadata,
+        alone: Collection[OutputRecord],
+    ) -> Outcome:
+        try:
+            async with self.transaction(group, positions) as write:
+                written = await write(records, alone)
+        except RefusedError as error:
+            return Refused(error)
+        except ThrottledError as error:
+            return Throttled(str(error))
+        except LostPartitionsError:
+            return Rebalanced()
+        return Committed([location.offset for location in written])
 
     async def _write(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()

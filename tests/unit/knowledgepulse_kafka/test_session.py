@@ -1,22 +1,14 @@
 """How commits end, and what is read after them."""
 
-from contextlib import asynccontextmanager
-
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.errors import (
-    DeliveryError,
-    IdleError,
-    LostPartitionsError,
-    RefusedError,
-    ThrottledError,
-)
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.records import Location, Position
-from knowledgepulse_kafka.session import Committed, Rebalanced, Refused, Session, Throttled
+from knowledgepulse_kafka.outcome import Committed, Rebalanced
+from knowledgepulse_kafka.records import Position
+from knowledgepulse_kafka.session import Session
 
 AT = TopicPartition("contribute", 0)
 AFTER = {AT: Position(1)}
@@ -33,23 +25,15 @@ class Consumer:
 
 
 class Publisher:
-    """A publisher whose transactions end as they are told, the last way for ever."""
+    """Notes for whom it commits."""
 
     def __init__(self):
-        self.ends = [None]
+        self.outcome = Committed([])
         self.members = []
 
-    @asynccontextmanager
-    async def transaction(self, member, _positions):
+    async def commit(self, _records, _positions, member, _alone):
         self.members.append(member)
-
-        async def write(records, _alone):
-            return [Location(0, 7 + number) for number, _ in enumerate(records)]
-
-        yield write
-        error = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
-        if error is not None:
-            raise error
+        return self.outcome
 
 
 @pytest.fixture
@@ -76,37 +60,6 @@ async def session(consumer, publisher):
     return session
 
 
-REFUSED = RefusedError()
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (None, Committed([7, 8])),
-        (REFUSED, Refused(REFUSED)),
-        (ThrottledError("a quota"), Throttled("a quota")),
-        (LostPartitionsError(), Rebalanced()),
-    ],
-)
-async def test_a_commit_s_outcome_is_a_value(session, publisher, error, outcome):
-    publisher.ends = [error]
-    await session.poll()
-    assert await session.commit(["one", "two"], AFTER) == outcome
-
-
-async def test_a_transaction_that_failed_ends_the_session(session, publisher):
-    publisher.ends = [DeliveryError("took over")]
-    await session.poll()
-    with pytest.raises(DeliveryError, match="took over"):
-        await session.commit([], AFTER)
-
-
-async def test_a_producer_that_the_brokers_forgot_commits_at_its_second_attempt(session, publisher):
-    publisher.ends = [IdleError(), None]
-    await session.poll()
-    assert await session.commit([], AFTER) == Committed([])
-
-
 async def test_a_batch_is_out_of_date_after_a_rebalance(session, consumer):
     """Its rest is read again from what is committed; whoever went on with it would do everything twice."""
     await session.poll()
@@ -123,3 +76,22 @@ async def test_records_are_committed_as_the_member_that_read_them(session, consu
     former, consumer.group = consumer.group, GroupMetadata("a-group", "a-member", 2)
     await session.commit([], AFTER)
     assert publisher.members == [former]
+
+
+async def test_a_session_whose_commit_came_too_late_has_no_partitions_until_the_group_assigns_some(
+    session, publisher
+):
+    await session.poll()
+    session.assigned = {AT}
+    publisher.outcome = Rebalanced()
+    assert await session.commit([], AFTER) == Rebalanced()
+    assert session.assigned == set()
+
+
+async def test_partitions_that_the_group_has_assigned_meanwhile_are_kept(session, consumer, publisher):
+    await session.poll()
+    consumer.group = GroupMetadata("a-group", "a-member", 2)
+    session.assigned = {AT}
+    publisher.outcome = Rebalanced()
+    await session.commit([], AFTER)
+    assert session.assigned == {AT}

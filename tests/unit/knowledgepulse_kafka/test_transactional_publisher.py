@@ -27,14 +27,16 @@ from knowledgepulse_kafka.errors import (
     Refusal,
     RefusedError,
     SecurityError,
-    ThrottledError,
     TooLargeError,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata, MemberOffsetsRequest
+from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.throttling import HeldBackError
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
+
+AFTER = {("raw", 0): Position(1)}
 
 
 class FakeProducer:
@@ -81,13 +83,13 @@ def written(place, outcome):
 
 
 @pytest.fixture
-def transact(monkeypatch):
+def commit(monkeypatch):
     """Send records to partitions; each outcome is a batch's first offset or error, or an error of sending."""
     monkeypatch.setattr(FakeProducer, "starts", 0)
 
     async def run(outcomes):
         publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: FakeProducer(outcomes))
-        return await publisher.transact("raw", GroupMetadata("group"), records(outcomes), {0: Position(1)})
+        return await publisher.commit(records(outcomes), AFTER, GroupMetadata("group"))
 
     return run
 
@@ -101,24 +103,24 @@ def record(partition, number):
     return OutputRecord("topic", partition, 0, b"%d" % number, b"v", ())
 
 
-async def test_each_record_s_offset_is_returned(transact):
-    assert await transact([[5, 6], [0]]) == [5, 6, 0]
+async def test_each_record_s_offset_is_returned(commit):
+    assert await commit([[5, 6], [0]]) == Committed([5, 6, 0])
 
 
-async def test_the_refusals_of_all_partitions_are_told_and_what_is_behind_them_is_not_at_fault(transact):
+async def test_the_refusals_of_all_partitions_are_told_and_what_is_behind_them_is_not_at_fault(commit):
     too_large, behind = MessageSizeTooLargeError(), OutOfOrderSequenceNumber()
 
-    with pytest.raises(RefusedError) as refused:
-        await transact([[0, too_large, behind], [1], [too_large]])
+    refused = await commit([[0, too_large, behind], [1], [too_large]])
 
-    assert [one.records for one in refused.value.refusals] == [[record(0, 1)], [record(2, 0)]]
-    assert {type(one.cause) for one in refused.value.refusals} == {TooLargeError}
+    assert isinstance(refused, Refused)
+    assert [one.records for one in refused.error.refusals] == [[record(0, 1)], [record(2, 0)]]
+    assert {type(one.cause) for one in refused.error.refusals} == {TooLargeError}
     assert FakeProducer.starts == 1, "the sequence of its batches has a gap"
 
 
-async def test_another_error_of_a_batch_is_no_refusal(transact):
+async def test_another_error_of_a_batch_is_no_refusal(commit):
     with pytest.raises(DeliveryError, match="OutOfOrderSequenceNumber") as failed:
-        await transact([[0], [OutOfOrderSequenceNumber()]])
+        await commit([[0], [OutOfOrderSequenceNumber()]])
 
     assert not isinstance(failed.value, RefusedError)
     assert FakeProducer.starts == 0
@@ -172,20 +174,23 @@ async def test_a_broker_before_kafka_2_5_is_named(monkeypatch):
         await TransactionalPublisher(Config(), "id").__aenter__()
 
 
-async def test_a_record_that_the_client_cannot_send_is_refused_whatever_happens_to_the_others(transact):
+async def test_a_record_that_the_client_cannot_send_is_refused_whatever_happens_to_the_others(commit):
     """The partitions are sent to in a group of tasks, whose own error would say nothing."""
     problem = DeliveryError("topic: UnicodeEncodeError")
 
-    with pytest.raises(RefusedError, match="UnicodeEncodeError") as refused:
-        await transact([[0], RefusedError(Refusal([record(1, 0)], problem))])
+    refused = await commit([[0], RefusedError(Refusal([record(1, 0)], problem))])
 
-    assert [one.records for one in refused.value.refusals] == [[record(1, 0)]]
+    assert isinstance(refused, Refused)
+    assert "UnicodeEncodeError" in str(refused.error)
+    assert [one.records for one in refused.error.refusals] == [[record(1, 0)]]
     assert FakeProducer.starts == 1
 
 
-async def test_a_transaction_that_a_quota_would_hold_open_is_not_committed(transact):
-    with pytest.raises(ThrottledError, match="producer_byte_rate"):
-        await transact([[0], [HeldBackError()]])
+async def test_a_transaction_that_a_quota_would_hold_open_is_not_committed(commit):
+    outcome = await commit([[0], [HeldBackError()]])
+
+    assert isinstance(outcome, Throttled)
+    assert "producer_byte_rate" in outcome.reason
 
     assert FakeProducer.starts == 1, "the sequence of its batches has a gap"
 
@@ -196,9 +201,9 @@ async def test_a_producer_that_the_brokers_have_forgotten_starts_again_and_publi
     attempts = iter([[ForgottenIdError()], [[5]]])
     publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: FakeProducer(next(attempts)))
 
-    written = await publisher.transact("raw", GroupMetadata("group"), [record(0, 0)], {0: Position(1)})
+    outcome = await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group"))
 
-    assert (written, FakeProducer.starts) == ([5], 1)
+    assert (outcome, FakeProducer.starts) == (Committed([5]), 1)
     assert "idle for longer than their transactional.id.expiration.ms; it starts again" in caplog.text
 
 
@@ -246,6 +251,6 @@ async def test_a_producer_that_does_not_stop_is_abandoned(monkeypatch):
     assert len(abandoned) == 1
 
 
-async def test_an_error_of_the_client_that_can_send_nothing_more_is_told(transact):
+async def test_an_error_of_the_client_that_can_send_nothing_more_is_told(commit):
     with pytest.raises(DeliveryError, match="KafkaError: fenced"):
-        await transact([[0], KafkaError("fenced")])
+        await commit([[0], KafkaError("fenced")])

@@ -63,13 +63,14 @@ class Assignment:
         """The lanes of the partitions from which a record was taken."""
         return [task.lane for task in self.tasks.values() if task.lane is not None]
 
-    async def commit(self, publish: Publish) -> Mapping[int, int]:
+    async def commit(self, publish: Publish) -> Mapping[int, int] | None:
         """Commit the complete records of all lanes; return the new positions by partition.
+
+        None stands for partitions that other members may own; nothing is committed then.
 
         Nothing is committed as long as a broker throttles the producer.
 
         Raises:
-            LostPartitionsError: other members may own the partitions.
             DeliveryError: the transaction failed, and the process must end.
         """
         services = self._services
@@ -83,7 +84,7 @@ class Assignment:
             services.metrics,
             is_throttled=throttle.recent > 0,
         )
-        for partition, offset in positions.items():
+        for partition, offset in (positions or {}).items():
             self.tasks[partition].committed = offset
             services.suspects.committed(partition, offset)
         return positions

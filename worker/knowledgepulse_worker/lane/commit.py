@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from knowledgepulse_kafka.errors import LostPartitionsError, Refusal, RefusedError, ThrottledError
+from knowledgepulse_kafka.errors import Refusal
+from knowledgepulse_kafka.outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
@@ -103,7 +104,7 @@ async def commit(
     metrics: Metrics,
     *,
     is_throttled: bool = False,
-) -> Mapping[int, int]:
+) -> Mapping[int, int] | None:
     """Commit the complete records of lanes.
 
     Args:
@@ -115,10 +116,9 @@ async def commit(
 
     Returns:
         the committed position by partition; empty if there was nothing to commit, or if a quota has just
-        begun to throttle the producer.
+        begun to throttle the producer; None if other members may own the partitions.
 
     Raises:
-        LostPartitionsError: other members may own the partitions.
         DeliveryError: the transaction failed, and the process must end.
         SecurityError: a right is missing, and the process must end.
     """
@@ -127,20 +127,20 @@ async def commit(
         return {}
     started = time.monotonic()
     while True:
-        try:
-            offsets = await publish(transaction.records(), transaction.positions, transaction.alone)
-        except ThrottledError:
-            metrics.aborted("throttled")
-            return {}
-        except LostPartitionsError:
-            metrics.aborted("rebalance")
-            raise
-        except RefusedError as refused:
-            metrics.aborted("refused")
-            transaction = transaction.mended(refused.refusals, replacements, is_throttled=is_throttled)
-        else:
-            metrics.stage("commit", time.monotonic() - started)
-            return transaction.committed(offsets)
+        outcome = await publish(transaction.records(), transaction.positions, transaction.alone)
+        match outcome:
+            case Committed(offsets):
+                metrics.stage("commit", time.monotonic() - started)
+                return transaction.committed(offsets)
+            case Throttled():
+                metrics.aborted("throttled")
+                return {}
+            case Rebalanced():
+                metrics.aborted("rebalance")
+                return None
+            case Refused(error):
+                metrics.aborted("refused")
+                transaction = transaction.mended(error.refusals, replacements, is_throttled=is_throttled)
 
 
 def _longest(ready: Sequence[tuple[Lane, list[RecordOutcome]]]) -> list[tuple[Lane, list[RecordOutcome]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
 
 
@@ -16,7 +17,7 @@ class Publish(Protocol):
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
-    ) -> list[int]:
+    ) -> Outcome:
         """Publish records and commit positions as a member of the group.
 
         Args:
@@ -24,13 +25,7 @@ class Publish(Protocol):
             positions: the next position in each partition of the raw topic.
             alone: the records that are sent in batches of their own.
 
-        Returns:
-            the offset of each record.
-
         Raises:
-            RefusedError: brokers refused batches; nothing was published.
-            ThrottledError: the brokers' quota would have kept the transaction open; nothing was published.
-            LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the transaction failed for another reason, and the process must end.
             SecurityError: a right is missing, and the process must end.
         """

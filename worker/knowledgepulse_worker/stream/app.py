@@ -28,7 +28,7 @@ from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
-from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
+from knowledgepulse_worker.stream.client import Client, Commit, TopicIdentity
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import Connect
 from knowledgepulse_worker.stream.source import Source
@@ -48,7 +48,7 @@ class WorkerApp:
         changelog: the changelog topic.
         client: the consumer group member.
         topic_ids: identifies the raw topic.
-        transact: publishes as a member of the group, in a transaction.
+        commit: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader, which connects on entry.
         on_failure: called on a fatal error; the process must then end.
 
@@ -68,7 +68,7 @@ class WorkerApp:
         *,
         client: Client,
         topic_ids: TopicIdentity,
-        transact: Transact,
+        commit: Commit,
         reader: Connect,
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -87,7 +87,7 @@ class WorkerApp:
             changelog,
             client=client,
             topic_ids=topic_ids,
-            transact=transact,
+            commit=commit,
             reader=reader,
             on_assigned=self._on_assigned,
             on_recovered=self._on_recovered,

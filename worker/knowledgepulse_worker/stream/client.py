@@ -7,6 +7,7 @@ from typing import Protocol
 
 from knowledgepulse_kafka.client import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.topic_reader import Record
 
@@ -45,16 +46,16 @@ class Client(Protocol):
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
 
 
-class Transact(Protocol):
-    """Publishes for a group in a transaction, as ``kafka.TransactionalPublisher.transact`` does."""
+class Commit(Protocol):
+    """Publishes and commits in a transaction, as ``TransactionalPublisher.commit`` does."""
 
-    async def __call__(  # noqa: D102 - see :class:`~knowledgepulse_worker.records.publisher.Publish`
+    async def __call__(  # noqa: D102 - as documented there
         self,
-        group: GroupMetadata,
         records: Sequence[OutputRecord],
-        positions: Mapping[int, Position],
+        positions: Mapping[tuple[str, int], Position],
+        group: GroupMetadata,
         alone: Collection[OutputRecord] = (),
-    ) -> list[int]: ...
+    ) -> Outcome: ...
 
 
 class TopicIdentity(Protocol):

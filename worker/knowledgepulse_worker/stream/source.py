@@ -21,9 +21,11 @@ from knowledgepulse_kafka.client import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from knowledgepulse_kafka.errors import DeliveryError, LostPartitionsError, TopicError
+from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.record_batches import epoch_of
-from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.records import OutputRecord, Position, RawRecord
 from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED
@@ -31,7 +33,7 @@ from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.stream.client import Client, TopicIdentity, Transact
+from knowledgepulse_worker.stream.client import Client, Commit, TopicIdentity
 from knowledgepulse_worker.stream.gaps import Gaps
 from knowledgepulse_worker.stream.recovery import Connect, recover
 from knowledgepulse_worker.stream.start_offset import start_of
@@ -101,7 +103,7 @@ class Source:
         changelog: the changelog topic as it was at the start.
         client: the group member.
         topic_ids: identifies the raw topic.
-        transact: publishes as a member of the group, in a transaction.
+        commit: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader.
         on_assigned: called with the owned partitions that are read, after each rebalance.
         on_recovered: called once all owned ledgers are recovered, even if none is owned.
@@ -123,7 +125,7 @@ class Source:
         *,
         client: Client,
         topic_ids: TopicIdentity,
-        transact: Transact,
+        commit: Commit,
         reader: Connect,
         on_assigned: Callable[[Collection[int]], None],
         on_recovered: Callable[[], None],
@@ -134,7 +136,7 @@ class Source:
         self._changelog = changelog
         self._topic_ids = topic_ids
         self._services = services
-        self._transact = transact
+        self._commit_records = commit
         self._reader = reader
         self._on_assigned = on_assigned
         self._on_recovered = on_recovered
@@ -386,25 +388,35 @@ class Source:
         async with self._committing:
             return await self._commit()
 
+    async def _publish(
+        self,
+        group: GroupMetadata,
+        records: Sequence[OutputRecord],
+        positions: Mapping[int, Position],
+        alone: Collection[OutputRecord] = (),
+    ) -> Outcome:
+        """Commit in the raw topic; with its first argument bound, this is a ``Publish``."""
+        places = {(self._raw.name, partition): position for partition, position in positions.items()}
+        return await self._commit_records(records, places, group, alone)
+
     async def _commit(self) -> bool:
         if not self._client.is_member or self._has_failed:
             return False
-        publish = partial(self._transact, self._client.group)
         self.transaction_began = time.monotonic()
         try:
-            positions = await self.assignment.commit(publish)
-        except LostPartitionsError:
-            logger.warning(
-                "the transaction was aborted, because the group has rebalanced without this worker"
-            )
-            self.assignment.close()  # otherwise, every further transaction would be aborted, too
-            return False
+            positions = await self.assignment.commit(partial(self._publish, self._client.group))
         except EXPECTED as error:
             self._has_failed = True  # the producer begins no other transaction
             await self._host.crash(error)
             return False
         finally:
             self.transaction_began = None
+        if positions is None:
+            logger.warning(
+                "the transaction was aborted, because the group has rebalanced without this worker"
+            )
+            self.assignment.close()  # otherwise, every further transaction would be aborted, too
+            return False
         now = time.time()
         for number in positions:
             self._services.metrics.committed(number, now)

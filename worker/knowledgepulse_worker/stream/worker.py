@@ -219,7 +219,7 @@ class _Process:
             self.topics[changelog_topic_name(kafka.group)],
             client=GroupMember(kafka, limits.batch_bytes, limits.rebalance, throttle=throttle),
             topic_ids=TopicIds(kafka, raw),
-            transact=partial(publisher.transact, raw),
+            commit=publisher.commit,
             reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttle),
             on_failure=fail,
         )

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from fakes.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
 from fakes.memory_publisher import MemoryPublisher
-from knowledgepulse_kafka.errors import LostPartitionsError, TopicError
+from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import metadata_of
@@ -109,7 +110,7 @@ class World:
             Topic(self.changelog, count if ledgers is None else ledgers, 1_000_000),
             client=self.member,
             topic_ids=self.topic_ids,
-            transact=self.transact,
+            commit=self.commit,
             reader=self.reader.connect,
             on_failure=self.failures.append,
         )
@@ -119,16 +120,19 @@ class World:
     def source(self):
         return self.program.source
 
-    async def transact(self, group, records, positions, alone=()):
+    async def commit(self, records, positions, group, alone=()):
         """Publish in memory, and commit the group's positions."""
         await self.publisher.gate.wait()
         if group != self.member.group or not self.member.is_member:
-            raise LostPartitionsError("the group has rebalanced")
-        offsets = await self.publisher.publish(records, positions, alone)
-        for number, position in positions.items():
+            return Rebalanced()
+        by_number = {number: position for (_, number), position in positions.items()}
+        outcome = await self.publisher.publish(records, by_number, alone)
+        if not isinstance(outcome, Committed):
+            return outcome
+        for number, position in by_number.items():
             self.topic.committed[number] = position.offset
             self.topic.metadata[number] = metadata_of(position)
-        return offsets
+        return outcome
 
     async def check(self):
         """Check as the worker does every second."""

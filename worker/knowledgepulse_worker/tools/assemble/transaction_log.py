@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 from knowledgepulse_kafka.client import TopicPartition
 from knowledgepulse_kafka.errors import LostPartitionsError
+from knowledgepulse_kafka.outcome import Committed, Rebalanced, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Position
-from knowledgepulse_kafka.session import Committed, Rebalanced, Session, Throttled
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas.dead_letter import Reason

@@ -16,9 +16,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import require_rights
-from knowledgepulse_kafka.session import Committed, Refused, Session, Throttled
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.http.metrics_port import serving_metrics

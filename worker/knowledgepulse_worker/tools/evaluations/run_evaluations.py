@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from knowledgepulse_kafka.outcome import Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
-from knowledgepulse_kafka.session import Refused, Session, Throttled
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin

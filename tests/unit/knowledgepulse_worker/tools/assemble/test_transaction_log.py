@@ -6,8 +6,8 @@ import pytest
 
 from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.errors import LostPartitionsError, RefusedError
+from knowledgepulse_kafka.outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.records import Position
-from knowledgepulse_kafka.session import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.transaction_log import MEMBER, POSITION, AssemblyLog, Step

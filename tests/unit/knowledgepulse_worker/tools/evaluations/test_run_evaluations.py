@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.errors import RefusedError
+from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.records import Position
-from knowledgepulse_kafka.session import Committed, Refused, Throttled
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
