@@ -14,8 +14,19 @@ from pydantic import BaseModel
 PUBLIC: dict[str, tuple[str, ...] | None] = {
     "knowledgepulse_schemas": None,
     "knowledgepulse_schemas.convert": None,
-    "knowledgepulse_worker.scoring": None,
-    "knowledgepulse_worker.tools.publish.trace_publisher": ("TracePublisher",),
+    "knowledgepulse_worker": None,
+    "knowledgepulse_worker.scoring": (
+        "Dimensions",
+        "Nearest",
+        "complexity",
+        "embedding_text",
+        "novelty",
+        "outcome_confidence",
+        "quality_score",
+        "rescore",
+        "score_trace",
+        "tool_diversity",
+    ),
 }
 """The public names of each module; None stands for its ``__all__``."""
 
