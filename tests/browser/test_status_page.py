@@ -488,7 +488,7 @@ async def test_the_verdict_is_the_first_thing_on_the_page(stage, visit):
     stage.diagnosis.observe(replace(WELL, leader_silence=60.0))
     await expect(verdict).to_contain_text("Waiting for Kafka")
     await expect(verdict).to_contain_text("no answer from partition leaders for 60 s")
-    await expect(verdict).to_contain_text("runbook: KpNoCommit")
+    await expect(verdict).to_contain_text("runbook: KpWaiting")
     await expect(page.locator("#lag-more")).to_contain_text("as of the last fetch")
     await expect(page.locator("#state")).to_have_text("refreshing")
 

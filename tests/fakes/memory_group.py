@@ -14,6 +14,7 @@ from aiokafka.structs import ConsumerRecord as Record
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.waits import Waits
 
 BATCH = 3
 """Maximum records per partition and fetch."""
@@ -91,6 +92,7 @@ class MemoryGroupMember:
     Attributes:
         group: the group with this member and its generation.
         answered_at: when the coordinator last answered.
+        waits: what the member waits for.
         gate: an event that blocks fetches until it is set.
         error: if set, the group membership has ended and every fetch raises this error.
         look_up_error: an error that the next look-up of beginning offsets raises.
@@ -99,6 +101,7 @@ class MemoryGroupMember:
     def __init__(self, topic: MemoryTopic) -> None:
         self.group = GroupMetadata("group", "member", 0)
         self.answered_at = time.monotonic()
+        self.waits = Waits()
         self.error: KafkaError | None = None
         self.look_up_error: KafkaError | None = None
         self.is_member = False

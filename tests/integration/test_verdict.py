@@ -83,7 +83,7 @@ async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brok
         os.kill(broker, signal.SIGSTOP)
         try:
             waiting = await becomes(worker, "waiting_for_kafka", "Waiting for Kafka: no answer from ")
-            assert waiting["runbook"] == "KpNoCommit"
+            assert waiting["runbook"] == "KpWaiting"
         finally:
             os.kill(broker, signal.SIGCONT)
         await becomes(worker, "healthy")
@@ -118,7 +118,7 @@ async def test_a_worker_that_is_cut_off_from_its_coordinator_says_so(make_stream
 
         signal_child(worker, MUTE)
         reason = "Waiting for Kafka: no answer from the group's coordinator for "
-        assert (await becomes(worker, "waiting_for_kafka", reason))["runbook"] == "KpNoCommit"
+        assert (await becomes(worker, "waiting_for_kafka", reason))["runbook"] == "KpWaiting"
         while await stream.members():  # for longer than the session timeout
             await asyncio.sleep(0.2)
         await becomes(worker, "waiting_for_kafka", reason)

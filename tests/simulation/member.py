@@ -20,6 +20,7 @@ from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_kafka.group_member import HEARTBEATS
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.waits import Waits
 from simulation.clients import BACKOFF, Connection, record
 from simulation.loop import EPOCH
 
@@ -57,6 +58,7 @@ class SimMember:
 
     def __init__(self, cluster, host, topics, session, rebalance, moment=lambda _: None, patience=PATIENCE):
         self.answered_at = cluster.loop.time()
+        self.waits = Waits(cluster.loop.time)
         self.group = GroupMetadata("group")
         self._connection = Connection(cluster, host, "member")
         self._cluster = cluster

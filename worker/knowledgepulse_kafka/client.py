@@ -4,6 +4,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     IllegalStateError,
     InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
     KafkaError,
 )
 from aiokafka.structs import OffsetAndMetadata
@@ -12,6 +13,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "IllegalStateError",
     "InconsistentGroupProtocolError",
+    "InvalidSessionTimeoutError",
     "KafkaError",
     "OffsetAndMetadata",
     "TopicPartition",

@@ -18,6 +18,7 @@ from knowledgepulse_kafka.reaching import reaching
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import waiting_out
 from knowledgepulse_kafka.tls import RenewedContext
+from knowledgepulse_kafka.waits import Waits, noting
 
 _Client = TypeVar("_Client")
 
@@ -47,12 +48,18 @@ def new_admin_client(config: Config, throttle: Throttle) -> AIOKafkaAdminClient:
     return adapted(AIOKafkaAdminClient(**client_arguments(config)), throttle)
 
 
-def adapted(client: _Client, throttle: Throttle) -> _Client:
+def adapted(client: _Client, throttle: Throttle, waits: Waits | None = None) -> _Client:
     """Return a client of any kind that creates no topics, and waits while a broker throttles it.
 
     It reaches the brokers although addresses are dead, or have changed.
+
+    Args:
+        client: the client.
+        throttle: notes the throttle times.
+        waits: notes what the client waits for, if given.
     """
-    return reaching(waiting_out(never_creating(client), throttle))
+    noted = client if waits is None else noting(client, waits)
+    return reaching(waiting_out(never_creating(noted), throttle))
 
 
 def client_arguments(config: Config) -> dict[str, Any]:

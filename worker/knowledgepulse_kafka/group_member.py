@@ -22,6 +22,7 @@ from knowledgepulse_kafka.leader_epochs import epoch_ends
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
+from knowledgepulse_kafka.waits import Waits
 
 HEARTBEATS = 4
 """Heartbeats in a session timeout."""
@@ -76,6 +77,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         throttle: notes the times for which brokers throttle the client; by default, it logs them.
 
     Attributes:
+        waits: what the member waits for.
         answered_at: when the group's coordinator last answered this member (``time.monotonic``).
         group: the group with this member and the generation of its assignment. During a rebalance, the
             client's own generation is ahead, and records of the former assignment still arrive.
@@ -88,6 +90,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         rebalance_timeout: float,
         throttle: Throttle | None = None,
     ) -> None:
+        self.waits = Waits()
         super().__init__(
             **client_arguments(config),
             group_id=config.group,
@@ -104,7 +107,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             max_poll_records=MAX_POLL_RECORDS,
             partition_assignment_strategy=(TransactionalAssignor,),
         )
-        adapted(self, throttle or logged_throttle(CONSUMER_QUOTA))
+        adapted(self, throttle or logged_throttle(CONSUMER_QUOTA), self.waits)
         self._batch_bytes = batch_bytes
         self.answered_at = time.monotonic()
         self.group = GroupMetadata(config.group)

@@ -49,6 +49,7 @@ from knowledgepulse_kafka.group_offsets import (
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import missing_topics
+from knowledgepulse_kafka.waits import Waits
 
 # Seconds to wait for the end of a transaction whose caller was cancelled, and to abandon a producer.
 _CANCELLED_LIMIT = _ABANDON_LIMIT = 1.0
@@ -113,13 +114,16 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
 
     Args:
         throttle: notes the times for which brokers throttle the producer.
+        waits: notes what the producer waits for.
         remedy: what messages tell about missing topics.
         arguments: those of aiokafka's producer.
     """
 
-    def __init__(self, *, throttle: Throttle, remedy: str = "", **arguments: Any) -> None:
+    def __init__(
+        self, *, throttle: Throttle, waits: Waits | None = None, remedy: str = "", **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
-        adapted(self, throttle)
+        adapted(self, throttle, waits)
         self._group = GroupMetadata("")
         self._remedy = remedy
         self._known_topics: set[str] = set()

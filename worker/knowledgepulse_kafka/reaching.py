@@ -18,6 +18,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.conn import collect_hosts as collected_hosts
+from aiokafka.errors import KafkaError
 
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.sending import plain_client
@@ -36,9 +37,11 @@ _NEXT_ADDRESS = 0.25
 # Seconds for which servers that did not answer are tried last.
 _AVOIDED = 60.0
 
+_NEVER = float("-inf"), ""
+
 _Client = TypeVar("_Client")
 
-_failed: dict[tuple[str, int], float] = {}
+_failed: dict[tuple[str, int], tuple[float, str]] = {}
 _logged = LogInterval()
 
 
@@ -57,7 +60,7 @@ async def _bootstrap(bootstrap: Callable[[], Awaitable[None]], servers: Any) -> 
     began = time.monotonic()
     await bootstrap()
     for host, port, _ in collected_hosts(servers, randomize=False):
-        if _failed.get((host, port), 0.0) >= began and _logged.let_pass(f"{host}:{port}"):
+        if _failed.get((host, port), _NEVER)[0] >= began and _logged.let_pass(f"{host}:{port}"):
             logger.warning("bootstrap server %s:%d cannot be reached; another one answers", host, port)
 
 
@@ -117,8 +120,8 @@ async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnectio
     connection = _Connection(host, port, **options)
     try:
         await connection.connect()
-    except OSError:
-        _failed[host, port] = time.monotonic()
+    except (OSError, KafkaError) as error:
+        _failed[host, port] = time.monotonic(), str(error) or type(error).__name__
         raise
     _failed.pop((host, port), None)
     return connection
@@ -129,8 +132,13 @@ def _collect_hosts(servers: Any, randomize: bool = True) -> Any:
     now = time.monotonic()
     return sorted(
         collected_hosts(servers, randomize),
-        key=lambda host: now - _failed.get((host[0], host[1]), float("-inf")) < _AVOIDED,
+        key=lambda host: now - _failed.get((host[0], host[1]), _NEVER)[0] < _AVOIDED,
     )
+
+
+def failure_of(host: str, port: int) -> str:
+    """Return why there is no connection to an address; empty if it was not tried."""
+    return _failed.get((host, port), _NEVER)[1]
 
 
 # The client has no hook: it looks both functions up by these names.

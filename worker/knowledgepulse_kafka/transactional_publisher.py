@@ -14,6 +14,7 @@ from typing import Protocol, Self
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
+    CoordinatorNotAvailableError,
     IncompatibleBrokerVersion,
     InvalidTransactionTimeout,
     KafkaError,
@@ -44,6 +45,7 @@ from knowledgepulse_kafka.records import Location, OutputRecord, Position
 from knowledgepulse_kafka.rights import Right, denied_right, missing_rights
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import PRODUCER_QUOTA, HeldBackError, logged_throttle
+from knowledgepulse_kafka.waits import TRANSACTION, Waits, error_name
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +71,11 @@ records are sent again when the broker refuses one.
 
 TOPIC_ID = "kp-topic "
 """The prefix of the raw topic's id in the metadata of a position."""
+
+
+_SINGLE_BROKER = (
+    "; a single broker needs transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1"
+)
 
 
 class Write(Protocol):
@@ -106,6 +113,9 @@ class TransactionalPublisher:
         new_producer: makes the client.
         granted: the name that the right is granted on: a prefix with a ``*``, or the transactional id.
         throttle: notes the times for which brokers throttle the producer; by default, it logs them.
+
+    Attributes:
+        waits: what the producer waits for.
     """
 
     def __init__(
@@ -117,6 +127,7 @@ class TransactionalPublisher:
         granted: str | None = None,
         throttle: Throttle | None = None,
     ) -> None:
+        self.waits = Waits()
         self._config = config
         self._throttle = throttle or logged_throttle(PRODUCER_QUOTA)
         self._id = transactional_id
@@ -130,8 +141,10 @@ class TransactionalPublisher:
             request_timeout_ms=int(config.request_timeout * 1000),
             max_batch_size=batch_bytes,
             throttle=self._throttle,
+            waits=self.waits,
             remedy=config.remedy,
         )
+        self._transaction_began = 0.0
         self._producer = self._new_producer()
         self._start_began: float | None = None
 
@@ -197,6 +210,7 @@ class TransactionalPublisher:
         }
         await asyncio.sleep(self._throttle.remaining)
         self._throttle.begin_sending(_SENDING_LIMIT)
+        self._transaction_began = time.monotonic()
         try:
             async with self._producer.transaction():
                 yield self._write
@@ -299,16 +313,10 @@ class TransactionalPublisher:
             case TransactionalIdAuthorizationFailed():
                 found = missing_rights([Right("Write", "transactional-id", self._granted)])
             case ProducerFenced():
-                found = DeliveryError(
-                    f"{self._id}: another process with this transactional id took over, or a transaction "
-                    f"took longer than {_TIMEOUT} s; only the reported records are published"
-                )
+                problem = f"{self._fenced()}; only the reported records are published"
+                found = DeliveryError(f"{self._id}: {problem}")
             case TimeoutError():
-                found = DeliveryError(
-                    f"{self._id}: no transaction could begin within {self._config.request_timeout:g} s "
-                    f"({self._config.prefix}request_timeout); a single broker needs "
-                    "transaction.state.log.replication.factor=1 and transaction.state.log.min.isr=1"
-                )
+                found = DeliveryError(f"{self._id}: {self._late()}")
             case InvalidTransactionTimeout():
                 found = BrokerError(
                     f"transactions take up to {_TIMEOUT} s, but the brokers' transaction.max.timeout.ms "
@@ -321,6 +329,25 @@ class TransactionalPublisher:
             case _:
                 found = denied_right(error, "Write")
         return found or DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+
+    def _fenced(self) -> str:
+        """Return why another producer has the transactional id: the brokers' own, after a time-out."""
+        age = time.monotonic() - self._transaction_began
+        if age < _TIMEOUT:
+            return "another process with this transactional id took over"
+        return f"a transaction took longer than {_TIMEOUT} s, so the brokers aborted it{self._waited()}"
+
+    def _late(self) -> str:
+        """Return why no transaction could begin."""
+        limit = f"{self._config.request_timeout:g} s ({self._config.prefix}request_timeout)"
+        text = f"no transaction could begin within {limit}{self._waited()}"
+        coordinator = error_name(CoordinatorNotAvailableError.errno)
+        errors = [wait.error for wait in self.waits.current(TRANSACTION)]
+        return text if errors and coordinator not in errors else text + _SINGLE_BROKER
+
+    def _waited(self) -> str:
+        waits = "; ".join(map(str, self.waits.current(TRANSACTION)))
+        return f"; waited for {waits}" if waits else ""
 
 
 async def _written(sent: Sequence[tuple[int, SentBatch]]) -> dict[int, Location]:

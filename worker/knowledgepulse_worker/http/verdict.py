@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.texts import counted
 
 logger = logging.getLogger(__name__)
@@ -23,7 +24,9 @@ CATCHING_UP = 60.0
 """Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
 
 PATIENCE = 10.0
-"""Seconds for which a backlog must last before it counts, since a burst is no fault."""
+"""Seconds for which a backlog, a rebalance or an open transaction must last before it counts."""
+
+Waits: TypeAlias = tuple[Wait, ...]
 
 
 MANY_LETTERS, LETTER_SHARE = 10, 0.05
@@ -37,6 +40,7 @@ class State(StrEnum):
     STOPPING = "stopping"
     WAITING_FOR_KAFKA = "waiting_for_kafka"
     THROTTLED = "throttled"
+    HELD_BACK = "held_back"
     RECOVERING = "recovering"
     POISON = "poison"
     DEAD_LETTERS = "dead_letters"
@@ -47,8 +51,9 @@ class State(StrEnum):
 
 RUNBOOK = {
     State.STARTING: "KpPartitionsUnowned",
-    State.WAITING_FOR_KAFKA: "KpNoCommit",
+    State.WAITING_FOR_KAFKA: "KpWaiting",
     State.THROTTLED: "KpThrottled",
+    State.HELD_BACK: "KpHeldBack",
     State.RECOVERING: "KpRecoveryLong",
     State.POISON: "KpPoison",
     State.DEAD_LETTERS: "KpDeadLetters",
@@ -69,11 +74,13 @@ class Verdict:
         state: the state.
         reason: the reason, in a few words; empty if there is none.
         since: when the state began, in seconds since the epoch.
+        waits: what the worker waits for, if it waits.
     """
 
     state: State
     reason: str
     since: float
+    waits: Waits = ()
 
     @property
     def runbook(self) -> str | None:
@@ -86,7 +93,15 @@ class Verdict:
 
     def __str__(self) -> str:
         name = self.state.replace("_", " ").capitalize().replace("kafka", "Kafka")
-        return f"{name}: {self.reason}" if self.reason else name
+        return "; ".join((f"{name}: {self.reason}" if self.reason else name, *map(str, self.waits)))
+
+
+class _Finding(NamedTuple):
+    """A state that applies, the reason, and what is waited for."""
+
+    state: State
+    reason: str = ""
+    waits: Waits = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +119,12 @@ class Observation:
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
         producer_silence: seconds for which the producer has waited to start at its coordinator.
         transaction_age: seconds for which a transaction has been in progress.
+        is_rebalancing: whether a rebalance is in progress.
+        member_waits: what the group member waits for at its coordinator.
+        reading_waits: what it waits for at the partitions' leaders.
+        producer_waits: what the producer waits for.
+        held_back: the last stable offset of each partition where an open transaction holds back records, with
+            their number.
         suspect_partitions: the owned partitions with a record that was in progress alone at a death.
         dead_letters: the number of dead letters in the last quarter of an hour.
         outcomes: the number of all outcomes in that time.
@@ -123,6 +144,11 @@ class Observation:
     leader_silence: float = 0.0
     producer_silence: float = 0.0
     transaction_age: float = 0.0
+    is_rebalancing: bool = False
+    member_waits: Waits = ()
+    reading_waits: Waits = ()
+    producer_waits: Waits = ()
+    held_back: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     suspect_partitions: tuple[int, ...] = ()
     dead_letters: int = 0
     outcomes: int = 0
@@ -152,6 +178,9 @@ class Diagnosis:
     _advanced: float = field(init=False)
     _last_output: float | None = None
     _lag_seen: list[tuple[float, int]] = field(default_factory=list)
+    _rebalancing_since: float | None = None
+    _held_since: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _told: set[tuple[str, str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._began = self._advanced = self.clock()
@@ -162,34 +191,76 @@ class Diagnosis:
         now = self.clock()
         self._note_lag(now, seen)
         self._note_progress(now, seen)
-        state, reason = next(self._findings(now, seen))
+        self._note_waits(now, seen)
+        state, reason, waits = next(self._findings(now, seen))
         former = self.verdict
         if former.state is state:
-            self.verdict = Verdict(state, reason, former.since)
+            self.verdict = Verdict(state, reason, former.since, waits)
+            if _told(waits) - self._told:
+                logger.warning("%s", self.verdict)
         else:
-            self.verdict = Verdict(state, reason, self.wall_clock())
+            self.verdict = Verdict(state, reason, self.wall_clock(), waits)
             level = logging.INFO if state in _ORDINARY else logging.WARNING
             logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - self._began)
             self._began = now
+            self._told.clear()
+        self._told |= _told(waits)
         return self.verdict
 
-    def _findings(self, now: float, seen: Observation) -> Iterator[tuple[State, str]]:
+    @property
+    def seconds(self) -> float:
+        """Seconds since the present state began."""
+        return self.clock() - self._began
+
+    def _findings(self, now: float, seen: Observation) -> Iterator[_Finding]:
         """Yield the states that apply, with their reasons, starting with the most serious state."""
         yield from _waits_for_brokers(seen)
+        rebalancing = now - (now if self._rebalancing_since is None else self._rebalancing_since)
+        if rebalancing > PATIENCE:
+            reason = f"the group has been rebalancing for {rebalancing:.0f} s"
+            yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.member_waits)
         if seen.recovering:
-            yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
+            reason = f"{seen.recovering} of {seen.partitions} partitions"
+            yield _Finding(State.RECOVERING, reason, seen.member_waits)
         if seen.pending:
-            yield State.STARTING, "; ".join(seen.pending)
+            yield _Finding(State.STARTING, "; ".join(seen.pending), seen.member_waits)
         if seen.suspect_partitions:
             numbers = ", ".join(map(str, seen.suspect_partitions))
-            yield State.POISON, f"a suspect record in partition {numbers} is processed alone"
+            yield _Finding(State.POISON, f"a suspect record in partition {numbers} is processed alone")
+        if held_back := self._held_back(now, seen):
+            yield _Finding(State.HELD_BACK, held_back)
         if seen.dead_letters >= MANY_LETTERS and seen.dead_letters > LETTER_SHARE * seen.outcomes:
-            yield State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {counted(seen.outcomes, 'record')}"
+            records = counted(seen.outcomes, "record")
+            yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
         if delay := self._delay(now, seen):
-            yield State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}"
+            yield _Finding(State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}")
         if seen.policy_refused:
-            yield State.POLICY_EDIT_REFUSED, seen.policy_refused
-        yield State.HEALTHY, ""
+            yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
+        yield _Finding(State.HEALTHY)
+
+    def _held_back(self, now: float, seen: Observation) -> str:
+        """Describe the open transactions that have held back records for long; empty if there are none."""
+        since = {number: at for number, (_, at) in self._held_since.items() if now - at > PATIENCE}
+        if not since:
+            return ""
+        records = counted(sum(seen.held_back[number][1] for number in since), "record")
+        partitions = "partition" if len(since) == 1 else "partitions"
+        numbers = ", ".join(map(str, sorted(since)))
+        return (
+            f"another producer's open transaction has held back {records} of {partitions} {numbers} for "
+            f"{now - min(since.values()):.0f} s"
+        )
+
+    def _note_waits(self, now: float, seen: Observation) -> None:
+        if not seen.is_rebalancing:
+            self._rebalancing_since = None
+        elif self._rebalancing_since is None:
+            self._rebalancing_since = now
+        before = self._held_since
+        self._held_since = {
+            number: before[number] if before.get(number, (-1,))[0] == stable else (stable, now)
+            for number, (stable, _) in seen.held_back.items()
+        }
 
     # --- the backlog
 
@@ -221,23 +292,27 @@ class Diagnosis:
         return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
 
 
-def _waits_for_brokers(seen: Observation) -> Iterator[tuple[State, str]]:
+def _told(waits: Waits) -> set[tuple[str, str, str]]:
+    return {(wait.request, wait.place, wait.error) for wait in waits}
+
+
+def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
     """Yield the states in which the brokers keep the worker waiting."""
     if seen.reading_throttled:
-        yield State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled)
-    if seen.leader_silence > SILENCE:
-        yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
-    if seen.coordinator_silence > SILENCE:
-        silence = seen.coordinator_silence
-        yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"
-    if seen.producer_silence > SILENCE:
-        silence = seen.producer_silence
-        yield State.WAITING_FOR_KAFKA, f"no answer from the transaction coordinator for {silence:.0f} s"
+        yield _Finding(State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled))
+    silences = (
+        ("partition leaders", seen.leader_silence, seen.reading_waits),
+        ("the group's coordinator", seen.coordinator_silence, seen.member_waits),
+        ("the transaction coordinator", seen.producer_silence, seen.producer_waits),
+    )
+    for who, silence, waits in silences:
+        if silence > SILENCE:
+            yield _Finding(State.WAITING_FOR_KAFKA, f"no answer from {who} for {silence:.0f} s", waits)
     if seen.publishing_throttled:
-        yield State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled)
+        yield _Finding(State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled))
     if seen.transaction_age > SILENCE:
-        age = seen.transaction_age
-        yield State.WAITING_FOR_KAFKA, f"a transaction has not been committed for {age:.0f} s"
+        reason = f"a transaction has not been committed for {seen.transaction_age:.0f} s"
+        yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
 
 
 def _throttled(requests: str, client: str, seconds: float) -> str:

@@ -7,7 +7,7 @@ producer's text. Series with closed label sets start at zero, so that ``increase
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Literal, get_args
 
@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.samples import Sample
 
+from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.http.verdict import State
@@ -210,6 +211,11 @@ class Metrics:
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
         self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
+        self._waiting = make.gauge(
+            "kp_waiting_seconds",
+            "Seconds for which the worker has waited for a request to the brokers, with their last error",
+            ["request", "error"],
+        )
         self._state = make.gauge("kp_state", "1 for the state that the worker is in", ["state"])
         self.set_state(State.STARTING)
 
@@ -217,6 +223,12 @@ class Metrics:
         """Set the worker's state, as its verdict names it."""
         for one in State:
             self._state.labels(one).set(one is state)
+
+    def waiting(self, waits: Iterable[Wait], seconds: float) -> None:
+        """Set what the worker waits for, and for how long it has been in its present state."""
+        self._waiting.clear()
+        for wait in waits:
+            self._waiting.labels(wait.request, wait.error).set(seconds)
 
     def _watch_ledger(self, make: Makers) -> None:
         self._cache_entries = make.gauge(

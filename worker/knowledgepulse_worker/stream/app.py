@@ -11,6 +11,8 @@ from knowledgepulse_kafka.group_member import HEARTBEATS
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
+from knowledgepulse_kafka.wait import Wait
+from knowledgepulse_kafka.waits import MEMBERSHIP, READING, TRANSACTION, Waits
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.http.verdict import Diagnosis, Observation
@@ -110,20 +112,24 @@ class WorkerApp:
         """Return the report with which the parent process answers the probes."""
         return {"reasons": self.readiness.reasons, "verdict": self.diagnosis.verdict.as_dict()}
 
-    async def diagnose(self, producer_silence: Callable[[], float]) -> None:
+    async def diagnose(self, producer_silence: Callable[[], float], producer_waits: Waits) -> None:
         """Observe the worker for the verdict on its state and for the metric of it.
 
         Args:
             producer_silence: returns the seconds for which the producer has waited to start.
+            producer_waits: what the producer waits for.
         """
-        verdict = self.diagnosis.observe(self.observe(producer_silence()))
+        observation = self.observe(producer_silence(), tuple(producer_waits.current(TRANSACTION)))
+        verdict = self.diagnosis.observe(observation)
         self.metrics.set_state(verdict.state)
+        self.metrics.waiting(verdict.waits, self.diagnosis.seconds)
 
-    def observe(self, producer_silence: float) -> Observation:
+    def observe(self, producer_silence: float, producer_waits: tuple[Wait, ...] = ()) -> Observation:
         """Return an observation of the worker's current state; this sends no requests.
 
         Args:
             producer_silence: the seconds for which the producer has waited to start.
+            producer_waits: what the producer waits for.
         """
         progress, throttles, recent = self.progress, self._services.throttles, self.metrics.recent
         is_rebalancing, ended = self.source.is_rebalancing, recent.outcomes()
@@ -140,6 +146,11 @@ class WorkerApp:
             leader_silence=progress.silence(),
             producer_silence=producer_silence,
             transaction_age=progress.transaction_age,
+            is_rebalancing=is_rebalancing,
+            member_waits=progress.waits(MEMBERSHIP),
+            reading_waits=progress.waits(READING),
+            producer_waits=producer_waits,
+            held_back={number: one for number, one in progress.open_transactions().items() if one[1]},
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             dead_letters=ended["dead_letter"],
             outcomes=ended.total(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
 
 from knowledgepulse_kafka.client import KafkaError
 from knowledgepulse_kafka.errors import TopicError
@@ -70,13 +71,14 @@ class Checks:
         self._leaders = Watchdog(stall, "its leader answers, but not on this connection")
         # The limit is longer because a rebalance may wait for a slow worker.
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
+        self._membership = Watchdog(5 * stall, "its coordinator has not answered", "group")
 
     async def check(self) -> None:
         """Check once; to be called every :data:`INTERVAL`.
 
         Raises:
             WorkerError: the client is no longer a member of its group.
-            StalledError: a partition stalls; a new process would recover.
+            StalledError: a partition or the group stalls; a new process would recover.
             TopicError: the raw topic is gone, or its partition count has changed; a new process would read
                 added partitions.
         """
@@ -88,24 +90,26 @@ class Checks:
         consumer, producer = self._throttles.consumer, self._throttles.producer
         is_held_up = bool(consumer.remaining or producer.remaining)
         self._stream.check({} if is_held_up else progress.waiting())
-        await self._check_leaders({} if consumer.remaining else progress.silent())
+        await self._check_answers(self._leaders, {} if consumer.remaining else progress.silent())
         self._recovery.check({} if consumer.remaining else dict(progress.remaining()))
+        answered = {progress.group: progress.coordinator_answered}
+        await self._check_answers(self._membership, {} if consumer.remaining else answered)
 
-    async def _check_leaders(self, silent: Mapping[int, Hashable]) -> None:
-        """Check that no leader is silent to this process alone: a new one cannot mend more."""
+    async def _check_answers(self, watchdog: Watchdog, silent: Mapping[Any, Hashable]) -> None:
+        """Check that no broker is silent to this process alone: a new one cannot mend more."""
         try:
-            self._leaders.check(silent)
+            watchdog.check(silent)
         except StalledError:
             if await self._answer(silent):
                 raise
-            self._leaders.reset()
+            watchdog.reset()
 
-    async def _answer(self, partitions: Iterable[int]) -> bool:
-        """Return whether the leaders of partitions answer on new connections."""
+    async def _answer(self, silent: Iterable[Any]) -> bool:
+        """Return whether the leaders of partitions answer on new connections; for a group, of one."""
         with suppress(*EXPECTED, KafkaError, TimeoutError):
             async with asyncio.timeout(ANSWER_LIMIT), self._reader() as reader:
-                for partition in partitions:
-                    await reader.bounds(self._raw.name, partition)
+                for one in silent:
+                    await reader.bounds(self._raw.name, one if isinstance(one, int) else 0)
                 return True
         return False
 
@@ -124,15 +128,17 @@ class Watchdog:
     Args:
         limit: seconds after which a partition counts as stalled.
         problem: describes the stall in the error.
+        what: what waits.
     """
 
-    def __init__(self, limit: float, problem: str) -> None:
+    def __init__(self, limit: float, problem: str, what: str = "partition") -> None:
         self._limit = limit
         self._problem = problem
-        self._progress: dict[int, Hashable] = {}
-        self._waited: dict[int, float] = {}
+        self._what = what
+        self._progress: dict[Any, Hashable] = {}
+        self._waited: dict[Any, float] = {}
 
-    def check(self, waiting: Mapping[int, Hashable]) -> None:
+    def check(self, waiting: Mapping[Any, Hashable]) -> None:
         """Check the partitions with waiting records; to be called every :data:`INTERVAL`.
 
         Time is measured in calls and not by the clock, since a suspended process has not stalled.
@@ -153,7 +159,8 @@ class Watchdog:
         stalled = [partition for partition, seconds in self._waited.items() if seconds > self._limit]
         if stalled:
             numbers = ", ".join(map(str, stalled))
-            raise StalledError(f"partition {numbers}: {self._problem} for {self._limit:g} s (limits.stall)")
+            problem = f"{self._problem} for {self._limit:g} s (limits.stall)"
+            raise StalledError(f"{self._what} {numbers}: {problem}")
 
     def reset(self) -> None:
         """Measure anew."""

@@ -10,6 +10,7 @@ from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_kafka.waits import Waits
 
 
 class Client(Protocol):
@@ -17,6 +18,7 @@ class Client(Protocol):
 
     group: GroupMetadata
     answered_at: float
+    waits: Waits
 
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these

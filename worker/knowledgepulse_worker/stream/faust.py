@@ -21,6 +21,7 @@ from mode import CrashingSupervisor
 from yarl import URL
 
 from knowledgepulse_kafka.client import KafkaError
+from knowledgepulse_kafka.waits import MEMBERSHIP
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
@@ -122,7 +123,9 @@ class FaustApp(faust.App):
         traceback.
         """
         if isinstance(reason, KafkaError):
-            reason = explained(reason, self._worker.settings.kafka.group)
+            reason = explained(
+                reason, self._worker.settings.kafka.group, self._worker.progress.waits(MEMBERSHIP)
+            )
         if isinstance(reason, EXPECTED):
             self._worker.on_failure(reason)
         else:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from contextlib import suppress
 
 from knowledgepulse_kafka.client import IllegalStateError, TopicPartition
+from knowledgepulse_kafka.wait import Wait
+from knowledgepulse_kafka.waits import MEMBERSHIP
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.client import Client
 from knowledgepulse_worker.stream.refusal import explained
@@ -47,7 +49,7 @@ class Progress:
         try:
             self._client.check_membership()
         except Exception as error:
-            raise explained(error, self._client.group.group) from error
+            raise explained(error, self._client.group.group, self.waits(MEMBERSHIP)) from error
 
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait."""
@@ -92,6 +94,16 @@ class Progress:
         return sum(not task.is_recovered for task in self._source.tasks.values())
 
     @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._client.group.group
+
+    @property
+    def coordinator_answered(self) -> float:
+        """When the group's coordinator last answered (``time.monotonic``)."""
+        return self._client.answered_at
+
+    @property
     def coordinator_age(self) -> float:
         """Seconds since the group's coordinator last answered."""
         return time.monotonic() - self._client.answered_at
@@ -131,13 +143,21 @@ class Progress:
 
     def held_back(self) -> dict[int, int]:
         """Return the number of offsets held back by open transactions, by partition."""
+        return {number: held for number, (_, held) in self.open_transactions().items()}
+
+    def open_transactions(self) -> dict[int, tuple[int, int]]:
+        """Return the last stable offset of each partition, with the number of offsets held back behind it."""
         held = {}
         for number, task in self._source.tasks.items():
             end = self._client.highwater(self._at(task))
             stable = self._client.last_stable_offset(self._at(task))
             if end is not None and stable is not None:
-                held[number] = max(0, end - stable)
+                held[number] = stable, max(0, end - stable)
         return held
+
+    def waits(self, requests: Collection[str]) -> tuple[Wait, ...]:
+        """Return what the client waits for by these requests."""
+        return tuple(self._client.waits.current(requests))
 
     def partition_count(self) -> int:
         """Return the raw topic's partition count in the client's latest metadata; 0 if there is no topic."""

@@ -141,6 +141,7 @@ class _Process:
 
         def fail(error: BaseException) -> None:
             if not failed.done():
+                logger.error("the worker fails: %s", error)
                 self.suspects.close(blames_records=_blames_records(error))
                 failed.set_exception(error)
 
@@ -230,7 +231,7 @@ class _Process:
         """Yield what runs beside the stream."""
         settings = self.settings
         yield repeat(app.checks.check, INTERVAL)
-        yield repeat(partial(app.diagnose, lambda: publisher.start_age), INTERVAL)
+        yield repeat(partial(app.diagnose, lambda: publisher.start_age, publisher.waits), INTERVAL)
         yield repeat(partial(check_topics, publisher.missing_topics), INTERVAL)
         yield repeat(partial(check_changelog, settings, self.topics), CHANGELOG_INTERVAL)
         if self.config is not None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.http.verdict import RUNBOOK, Diagnosis, Observation, State
 from support.clocks import Clock
 from support.documents import ROOT
@@ -71,6 +72,86 @@ def diagnosis(clock):
 )
 def test_each_state_says_why(diagnosis, seen, text):
     assert str(diagnosis.observe(replace(WELL, **seen))) == text
+
+
+JOIN = Wait("JoinGroup", "broker-1:9092", problem="no answer for 25 s")
+FULL = Wait("Produce", "contribute/1", error="NOT_ENOUGH_REPLICAS (19)")
+LOST = Wait("Fetch", "raw/0", error="NOT_LEADER_FOR_PARTITION (6)")
+UNSTABLE = Wait("OffsetFetch", "raw/0", error="UNSTABLE_OFFSET_COMMIT (88)")
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        (
+            {"transaction_age": 6.0, "producer_waits": (FULL,)},
+            (
+                "Waiting for Kafka: a transaction has not been committed for 6 s; "
+                "Produce to contribute/1: NOT_ENOUGH_REPLICAS (19)"
+            ),
+        ),
+        (
+            {"leader_silence": 60.0, "reading_waits": (LOST,)},
+            (
+                "Waiting for Kafka: no answer from partition leaders for 60 s; "
+                "Fetch to raw/0: NOT_LEADER_FOR_PARTITION (6)"
+            ),
+        ),
+        (
+            {"recovering": 3, "member_waits": (UNSTABLE,)},
+            "Recovering: 3 of 4 partitions; OffsetFetch to raw/0: UNSTABLE_OFFSET_COMMIT (88)",
+        ),
+        (
+            {"pending": ("partitions are not assigned yet",), "member_waits": (JOIN,)},
+            ("Starting: partitions are not assigned yet; JoinGroup to broker-1:9092: no answer for 25 s"),
+        ),
+        ({"member_waits": (JOIN,), "producer_waits": (FULL,)}, "Healthy"),
+    ],
+)
+def test_a_wait_says_what_it_is_for(diagnosis, seen, text):
+    """All waits read alike, and none told which setting of the brokers was to blame."""
+    assert str(diagnosis.observe(replace(WELL, **seen))) == text
+
+
+def test_a_rebalance_that_lasts_is_told(diagnosis, clock):
+    seen = replace(WELL, is_rebalancing=True, member_waits=(JOIN,))
+    assert diagnosis.observe(seen).state is State.HEALTHY
+    clock.now += 25
+
+    assert str(diagnosis.observe(seen)) == (
+        "Waiting for Kafka: the group has been rebalancing for 25 s; "
+        "JoinGroup to broker-1:9092: no answer for 25 s"
+    )
+    assert diagnosis.observe(WELL).state is State.HEALTHY
+
+
+def test_an_open_transaction_that_holds_back_records_is_told_before_the_backlog_that_it_makes(
+    diagnosis, clock
+):
+    """It was "Healthy" for 78 s, and then "Behind, growing", whose remedy is to start workers."""
+    for second in range(41):
+        seen = replace(WELL, lag=1_000 * second, held_back={0: (17, 1_000 * second), 3: (second, 5)})
+        verdict = diagnosis.observe(seen)
+        clock.now += 1
+
+    assert str(verdict) == (
+        "Held back: another producer's open transaction has held back 40,000 records of partition 0 for 40 s"
+    )
+    assert diagnosis.observe(replace(WELL, held_back={3: (50, 5)})).state is State.HEALTHY
+
+
+def test_what_a_wait_is_for_is_logged_when_it_becomes_known_and_once(diagnosis, clock, caplog):
+    for waits in ((), (FULL,), (FULL,)):
+        clock.now += 1
+        diagnosis.observe(replace(WELL, transaction_age=6.0, producer_waits=waits))
+
+    assert [one.getMessage() for one in caplog.records] == [
+        "Waiting for Kafka: a transaction has not been committed for 6 s (was starting for 1 s)",
+        (
+            "Waiting for Kafka: a transaction has not been committed for 6 s; "
+            "Produce to contribute/1: NOT_ENOUGH_REPLICAS (19)"
+        ),
+    ]
 
 
 def test_a_frozen_kafka_is_told_even_while_the_worker_starts(diagnosis):
@@ -221,6 +302,7 @@ def test_each_cause_is_known_to_these_tests():
     assert {one.name for one in fields(Observation)} == {
         *ILL,
         *("partitions", "dead_letters", "outcomes", "lag", "rate", "has_unfinished", "last_output"),
+        *("is_rebalancing", "held_back", "member_waits", "reading_waits", "producer_waits"),
     }
 
 

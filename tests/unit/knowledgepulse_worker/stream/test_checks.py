@@ -62,6 +62,31 @@ async def test_a_silent_leader_ends_an_idle_worker_only_if_it_answers_on_a_new_c
             await check_often()
 
 
+@pytest.mark.parametrize("is_down", [True, False])
+async def test_a_silent_coordinator_ends_a_worker_in_reserve_only_if_brokers_answer_on_a_new_connection(
+    start, monkeypatch, is_down
+):
+    """A worker without partitions waited for ever, ready and alive."""
+    world = await start(stall=5)
+    await world.member.rebalance([])
+
+    async def down(_topic, _partition):
+        raise TopicError("no answer")
+
+    if is_down:
+        monkeypatch.setattr(world.reader, "bounds", down)
+
+    async def check_often():
+        for _ in range(60):
+            await world.check()
+
+    if is_down:
+        await check_often()
+    else:
+        with pytest.raises(StalledError, match="group group: its coordinator has not answered for 25 s"):
+            await check_often()
+
+
 # --- the watchdog
 
 

@@ -1,0 +1,172 @@
+"""A wait tells what it is for: the request, the broker or partition, and the last error with its code."""
+
+from types import SimpleNamespace
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.fetch import FetchResponse_v4
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupResponse_v2
+from aiokafka.protocol.metadata import MetadataResponse_v5
+from aiokafka.protocol.produce import ProduceResponse_v5
+from aiokafka.protocol.transaction import AddPartitionsToTxnResponse_v0, EndTxnResponse_v0
+
+from knowledgepulse_kafka.group_offsets import StableOffsetsResponse_v7
+from knowledgepulse_kafka.waits import (
+    MEMBERSHIP,
+    READING,
+    REQUESTS,
+    TRANSACTION,
+    Waits,
+    error_codes,
+    error_name,
+    noting,
+)
+from support.clocks import Clock
+
+BROKER = "broker-1:9092"
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def waits(clock):
+    return Waits(clock)
+
+
+def answer(waits, request, response, topics=()):
+    waits.end(waits.begin(request, BROKER), response, topics)
+
+
+def texts(waits, requests):
+    return [str(one) for one in waits.current(requests)]
+
+
+def produced(partition, code):
+    return ProduceResponse_v5([("contribute", [(partition, code, -1, -1, -1)])], 0)
+
+
+def metadata(code):
+    return MetadataResponse_v5(
+        0,
+        [(1, "broker-1", 9092, None)],
+        "cluster",
+        1,
+        [(0, topic, False, [(code, 1, -1, [2], [], [2])]) for topic in ("contribute", "another")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_name", "response", "text"),
+    [
+        ("Produce", produced(1, 19), "Produce to contribute/1: NOT_ENOUGH_REPLICAS (19)"),
+        (
+            "AddPartitionsToTxn",
+            AddPartitionsToTxnResponse_v0(0, [("contribute", [(1, 51)])]),
+            f"AddPartitionsToTxn to {BROKER}: CONCURRENT_TRANSACTIONS (51)",
+        ),
+        ("EndTxn", EndTxnResponse_v0(0, 16), f"EndTxn to {BROKER}: NOT_COORDINATOR (16)"),
+        ("EndTxn", EndTxnResponse_v0(0, 90), f"EndTxn to {BROKER}: PRODUCER_FENCED (90)"),
+        ("EndTxn", EndTxnResponse_v0(0, 117), f"EndTxn to {BROKER}: an error (117)"),
+    ],
+)
+def test_an_error_is_told_with_its_request_its_place_and_its_code(waits, request_name, response, text):
+    answer(waits, request_name, response)
+
+    assert texts(waits, TRANSACTION) == [text]
+    assert texts(waits, READING) == []
+
+
+def test_errors_are_found_in_the_answers_of_members_and_readers():
+    joined = JoinGroupResponse_v2(0, 81, -1, "", "", "", [])
+    offsets = StableOffsetsResponse_v7(0, [("raw", [(3, -1, -1, "", 88, {})], {})], 0, {})
+    fetched = FetchResponse_v4(0, [("raw", [(0, 0, 9, 9, None, b""), (1, 6, -1, -1, [(7, 8)], b"")])])
+
+    assert list(error_codes(joined)) == [("", -1, 81)]
+    assert list(error_codes(offsets)) == [("", -1, 0), ("raw", 3, 88)]
+    assert list(error_codes(fetched)) == [("raw", 0, 0), ("raw", 1, 6)]
+
+
+def test_a_partition_without_a_leader_is_told_beside_the_request_that_it_holds_up(waits):
+    answer(waits, "Metadata", metadata(5), {"contribute"})
+    assert texts(waits, TRANSACTION) == ["Metadata to contribute/1: LEADER_NOT_AVAILABLE (5)"]
+
+    answer(waits, "AddPartitionsToTxn", AddPartitionsToTxnResponse_v0(0, [("contribute", [(0, 51)])]))
+    assert texts(waits, TRANSACTION) == [
+        f"AddPartitionsToTxn to {BROKER}: CONCURRENT_TRANSACTIONS (51)",
+        "Metadata to contribute/1: LEADER_NOT_AVAILABLE (5)",
+    ]
+
+
+def test_an_error_is_over_with_the_next_answer_for_its_place_and_forgotten_after_a_while(waits, clock):
+    for partition in (0, 1):
+        answer(waits, "Produce", produced(partition, 19))
+    answer(waits, "Produce", produced(1, 0))
+    assert texts(waits, TRANSACTION) == ["Produce to contribute/0: NOT_ENOUGH_REPLICAS (19)"]
+
+    clock.now += 60
+    assert texts(waits, TRANSACTION) == []
+
+
+def test_without_an_error_the_oldest_request_that_has_no_answer_is_told(waits, clock):
+    waits.begin("Heartbeat", BROKER)
+    assert texts(waits, MEMBERSHIP) == [], "an answer takes a moment"
+
+    clock.now += 12
+    number = waits.begin("OffsetFetch", "broker-2:9092")
+    assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: no answer for 12 s"]
+
+    clock.now += 3
+    waits.end(number, None)
+    assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: no answer for 15 s"]
+
+
+def test_a_join_waits_for_the_other_members_before_it_is_told(waits, clock):
+    waits.begin("JoinGroup", BROKER)
+    clock.now += 5
+    assert texts(waits, MEMBERSHIP) == []
+    clock.now += 20
+    assert texts(waits, MEMBERSHIP) == [f"JoinGroup to {BROKER}: no answer for 25 s"]
+
+
+def test_a_broker_without_a_connection_is_told_with_the_reason(waits):
+    waits.unreachable(BROKER, "certificate has expired")
+    assert texts(waits, TRANSACTION) == [f"connection to {BROKER}: certificate has expired"]
+
+    waits.reached(BROKER)
+    assert texts(waits, TRANSACTION) == []
+
+
+async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatch):
+    client = AIOKafkaClient()
+    client.cluster.update_metadata(
+        SimpleNamespace(API_VERSION=1, brokers=[(1, "broker-1", 9092, None)], controller_id=1, topics=[])
+    )
+
+    class Connection:
+        host, port = "broker-1", 9092
+
+        async def send(self, _request, expect_response=True):
+            return EndTxnResponse_v0(0, 27)
+
+    connections = [Connection(), None]
+
+    async def connect(_node, **_):
+        return connections.pop(0)
+
+    monkeypatch.setattr(client, "_get_conn", connect)
+    noting(client, waits)
+
+    connection = await client._get_conn(1)
+    await connection.send(HeartbeatRequest("group", 1, "member"))
+    assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: REBALANCE_IN_PROGRESS (27)"]
+
+    assert await client._get_conn(1) is None
+    assert [one.request for one in waits.current(READING)] == ["connection"]
+
+
+def test_names_are_those_of_the_protocol():
+    assert error_name(26) == "INVALID_SESSION_TIMEOUT (26)"
+    assert set(TRANSACTION + MEMBERSHIP + READING) <= set(REQUESTS.values())

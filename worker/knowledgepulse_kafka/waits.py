@@ -1,0 +1,220 @@
+"""What a client waits for: its requests without an answer, and the errors that brokers gave last.
+
+aiokafka asks again after most errors, without end and without a word.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import UnknownError, for_code
+from aiokafka.protocol.types import Array, Schema
+
+from knowledgepulse_kafka.reaching import failure_of
+from knowledgepulse_kafka.sending import Send, changing, plain_client
+from knowledgepulse_kafka.wait import CONNECTION, Wait
+
+TRANSACTION = (
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "Produce",
+    "EndTxn",
+)
+"""The requests of a transaction."""
+MEMBERSHIP = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch")
+"""The requests of a group member to its coordinator."""
+READING = ("Fetch", "ListOffsets")
+"""The requests to the leaders of the partitions that are read."""
+LOOK_UPS = ("FindCoordinator", "Metadata")
+"""The requests that find the broker for another one."""
+
+REQUESTS = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    3: "Metadata",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    12: "Heartbeat",
+    14: "SyncGroup",
+    22: "InitProducerId",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    28: "TxnOffsetCommit",
+}
+"""The names of requests by their API key (https://kafka.apache.org/protocol#protocol_api_keys)."""
+
+# Codes that aiokafka does not know.
+_NAMES = {49: "INVALID_PRODUCER_ID_MAPPING", 81: "GROUP_MAX_SIZE_REACHED", 90: "PRODUCER_FENCED"}
+
+# The former transaction is not complete, whatever the partition: CONCURRENT_TRANSACTIONS.
+_OF_ALL = (51,)
+
+# Seconds for which an error is remembered; the client asks again more often.
+_REMEMBERED = 20.0
+# Seconds after which a request that has no answer is waited for.
+_PATIENCE = 2.0
+# Requests that brokers answer only after a while, if there is nothing to tell.
+_LONG = ("JoinGroup", "SyncGroup")
+
+_Client = TypeVar("_Client")
+
+
+class _Place(NamedTuple):
+    request: str
+    place: str
+
+
+class Waits:
+    """The waits of a client.
+
+    Args:
+        clock: returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pending: dict[int, tuple[_Place, float]] = {}
+        self._errors: dict[_Place, tuple[float, Wait]] = {}
+        self._count = 0
+
+    def current(self, requests: Collection[str]) -> list[Wait]:
+        """Return what is waited for by one of these requests, and by a look-up for them.
+
+        The newest error counts, as the client asks again and again; without one, the oldest request.
+        """
+        errors = [self._newest(requests), self._newest((*LOOK_UPS, CONNECTION))]
+        return [wait for wait in errors if wait is not None] or self._overdue((*requests, *LOOK_UPS))
+
+    def _newest(self, requests: Collection[str]) -> Wait | None:
+        since = self._clock() - _REMEMBERED
+        errors = [
+            (at, wait)
+            for place, (at, wait) in self._errors.items()
+            if place.request in requests and at > since
+        ]
+        return max(errors, key=lambda one: one[0])[1] if errors else None
+
+    def _overdue(self, requests: Collection[str]) -> list[Wait]:
+        now = self._clock()
+        pending = [(at, place) for place, at in self._pending.values() if place.request in requests]
+        at, oldest = min(pending, default=(now, None))
+        patience = 10 * _PATIENCE if oldest is not None and oldest.request in _LONG else _PATIENCE
+        if oldest is None or now - at < patience:
+            return []
+        return [Wait(*oldest, problem=f"no answer for {now - at:.0f} s")]
+
+    # --- what the connections tell
+
+    def begin(self, request: str, broker: str) -> int:
+        """Note a request to a broker; return its number."""
+        self._count += 1
+        self._pending[self._count] = _Place(request, broker), self._clock()
+        return self._count
+
+    def end(self, number: int, response: Any, topics: Collection[str] = ()) -> None:
+        """Note the answer to a request; None if there was none.
+
+        Args:
+            number: the request's number.
+            response: the answer.
+            topics: the topics that count; all if there are none.
+        """
+        (request, broker), _ = self._pending.pop(number)
+        if response is None:
+            return
+        for topic, partition, code in error_codes(response):
+            if topic and topics and topic not in topics:
+                continue
+            place = _Place(
+                request, f"{topic}/{partition}" if partition >= 0 and code not in _OF_ALL else broker
+            )
+            if code:
+                self._errors[place] = self._clock(), Wait(*place, error=error_name(code))
+            else:
+                self._errors.pop(place, None)
+
+    def unreachable(self, broker: str, problem: str) -> None:
+        """Note that there is no connection to a broker."""
+        self._errors[_Place(CONNECTION, broker)] = self._clock(), Wait(CONNECTION, broker, problem=problem)
+
+    def reached(self, broker: str) -> None:
+        """Note that there is a connection to a broker."""
+        self._errors.pop(_Place(CONNECTION, broker), None)
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error with its code."""
+    known = for_code(code)
+    name = _NAMES.get(code, "an error" if known is UnknownError else known.message)
+    return f"{name} ({code})"
+
+
+GROUP_IS_FULL = error_name(81)
+"""The error of a group with as many members as ``group.max.size`` of the brokers allows."""
+
+
+def error_codes(response: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield topic, partition and error code of each part of a response; empty and -1 where it has none."""
+    fields = {name: response.get_item(name) for name in response.SCHEMA.names}
+    yield from _codes(response.SCHEMA, fields, "", -1)
+
+
+def _codes(
+    schema: Schema, values: Mapping[str, Any], topic: str, partition: int
+) -> Iterator[tuple[str, int, int]]:
+    for name in ("topic", "topics"):  # some versions of Fetch misname the former
+        topic = values[name] if isinstance(values.get(name), str) else topic
+    if isinstance(number := values.get("partition"), int):
+        partition = number
+    if (code := values.get("error_code")) is not None:
+        yield topic, partition, code
+    for name, kind in zip(schema.names, schema.fields, strict=True):
+        if isinstance(kind, Array) and isinstance(inner := kind.array_of, Schema):
+            for item in values[name] or ():
+                parts = dict(zip(inner.names, item, strict=True))
+                yield from _codes(inner, parts, topic, partition)
+
+
+def noting(client: _Client, waits: Waits) -> _Client:
+    """Return a client of any kind whose waits are noted."""
+    plain: Any = plain_client(client)
+    plain._get_conn = partial(_connected, plain, plain._get_conn, waits)  # noqa: SLF001 - as in `changing`
+    return changing(client, lambda send: partial(_send, plain, send, waits))
+
+
+async def _connected(
+    client: AIOKafkaClient, connect: Any, waits: Waits, node: Any, *arguments: Any, **options: Any
+) -> Any:
+    cluster: ClusterMetadata = client.cluster
+    broker = cluster.broker_metadata(node)
+    connection = await connect(node, *arguments, **options)
+    if broker is not None and connection is None:
+        waits.unreachable(f"{broker.host}:{broker.port}", failure_of(broker.host, broker.port))
+    elif broker is not None:
+        waits.reached(f"{broker.host}:{broker.port}")
+    return connection
+
+
+async def _send(
+    client: AIOKafkaClient, send: Send, waits: Waits, request: Any, expect_response: bool = True
+) -> Any:
+    name = REQUESTS.get(request.API_KEY)
+    if name is None:
+        return await send(request, expect_response=expect_response)
+    owner = getattr(send, "__self__", None)
+    number, response = waits.begin(name, f"{getattr(owner, 'host', '')}:{getattr(owner, 'port', '')}"), None
+    try:
+        response = await send(request, expect_response=expect_response)
+    finally:
+        waits.end(number, response, client._topics)  # noqa: SLF001 - there is no other list of them
+    return response
