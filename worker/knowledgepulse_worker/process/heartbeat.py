@@ -38,19 +38,19 @@ class PipeWriter:
 
     Args:
         descriptor: the pipe's write end.
+
+    Attributes:
+        has_reader: whether the parent was there at the last message.
     """
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
+        self.has_reader = True
         self._descriptor = descriptor
         self._rest = b""
 
     def send(self, message: Mapping[str, Any]) -> bool:
-        """Write a message; return False if the pipe is full, since the parent does not read.
-
-        Raises:
-            WorkerError: the parent is gone.
-        """
+        """Write a message; return False if the pipe is full, since the parent does not read, or is gone."""
         # A long message may be written in part; nothing may come between the parts.
         if self._rest and not self._write(self._rest):
             return False
@@ -61,8 +61,9 @@ class PipeWriter:
             written = os.write(self._descriptor, content)
         except BlockingIOError:
             return False
-        except BrokenPipeError:
-            raise WorkerError("the parent process is gone") from None
+        except BrokenPipeError:  # to be told by the heartbeat alone: an end must not fail on its way
+            self.has_reader = False
+            return False
         self._rest = content[written:]
         return True
 
@@ -79,6 +80,8 @@ async def beat(pipe: PipeWriter, report: Callable[[], Report]) -> None:
     """
     while True:
         pipe.send(report())
+        if not pipe.has_reader:
+            raise WorkerError("the parent process is gone")
         await asyncio.sleep(INTERVAL)
 
 

@@ -56,6 +56,14 @@ async def test_the_heartbeat_raises_when_the_parent_is_gone(pipe):
         await beat(PipeWriter(writer), dict)
 
 
+def test_a_message_to_a_parent_that_is_gone_raises_nothing(pipe):
+    """It is sent while the process ends, which it must not prevent."""
+    reader, writer = pipe
+    os.close(reader)
+
+    assert not PipeWriter(writer).send(SHORT)
+
+
 @pytest.mark.parametrize("size", [1, 5_000, 70_000, 150_000])
 def test_every_message_that_was_sent_arrives_whole_and_in_order(pipe, size):
     """One that is longer than a page may be written in part when the pipe fills up."""
