@@ -1,0 +1,41 @@
+"""A share on a real broker: through a kill and added partitions, each rank can be recomputed."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.admin import NewPartitions
+
+from knowledgepulse_worker.tools.audit import audit
+from support.commands import kp_worker
+from support.streams import Message, admin_of, score_of
+
+pytestmark = pytest.mark.integration
+
+FIFTH = {"policy": {"share": 0.2, "share_window": 40}, "embedding": {"backend": "none"}}
+
+
+async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, real_traces, config):
+    """Nothing but the ledger's last scores tells a successor what passes: there are no entries."""
+    stream = await make_stream(2, **FIFTH)
+    raw = await stream.publish(Message(line, b"key", n % 2) for n, line in enumerate(real_traces * 2))
+    async with stream.worker() as worker:
+        await worker.published(80)
+        await worker.kill()
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+    async with admin_of(stream.settings.kafka.bootstrap_servers) as admin:
+        await admin.create_partitions({stream.settings.topics.raw: NewPartitions(total_count=4)})
+    assert (await kp_worker("topics", "--config", config(stream.settings)))[0] == 0  # extends the changelog
+    raw += await stream.publish(Message(line, b"key", n % 4) for n, line in enumerate(real_traces))
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    report = await audit(stream.settings)
+    assert (report.ok, report.differing, report.missing) == (True, 0, 0)
+    assert [(one.shares_unaudited, one.shares_begun) for one in report.partitions] == [(0, 0)] * 4
+    ranked = [score for score in map(score_of, outputs) if "rank" in score]
+    passing = [score["rank"] <= score["share"] * score["of"] for score in ranked]
+    assert len(ranked) > 250
+    assert sum(passing) / len(passing) == pytest.approx(0.2, abs=0.05)
