@@ -18,7 +18,7 @@ from knowledgepulse_worker.http.verdict import Diagnosis, Observation
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Dimensions, Score, ScoredRecord, quality_score
+from knowledgepulse_worker.scoring import Dimensions, RecentScores, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings
 from support.tools import tool
 
@@ -100,6 +100,7 @@ class Stage:
         self.diagnosis = Diagnosis()
         self.diagnosis.observe(WELL)
         self._offsets = count()
+        self._scores = RecentScores()
 
     def finish(
         self,
@@ -116,6 +117,7 @@ class Stage:
         if score is None:
             score = quality_score(Dimensions(0.5, 0.25, 1.0, 0.0), overrides, profile)
         scored = Score(score, 0.5, 0.25, 1.0, 0.0, overrides, domain, profile.threshold, text)
+        scored = self._scores.decide(scored, profile)
         record = ScoredRecord(
             source=f"raw-traces/0/{next(self._offsets)}",
             id=text,

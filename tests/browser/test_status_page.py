@@ -308,14 +308,31 @@ async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
         "75.0% of 4 traces would flip: 2 gained, 1 lost"
     )
     assert await cells(page, "#by-route") == [
-        ["default threshold 0.5, shadow 0.3", "3", "33.3% 1", "100.0% 3", "2", "0"],
-        ["legal threshold 0.25, shadow 0.4", "1", "100.0% 1", "0.0% 0", "0", "1"],
+        ["default threshold 0.5, shadow threshold 0.3", "3", "33.3% 1", "100.0% 3", "2", "0"],
+        ["legal threshold 0.25, shadow threshold 0.4", "1", "100.0% 1", "0.0% 0", "0", "1"],
     ]
     flips = page.locator("#flips-list > li")
     assert await flips.count() == 3
     await expect(flips.first).to_contain_text("contribute → rejected")
     await expect(flips.first).to_contain_text("policy 0.600 ≥ 0.25; shadow 0.362 < 0.40")
     await expect(flips.first).to_contain_text("<script>document.title='owned'</script>")
+    assert here.complaints == []
+
+
+async def test_a_share_shows_its_cut_and_ranks_beside_a_shadow_policy_with_a_threshold(stage, visit):
+    stage.policy = Policy(share=0.1)
+    stage.metrics.set_policy(stage.policy)
+    stage.metrics.set_shadow(Policy(threshold=0.9))
+    for number in range(40):
+        stage.finish((number * 7 % 40) / 40)
+    stage.finish(0.99)
+
+    page = (here := await visit(stage.url)).page
+
+    await expect(page.locator("#by-domain th")).to_have_text("defaultthe best 10%, now from 0.925")
+    await expect(page.locator("#by-route th")).to_have_text("defaultthe best 10%, shadow threshold 0.9")
+    await expect(page.locator("#contribute-list > li").first).to_contain_text("rank 1 of 41")
+    await expect(page.locator("#chart")).to_contain_text("threshold 0.925")
     assert here.complaints == []
 
 
