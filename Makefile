@@ -121,6 +121,16 @@ collector-check: $(VENV)/.test $(OTELCOL) ## check the exchange with a real Open
 $(OTELCOL): tests/collector/builder.yaml
 	go run go.opentelemetry.io/collector/cmd/builder@v0.155.0 --config $<
 
+# In environments of their own, of 850 MB and 400 MB.
+$(VENV)/phoenix $(VENV)/mlflow: $(VENV)/%: tests/backends/%.txt
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+.PHONY: backends-check
+backends-check: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow ## check pulls and write-backs with real servers of Phoenix and MLflow
+	PHOENIX=$(abspath $(VENV))/phoenix MLFLOW=$(abspath $(VENV))/mlflow $(BIN)/pytest tests/backends/check.py
+
 .PHONY: registry-check
 registry-check: $(VENV)/.test ## check the client of a registry against a real one, which takes npm
 	REGISTRY=$(abspath $(VENV))/registry tests/registry.sh $(BIN)/pytest

@@ -89,7 +89,7 @@ async def evaluated(stream):
     outputs = len(await stream.read(topics.contribute, topics.rejected))
     stop = asyncio.Event()
     settings = stream.configured(web={"port": free_ports(1)[0]})
-    running = asyncio.create_task(run_evaluations(settings, stop))
+    running = asyncio.create_task(run_evaluations(settings, None, stop))
     try:
         async with asyncio.timeout(LIMIT):
             while not running.done() and await position(stream) < outputs:
@@ -115,7 +115,7 @@ async def test_each_score_becomes_an_event_of_the_agents_span(scored):
 
     counts = await evaluated(scored)
 
-    assert counts == {"sent": 20, "without_span": 3, "foreign": 0}
+    assert counts == {"sent": 20, "refused": 0, "without_span": 3, "foreign": 0}
     found = dict(await events(scored))
     assert found.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
     labels = set()
@@ -146,7 +146,7 @@ async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored):
         found = await read_all(scored, 20)
         assert await command.stop() == 0, command.log()
 
-    assert "scores sent; skipped " in command.log()
+    assert "scores sent, 0 refused; skipped " in command.log()
     assert sorted(ids for ids, _ in found) == sorted({ids for ids, _ in found})
     assert len(await events(scored)) == 20
 

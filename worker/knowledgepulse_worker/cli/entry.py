@@ -58,6 +58,11 @@ _COMMANDS = (
         "Convert FILES from other formats to traces, one JSON object per line.",
     ),
     LazyCommand(
+        "pull",
+        "tools.backends.pull_command:pull",
+        "Pull the runs of BACKEND at URL, and convert them to traces, one JSON object per line.",
+    ),
+    LazyCommand(
         "publish",
         "tools.publish.publish_command:publish",
         "Publish FILES, one JSON trace per line, to the raw topic.",
@@ -68,7 +73,9 @@ _COMMANDS = (
         "Assemble agent runs from OpenTelemetry spans in Kafka.",
     ),
     LazyCommand(
-        "score", "tools.score.score_command:score", "Score FILES, one JSON trace per line, without a broker."
+        "score",
+        "tools.score.score_command:score",
+        "Score FILES, one JSON trace per line, or the runs of a backend, without a broker.",
     ),
     LazyCommand(
         "audit",

@@ -7,7 +7,6 @@ https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +15,8 @@ from msgspec import Meta
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.tools.backends.run_scores import explanation_of
 
 EVENT = "gen_ai.evaluation.result"
 METRIC = "knowledgepulse.quality_score"
@@ -80,7 +80,7 @@ def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns
                 "gen_ai.evaluation.name": METRIC,
                 "gen_ai.evaluation.score.value": score.quality_score,
                 "gen_ai.evaluation.score.label": score.decision,
-                "gen_ai.evaluation.explanation": _explanation(score),
+                "gen_ai.evaluation.explanation": explanation_of(score),
                 "kp.source": record.source,
                 "kp.policy": record.policy or "",
             }
@@ -99,18 +99,3 @@ def _attributes(values: Mapping[str, str | float]) -> list[dict[str, Any]]:
         }
         for key, value in values.items()
     ]
-
-
-def _explanation(score: Score) -> str:
-    dimensions = (f"{name.replace('_', ' ')} {value:.4f}" for name, value in asdict(score.dimensions).items())
-    parts = [
-        ", ".join(dimensions),
-        *(f"override {name}" for name in score.overrides),
-        f"threshold {score.threshold:g} of {score.domain}" if score.rank is None else _rank(score),
-        *([] if score.withheld is None else [f"withheld for its {score.withheld}"]),
-    ]
-    return "; ".join(parts)
-
-
-def _rank(score: Score) -> str:
-    return f"rank {score.rank} of {score.of} at share {score.share:g} of {score.domain}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from knowledgepulse_worker.observe.metric_registry import CollectorRegistry, CommandMetrics, start_at_zero
 
-RESULTS = ("sent", "without_span", "foreign")
+RESULTS = ("sent", "refused", "without_span", "foreign")
 
 
 class EvaluationMetrics(CommandMetrics):
@@ -17,6 +17,10 @@ class EvaluationMetrics(CommandMetrics):
             "kp_evaluations",
             "Outputs that were read, by result",
             ["result"],
+        )
+        self.backend_up = make.gauge("kp_evaluations_backend_up", "Whether the backend takes scores, 0 or 1")
+        self.retries = make.counter(
+            "kp_evaluations_backend_retries", "Requests to the backend that failed and were repeated"
         )
         self.lag = make.gauge("kp_evaluations_lag_records", "Outputs that were not read yet")
         self.results = start_at_zero(evaluations, RESULTS)

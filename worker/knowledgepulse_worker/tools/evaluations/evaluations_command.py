@@ -14,13 +14,23 @@ from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
+from knowledgepulse_worker.tools.backends.backend_options import backend_options
+from knowledgepulse_worker.tools.evaluations.destination import Destination
 
 logger = logging.getLogger(__name__)
 
 
 @click.command()
 @config_option
-def evaluations(config: Path | None) -> None:
+@click.option(
+    "--to",
+    type=(click.Choice(BACKENDS), str),
+    metavar="BACKEND URL",
+    help="Write the scores into this backend (phoenix, mlflow, langfuse or langsmith), not to the topic.",
+)
+@backend_options
+def evaluations(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:
     """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
 
     Reads `contribute` and `rejected`; the first run starts at their beginning. For each trace, writes a
@@ -31,6 +41,10 @@ def evaluations(config: Path | None) -> None:
     Consumers of committed records get each score exactly once, even after a crash. The Collector's receiver
     reads uncommitted records, too, and may get one twice. Run one process; starting a second one stops the
     first.
+
+    With `--to`, each score is written to the run that `metadata.pulled_from` or `metadata.span_context`
+    names, in the place of an earlier one, so that a score that is sent again is there once. While the backend
+    is away, the command waits. `kp-worker pull` says where the backend's key is read from.
     """
     settings = load_settings(config)
     with extra("worker"):
@@ -38,8 +52,9 @@ def evaluations(config: Path | None) -> None:
 
     configure(settings.log)
     with errors_logged():
-        counts = asyncio.run(until_stopped(partial(run_evaluations, settings)))
+        destination = None if to is None else Destination(*to, project, key_file)
+        counts = asyncio.run(until_stopped(partial(run_evaluations, settings, destination)))
     logger.info(
-        "%d scores sent; skipped %d traces without a span, %d records not written by a worker",
+        "%d scores sent, %d refused; skipped %d traces without a span, %d records not written by a worker",
         *counts.values(),
     )

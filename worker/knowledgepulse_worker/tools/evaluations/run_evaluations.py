@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from knowledgepulse_kafka.outcome import Refused, Throttled
@@ -21,6 +22,10 @@ from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.backends.all_backends import connected
+from knowledgepulse_worker.tools.backends.backend import Backend
+from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, StoppedError, write_scores
+from knowledgepulse_worker.tools.evaluations.destination import Destination
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
@@ -61,19 +66,27 @@ def evaluations_group(group: str) -> str:
     return f"{group}-evaluations"
 
 
-def evaluation_rights(settings: Settings) -> Iterator[Right]:
-    """Yield the rights that ``kp-worker evaluations`` needs.
+def evaluation_rights(settings: Settings, destination: Destination | None = None) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker evaluations`` needs; with a destination, the topic needs none.
 
     Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
     transactional id.
     """
     yield from topic_rights(READ, *settings.topics.scored)
-    yield from topic_rights(WRITE, settings.topics.evaluations)
+    if destination is None:
+        yield from topic_rights(WRITE, settings.topics.evaluations)
     yield Right("Read", "group", evaluations_group(settings.kafka.group))
 
 
-async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
+async def run_evaluations(
+    settings: Settings, destination: Destination | None, stop: asyncio.Event
+) -> dict[str, int]:
     """Send evaluations until told to stop, and finish the current batch; return the outputs by result.
+
+    Args:
+        settings: the brokers, the topics and the port of the metrics.
+        destination: the backend that gets the scores; None writes events to the topic.
+        stop: is set when the command is to stop.
 
     Raises:
         StartError: the port of the metrics is in use.
@@ -82,13 +95,15 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         TopicError: an output topic is missing.
         DeliveryError: a broker rejected an event, or another process took over.
     """
-    await require_rights(settings.kafka.client_config(), evaluation_rights(settings))
+    await require_rights(settings.kafka.client_config(), evaluation_rights(settings, destination))
     names = settings.topics.scored
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names)
         evaluations_topic = settings.topics.evaluations
-        await admin.create_if_missing(evaluations_topic, topics[names[0]].partitions, {})
-        batch_bytes = (await admin.required([evaluations_topic]))[evaluations_topic].max_message_bytes
+        batch_bytes = _BATCH_BYTES
+        if destination is None:
+            await admin.create_if_missing(evaluations_topic, topics[names[0]].partitions, {})
+            batch_bytes = (await admin.required([evaluations_topic]))[evaluations_topic].max_message_bytes
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, metrics)
@@ -102,9 +117,34 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         ) as session,
         serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
     ):
-        logger.info("sending the scores of %s to %s", " and ".join(names), settings.topics.evaluations)
-        await send_evaluations(evaluations, settings, session, stop)
+        target = evaluations_topic if destination is None else destination.name
+        logger.info("sending the scores of %s to %s", " and ".join(names), target)
+        if destination is None:
+            await send_evaluations(evaluations, settings, session, stop)
+        else:
+            wait = BackendWait(metrics, stop)
+            place = destination.url, destination.project, destination.key_file
+            async with connected(destination.name, *place, patience=None, wait=wait) as backend:
+                await send_scores(backend, metrics, session, stop)
     return metrics.counts()
+
+
+async def send_scores(
+    backend: Backend,
+    metrics: EvaluationMetrics,
+    session: Session,
+    stop: asyncio.Event,
+) -> None:
+    """Write the scores of each batch into a backend, and then commit the positions, until told to stop.
+
+    A crash in between writes them again, each in its own place.
+    """
+    with suppress(StoppedError):
+        while not stop.is_set():
+            if records := await session.poll():
+                await write_scores(backend, records, metrics)
+                await _commit(session, [], records)
+            metrics.lag.set(await session.lag())
 
 
 async def send_evaluations(
@@ -123,11 +163,16 @@ async def send_evaluations(
             events = [event for record in records if (event := evaluations.event(record)) is not None]
             topic = settings.topics.evaluations
             outputs = [OutputRecord(topic, None, NO_TIMESTAMP, key, value, ()) for key, value in events]
-            while isinstance(outcome := await session.commit(outputs, positions_after(records)), Throttled):
-                logger.info("%s; the transaction is repeated", outcome.reason)
-            if isinstance(outcome, Refused):
-                raise outcome.error
+            await _commit(session, outputs, records)
         evaluations.metrics.lag.set(await session.lag())
+
+
+async def _commit(session: Session, outputs: Sequence[OutputRecord], records: Sequence[Record]) -> None:
+    """Commit outputs and the positions after records in one transaction; raise a RefusedError if refused."""
+    while isinstance(outcome := await session.commit(outputs, positions_after(records)), Throttled):
+        logger.info("%s; the transaction is repeated", outcome.reason)
+    if isinstance(outcome, Refused):
+        raise outcome.error
 
 
 def positions_after(records: Sequence[Record]) -> dict[tuple[str, int], Position]:

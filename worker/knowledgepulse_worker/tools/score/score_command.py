@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -14,23 +16,38 @@ from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
-from knowledgepulse_worker.settings import load_settings, override
+from knowledgepulse_worker.settings import Settings, load_settings, override
+from knowledgepulse_worker.terminal.arguments import Moment
 from knowledgepulse_worker.terminal.console import errors, progress_bars
 from knowledgepulse_worker.terminal.files import (
     echo,
-    files_argument,
     lines_of,
     print_rejected,
     refuse_other_files,
 )
 from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.texts import counted, printable
+from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
+from knowledgepulse_worker.tools.backends.backend_options import backend_options
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
+from knowledgepulse_worker.tools.score.score_backend import report_of, score_runs, write_scores
 
 
 @click.command()
-@files_argument
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @config_option
+@click.option(
+    "--from",
+    "source",
+    type=(click.Choice(BACKENDS), str),
+    metavar="BACKEND URL",
+    help="Score the runs of this backend (phoenix, mlflow, langfuse or langsmith) instead of files.",
+)
+@backend_options
+@click.option(
+    "--since", type=Moment(), help="With --from: score only runs that started at this time or later."
+)
+@click.option("--write-back", is_flag=True, help="With --from: write the scores into the backend.")
 @embedder_option("Override embedding.backend.")
 @click.option("--max-tokens", type=int, help="Override embedding.max_tokens.")
 @click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Override embedding.truncation.")
@@ -52,6 +69,11 @@ from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name,
 def score(
     files: tuple[str, ...],
     config: Path | None,
+    source: tuple[str, str] | None,
+    project: str,
+    key_file: Path | None,
+    since: datetime | None,
+    write_back: bool,
     embedder: str | None,
     max_tokens: int | None,
     truncation: str | None,
@@ -61,12 +83,17 @@ def score(
     traces: bool,
     dry_run: bool,
 ) -> None:
-    """Score FILES, one JSON trace per line, without a broker.
+    """Score FILES, one JSON trace per line, or the runs of a backend, without a broker.
 
     Prints one JSON object per trace, which includes its shortened objective, steps and result. Traces are
     scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid lines are
     reported on standard error, and the exit status is then 1. `-` reads standard input.
+
+    With `--from`, prints a table of the runs, the best first, and a report. With `--traces` in addition, the
+    lines are printed instead of the table. `--write-back` writes each score into the backend, in the place of
+    an earlier one. `kp-worker pull` says where the backend's key is read from.
     """
+    _check(files, source, write_back=write_back, since=since, dry_run=dry_run)
     refuse_other_files(files)
     over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
@@ -76,6 +103,11 @@ def score(
     loaded = None if dry_run else load_embedder(settings.embedding, settings.cache)
     topic = Partitions(partitions, key, partial(make_scorer, settings, loaded))
     name = embedder_name(settings.embedding)
+    if source is not None:
+        scoring = _score_backend(
+            source, project, key_file, since, settings, topic, write_back=write_back, traces=traces
+        )
+        sys.exit(asyncio.run(scoring))
     good = bad = 0
     with progress_bars(DownloadColumn()) as progress:
         for line in lines_of(files, progress):
@@ -103,3 +135,44 @@ def score(
         hint = "" if good else "; `kp-worker convert` makes traces from sessions, spans and chats"
         errors.print(f"{bad:,} of {good + bad:,} lines are invalid{hint}")
         sys.exit(1)
+
+
+def _check(
+    files: tuple[str, ...],
+    source: tuple[str, str] | None,
+    *,
+    write_back: bool,
+    since: datetime | None,
+    dry_run: bool,
+) -> None:
+    """Refuse options that make no sense together."""
+    if (source is None) == (not files):
+        raise click.UsageError("give FILES, or a backend with --from")
+    if source is None and (write_back or since is not None):
+        raise click.UsageError("--write-back and --since need --from: files have no runs")
+    if source is not None and dry_run:
+        raise click.UsageError("--dry-run goes not with --from")
+
+
+async def _score_backend(
+    source: tuple[str, str],
+    project: str,
+    key_file: Path | None,
+    since: datetime | None,
+    settings: Settings,
+    topic: Partitions,
+    *,
+    write_back: bool,
+    traces: bool,
+) -> int:
+    """Score the runs of a backend, and return the exit status: 1 if it refused a score."""
+    name, digest = embedder_name(settings.embedding), settings.policy.digest
+    async with connected(*source, project, key_file) as backend:
+        runs = await score_runs(backend, since, partial(topic.score, max_bytes=settings.limits.trace_bytes))
+        if traces:
+            for run in runs:
+                click.echo(run.scored.to_json(name, digest, run.value).encode())
+        else:
+            for line in report_of(runs, backend):
+                click.echo(line)
+        return 1 if write_back and await write_scores(backend, runs, digest) else 0

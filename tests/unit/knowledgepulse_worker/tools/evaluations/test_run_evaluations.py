@@ -50,7 +50,7 @@ def test_a_score_is_sent_under_its_trace_id_and_what_is_skipped_is_counted(score
 
     assert (key, len(logs_of(value))) == (TRACE.encode(), 1)
     assert rest == [None] * 3
-    assert metrics.counts() == {"sent": 1, "without_span": 1, "foreign": 2}
+    assert metrics.counts() == {"sent": 1, "refused": 0, "without_span": 1, "foreign": 2}
 
 
 class ASession:

@@ -1,0 +1,274 @@
+"""What every backend does: runs come in once, whatever happens, and scores go back once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+
+from knowledgepulse_kafka.errors import SecurityError
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.backends import pull_command
+from knowledgepulse_worker.tools.backends.all_backends import connected, variables_of
+from knowledgepulse_worker.tools.backends.backend import RunScore
+from knowledgepulse_worker.tools.backends.pull_output import FileOutput
+from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
+from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
+from knowledgepulse_worker.tools.score import score_command
+from support.backends import FAKES, START, AgentRun
+
+NOW = int(START.timestamp() * 1000) + 3_600_000
+"""An hour after the first run."""
+
+
+@pytest.fixture(params=FAKES, ids=lambda fake: fake.name)
+def fake(request, monkeypatch):
+    for variable in variables_of(request.param.name):
+        monkeypatch.setenv(variable, "hidden-key")
+    return request.param()
+
+
+@pytest.fixture
+def pull(tmp_path):
+    """Return a function that pulls once, and returns the objectives of the traces in the output file."""
+
+    async def run(fake, *, crash_after=None, now=NOW, waits=None, **rules):
+        async def wait(seconds, reason):
+            waits.append((seconds, reason))
+
+        async with fake.served() as url, connected(fake.name, url, "default", wait=wait) as backend:
+            with PullState(tmp_path / "state", fake.name) as state:
+                output = FileOutput(tmp_path / "traces.jsonl", state.size)
+                state.begin(output.size)
+                pulling = Pull(
+                    backend, state, PullRules(Options(), **rules), ConversionReport(), print, lambda: now
+                )
+                pages = 0
+                async for page in pulling.pages():
+                    await output.write([trace.to_json() for trace in page.traces])
+                    if crash_after is not None and pages >= crash_after:
+                        raise RuntimeError("killed")
+                    state.take(page.listings, output.size)
+                    pages += 1
+                state.finish(pulling.next_since_ms)
+        lines = (tmp_path / "traces.jsonl").read_text().splitlines()
+        return [json.loads(line)["task"]["objective"] for line in lines]
+
+    return run
+
+
+def objectives(*numbers):
+    return [AgentRun(number).objective for number in numbers]
+
+
+async def test_each_run_is_pulled_once(fake, pull):
+    fake.runs = [AgentRun(number) for number in range(5)]
+    assert sorted(await pull(fake)) == objectives(*range(5))
+    assert sorted(await pull(fake)) == objectives(*range(5))
+    fake.runs += [AgentRun(7), AgentRun(-1 + 1)]  # the second one arrived late
+    found = await pull(fake)
+    assert sorted(found[:5]) == objectives(*range(5))
+    assert sorted(found[5:]) == objectives(0, 7)
+
+
+async def test_what_comes_out_is_the_run(fake, pull, tmp_path):
+    fake.runs = [AgentRun(3, agent="weatherman", judgements={"success": 0, "confidence": 0.75})]
+    await pull(fake)
+    trace = json.loads((tmp_path / "traces.jsonl").read_text())
+    run = fake.runs[0]
+    assert trace["outcome"] == {"result_summary": run.answer, "confidence": 0.75}
+    assert [step["content"] for step in trace["steps"]] == [run.answer]
+    assert trace["metadata"]["created_at"] == run.stopped.isoformat(timespec="milliseconds").replace(
+        "+00:00", "Z"
+    )
+    assert (trace["metadata"]["agent_id"], trace["metadata"]["success"]) == ("weatherman", False)
+    assert trace["metadata"]["visibility"] == "private"
+    assert trace["metadata"]["pulled_from"] == {"backend": fake.name, "run": fake.run_id(run)}
+
+
+async def test_a_run_that_has_not_ended_waits_and_is_taken_once(fake, pull):
+    fake.runs = [AgentRun(0), AgentRun(1, ended=False), AgentRun(2)]
+    now = NOW - 3_300_000  # five minutes after the first run
+    assert sorted(await pull(fake, now=now, late_ms=300_000)) == objectives(0, 2)
+    assert len(await pull(fake, now=now, late_ms=300_000)) == 2
+    fake.runs[1].ended = True
+    assert sorted(await pull(fake, now=NOW)) == objectives(0, 1, 2)
+    assert len(await pull(fake)) == 3
+
+
+async def test_a_run_that_never_ends_is_taken_as_it_is(fake, pull):
+    fake.runs = [AgentRun(0, ended=False)]
+    assert await pull(fake, now=NOW + 3_600_000) == objectives(0)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2])
+async def test_a_crash_repeats_and_loses_nothing(fake, pull, pages, monkeypatch):
+    """It comes after the traces of a page were written, and before that was recorded."""
+    monkeypatch.setattr("knowledgepulse_worker.tools.backends.pull_runs._BATCH", 1)
+    fake.runs = [AgentRun(number) for number in range(4)]
+    with pytest.raises(RuntimeError, match="killed"):
+        await pull(fake, crash_after=pages)
+    assert sorted(await pull(fake)) == objectives(*range(4))
+
+
+async def test_only_what_is_asked_for_is_pulled(fake, pull):
+    fake.runs = [AgentRun(0), AgentRun(1, agent="other"), AgentRun(2), AgentRun(3)]
+    minute = int(START.timestamp() * 1000) + 60_000
+    found = await pull(fake, since_ms=minute, until_ms=minute + 90_000, agent="helper")
+    assert found == objectives(2)
+
+
+async def test_a_busy_backend_is_asked_again_when_it_says(fake, pull):
+    fake.runs, waits = [AgentRun(0)], []
+    fake.script += [
+        web.Response(status=429, headers={"Retry-After": "7"}),
+        web.Response(status=503),
+        web.Response(status=502),
+    ]
+    assert await pull(fake, waits=waits) == objectives(0)
+    assert waits == [(7.0, "status 429"), (1.0, "status 503"), (2.0, "status 502")]
+
+
+async def test_a_backend_that_is_down_ends_the_pull_after_a_while(fake, pull):
+    fake.script += [web.Response(status=503) for _ in range(20)]
+    with pytest.raises(InputError, match="status 503; gave up after "):
+        await pull(fake, waits=[])
+
+
+async def test_a_key_is_sent_and_never_shown(fake, pull):
+    await pull(fake)
+    sent = " ".join(fake.headers.values())
+    assert "hidden-key" in sent or "aGlkZGVuLWtleTpoaWRkZW4ta2V5" in sent  # as a user and a password
+    fake.script.append(web.Response(status=401, text="not hidden-key, please"))
+    with pytest.raises(SecurityError, match="refuses the key, status 401: not ") as refused:
+        await pull(fake)
+    assert "hidden-key" not in str(refused.value)
+
+
+def score(run, value=0.5):
+    return RunScore(
+        run=run, trace_id=f"kp:trace:{run}", value=value, label="rejected", explanation="novelty 0.5000",
+        time_ms=NOW, details={"kp.policy": "0123456789ab", "kp.rank": "1 of 2"},
+    )  # fmt: skip
+
+
+async def test_each_score_is_there_once_however_often_it_is_sent(fake):
+    fake.runs = [AgentRun(0), AgentRun(1)]
+    first, second = (score(fake.run_id(run)) for run in fake.runs)
+    async with fake.served() as url, connected(fake.name, url, "default") as backend:
+        assert await backend.send([]) == []
+        for _ in range(2):
+            assert await backend.send([first, second]) == []
+        assert await backend.send([replace(first, value=0.875)]) == []
+    assert {run: [one[0] for one in scores.values()] for run, scores in fake.scores.items()} == {
+        first.run: [0.875],
+        second.run: [0.5],
+    }
+    (said,) = fake.scores[second.run].values()
+    assert said[1] == "rejected"
+    assert said[2].endswith("novelty 0.5000")
+    assert said[3].items() >= second.details.items()
+
+
+async def test_a_refused_score_is_named_and_the_others_are_written(fake):
+    fake.runs = [AgentRun(0), AgentRun(1)]
+    known = [score(fake.run_id(run)) for run in fake.runs]
+    unknown = score(fake.run_id(AgentRun(2)))
+    async with fake.served() as url, connected(fake.name, url, "default") as backend:
+        refusals = await backend.send([known[0], unknown, known[1]])
+    assert [refusal.score for refusal in refusals] == [unknown]
+    assert "no" in refusals[0].reason
+    assert fake.scores.keys() == {one.run for one in known}
+
+
+async def test_a_pull_refuses_the_state_of_another(tmp_path):
+    with PullState(tmp_path / "state", "phoenix here default") as state:
+        state.begin(0)
+        with (
+            pytest.raises(InputError, match="another pull uses it"),
+            PullState(tmp_path / "state", "phoenix"),
+        ):
+            pass
+    with (
+        pytest.raises(InputError, match="state of another pull"),
+        PullState(tmp_path / "state", "mlflow there"),
+    ):
+        pass
+    (tmp_path / "state").write_text("[]\n")
+    with (
+        pytest.raises(InputError, match="is no state of"),
+        PullState(tmp_path / "state", "phoenix here default"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["score"], "give FILES, or a backend with --from"),
+        (["score", "--write-back", "-"], "--write-back and --since need --from"),
+        (["score", "--from", "phoenix", "http://x", "--dry-run"], "--dry-run goes not with --from"),
+        (["pull", "phoenix", "http://x", "--publish", "--output", "y"], "exclude each other"),
+    ],
+)
+def test_options_that_make_no_sense_together(arguments, said):
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
+
+
+async def kp_worker(name, *arguments):
+    """Run a command in another thread, where `main` could set no signal handlers."""
+    command = {"score": score_command.score, "pull": pull_command.pull}[name]
+    return await asyncio.to_thread(CliRunner().invoke, command, [*map(str, arguments)])
+
+
+async def test_a_backend_s_runs_are_scored_without_kafka_and_the_scores_written_back(fake, tmp_path):
+    fake.runs = [AgentRun(number) for number in range(3)]
+    async with fake.served() as url:
+        command = ("score", "--from", fake.name, url, "--embedder", "lexical")
+        for _ in range(2):
+            result = await kp_worker(*command, "--write-back")
+            assert result.exit_code == 0, result.output
+        lines = await kp_worker(*command, "--traces")
+        fake.runs = []
+        empty = await kp_worker(*command)
+    table, _, report = result.stdout.partition("\n\n")
+    ranks = [row.split()[0] for row in table.splitlines()[1:]]
+    assert ranks == ["1", "2", "3"]
+    assert report.startswith("3 runs: scores from 0.")
+    assert "3 scores written to" in result.stderr
+    scored = [json.loads(line) for line in lines.stdout.splitlines()]
+    wanted = {line["trace"]["metadata"]["pulled_from"]["run"]: line["quality_score"] for line in scored}
+    found = {run: [one[0] for one in scores.values()] for run, scores in fake.scores.items()}
+    assert found == {run: [pytest.approx(value, abs=0.0001)] for run, value in wanted.items()}
+    (details,) = (one[3] for one in fake.scores[next(iter(wanted))].values())
+    assert details.keys() >= {"kp.policy", "kp.rank"}
+    assert (empty.exit_code, "has no run that can be scored" in str(empty.exception)) == (1, True)
+
+
+async def test_a_pull_is_a_command(fake, tmp_path):
+    fake.runs = [AgentRun(0), AgentRun(1)]
+    async with fake.served() as url:
+        command = (
+            "pull",
+            fake.name,
+            url,
+            "--state",
+            tmp_path / "state",
+            "--output",
+            tmp_path / "traces.jsonl",
+        )
+        assert (await kp_worker(*command)).exit_code == 0
+        again = await kp_worker(*command)
+        printed = await kp_worker("pull", fake.name, url)
+    lines = (tmp_path / "traces.jsonl").read_text()
+    assert len(lines.splitlines()) == 2
+    assert sorted(printed.stdout.splitlines()) == sorted(lines.splitlines())
+    assert "0 traces, 0 with a known outcome; 0 not converted" in again.stderr

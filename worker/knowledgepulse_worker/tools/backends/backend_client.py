@@ -1,0 +1,176 @@
+"""The HTTP client of backends: repeats what failed for the moment, and waits as long as the server asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from knowledgepulse_kafka import http_client as client
+from knowledgepulse_kafka.errors import SecurityError
+from knowledgepulse_kafka.http_client import Answer
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.texts import printable
+
+TIMEOUT = 60.0
+"""Seconds for an answer."""
+
+MAX_ANSWER = 268_435_456
+"""Largest answer in bytes; a page of runs repeats whole conversations."""
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_BUSY = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+
+Query = Sequence[tuple[str, str]]
+Wait = Callable[[float, str], Awaitable[None]]
+"""Waits for a number of seconds before a request is repeated, and is told why."""
+
+
+class Refused(Exception):  # noqa: N818 - the caller decides whether this is an error
+    """The backend refused a request for good.
+
+    Attributes:
+        status: the status code.
+        answer: the beginning of its answer, without secrets.
+    """
+
+    def __init__(self, status: int, answer: str) -> None:
+        super().__init__(f"status {status}: {answer}")
+        self.status = status
+        self.answer = answer
+
+
+async def wait(seconds: float, _reason: str) -> None:
+    """Wait."""
+    await asyncio.sleep(seconds)
+
+
+def key_of(names: Sequence[str], file: Path | None) -> str | None:
+    """Return a backend's key: a file's content, or else the environment's variables, joined by colons.
+
+    Args:
+        names: the variables.
+        file: the file, which is preferred.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    if file is not None:
+        with file_errors(file, "read"):
+            return file.read_text(encoding="utf-8").strip()
+    values = [os.environ.get(name, "") for name in names]
+    return ":".join(values) if all(values) else None
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """Return the header with a key; empty without one.
+
+    Raises:
+        InputError: the key has characters that HTTP headers do not allow.
+    """
+    if key is None:
+        return {}
+    try:
+        return client.bearer(key)
+    except ValueError as error:
+        raise InputError(f"the key of the backend {error}") from None
+
+
+def basic(pair: str | None) -> dict[str, str]:
+    """Return the header with a user and a password, which are joined by a colon; empty without them."""
+    return {} if pair is None else {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+
+
+class BackendClient:
+    """Sends requests to a backend. An asynchronous context manager.
+
+    Args:
+        url: the backend's address.
+        headers: authorize the requests.
+        secrets: texts that no message may show.
+        patience: seconds for which a request is repeated before the command gives up; None for no limit.
+        wait: waits before a request is repeated.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        secrets: Collection[str | None] = (),
+        *,
+        patience: float | None = 120.0,
+        wait: Wait = wait,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._headers = {"Accept": "application/json", **headers}
+        self._secrets = [one for secret in secrets if secret for one in (secret, *secret.split(":"))]
+        self._patience = patience
+        self._wait = wait
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            headers=self._headers, timeout=aiohttp.ClientTimeout(total=TIMEOUT)
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def get(self, path: str, query: Query = ()) -> Any:
+        """Return the JSON of a GET request; raises as :meth:`send`."""
+        return await self.send("GET", path, query)
+
+    async def send(self, method: str, path: str, query: Query = (), content: Any = None) -> Any:
+        """Send a request with JSON, and return the JSON of the answer; None if the answer is empty.
+
+        Raises:
+            Refused: the backend refuses the request.
+            SecurityError: it refuses the key.
+            InputError: it does not answer, or not in JSON.
+        """
+        url = URL(f"{self.url}{path}", encoded=True).extend_query(list(query))
+        body = {} if content is None else {"json": content}
+        waited, delay = 0.0, _FIRST_WAIT
+        while True:
+            answer, problem = await self._once(method, url, body)
+            if answer is not None and answer.status not in _BUSY:
+                return self._read(answer)
+            seconds = None if answer is None else client.retry_after(answer.headers)
+            seconds = delay if seconds is None else seconds
+            if self._patience is not None and waited + seconds > self._patience:
+                raise InputError(f"{self.url}: {problem}; gave up after {waited:.0f} s")
+            await self._wait(seconds, problem)
+            waited, delay = waited + seconds, min(delay * 2, _LONGEST_WAIT)
+
+    async def _once(self, method: str, url: URL, body: Mapping[str, Any]) -> tuple[Answer | None, str]:
+        """Send a request once; return its answer, and what is wrong if it is to be repeated."""
+        try:
+            answer = await client.request(self._session, method, url, max_bytes=MAX_ANSWER, **body)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return None, client.reason(error)
+        return answer, f"status {answer.status}"
+
+    def _read(self, answer: Answer) -> Any:
+        said = answer.excerpt(self._secrets)
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise SecurityError(f"{self.url}: refuses the key, status {answer.status}: {said}")
+        if not 200 <= answer.status < 300:
+            raise Refused(answer.status, said)
+        try:
+            return answer.json() if answer.body else None
+        except ValueError as error:
+            raise InputError(f"{printable(self.url)}: answers in something else than JSON: {error}") from None

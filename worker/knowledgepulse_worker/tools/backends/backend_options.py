@@ -1,0 +1,18 @@
+"""The options of commands that use a backend."""
+
+from __future__ import annotations
+
+import click
+
+from knowledgepulse_worker.terminal.arguments import EXISTING
+from knowledgepulse_worker.terminal.options import with_options
+
+backend_options = with_options(
+    click.option("--project", default="default", help="The backend's project, or MLflow's experiment."),
+    click.option(
+        "--key-file",
+        type=EXISTING,
+        help="File with the backend's key, or with user:password for MLflow, public:secret for Langfuse. The "
+        "default is the variable that the backend's own client reads.",
+    ),
+)

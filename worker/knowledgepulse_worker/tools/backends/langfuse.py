@@ -1,0 +1,136 @@
+"""Langfuse: observations by trace, and scores.
+
+Source: https://api.reference.langfuse.com/; the types of ``langfuse`` 5.0. No server of Langfuse runs in the
+tests: requests and answers are checked against these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.backends.backend import (
+    OUTCOMES,
+    SCORE,
+    Refusal,
+    RunContent,
+    RunListing,
+    RunScore,
+    outcome_of,
+)
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.spans import span_trace_id
+
+_OBSERVATIONS = "/api/public/v2/observations"
+_PAGE = "1000"
+_FIELDS = "core,basic,io,trace_context"
+
+
+class Langfuse:
+    """The project of Langfuse to which the keys belong."""
+
+    name = "langfuse"
+    variables = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+
+    def __init__(self, client: BackendClient, project: str) -> None:
+        if project != "default":
+            raise InputError("--project: the keys of Langfuse determine the project; leave it out")
+        self._client = client
+
+    async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
+        """Yield pages of traces by their root observations; see :class:`Backend`."""
+        query = [("fields", "core"), ("isRootObservation", "true"), ("limit", _PAGE)]
+        if since_ms is not None:
+            query.append(("fromStartTime", _iso(since_ms)))
+        async for page in self._pages(_OBSERVATIONS, query):
+            first: dict[str, int] = {}
+            for one in page:
+                run = one.get("traceId") or one["id"]
+                first[run] = min(first.get(run, 2**53), _milliseconds(one["startTime"]))
+            yield [RunListing(run, started_ms) for run, started_ms in first.items()]
+
+    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
+        """Yield the content of traces; see :class:`Backend`."""
+        for listing in listings:
+            query = [("fields", _FIELDS), ("traceId", listing.id), ("limit", _PAGE)]
+            document = [one async for page in self._pages(_OBSERVATIONS, query) for one in page]
+            query = [("traceId", listing.id), ("fields", "subject"), ("limit", "100")]
+            judgements = {
+                one["name"]: one.get("value")
+                async for page in self._pages("/api/public/v3/scores", query)
+                for one in page
+                if one["name"] in OUTCOMES and (one.get("subject") or {}).get("kind") == "trace"
+            }
+            ends = [_milliseconds(one["endTime"]) for one in document if one.get("endTime")]
+            roots = [
+                one for one in document if one.get("isRootObservation") or not one.get("parentObservationId")
+            ]
+            has_ended = bool(roots) and all(one.get("endTime") for one in roots)
+            last_ms = max(ends, default=listing.started_ms)
+            yield RunContent(listing, document, "langfuse", has_ended, last_ms, outcome_of(judgements))
+
+    async def _pages(self, path: str, query: list[tuple[str, str]]) -> AsyncIterator[list[dict[str, Any]]]:
+        cursor: list[tuple[str, str]] = []
+        while True:
+            try:
+                answer = await self._client.get(path, [*query, *cursor])
+            except Refused as refused:
+                raise InputError(f"{self._client.url}: {refused}") from None
+            yield answer["data"]
+            if not (answer.get("meta") or {}).get("cursor"):
+                return
+            cursor = [("cursor", answer["meta"]["cursor"])]
+
+    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+        """Write scores in one request, or one by one if it refuses some; see :class:`Backend`."""
+        if not scores:
+            return []
+        try:
+            answer = await self._client.send(
+                "POST", "/api/public/scores", content=[_score(one) for one in scores]
+            )
+            rejected = (answer or {}).get("rejected", 0)
+            reason = "; ".join(str(one.get("message")) for one in (answer or {}).get("errors", ()))
+        except Refused as refused:
+            rejected, reason = len(scores), str(refused)
+        if not rejected:
+            return []
+        if len(scores) == 1:
+            return [Refusal(scores[0], reason)]
+        return [refusal for one in scores for refusal in await self.send([one])]
+
+    def link(self, run: str) -> str | None:
+        """Return the address of a run's page; see :class:`Backend`."""
+        return f"{self._client.url}/trace/{quote(run, safe='')}"
+
+    def run_of(self, trace: Mapping[str, Any]) -> str | None:
+        """Return the OpenTelemetry trace id, which is that of Langfuse; see :class:`Backend`."""
+        return span_trace_id(trace["metadata"].get("span_context") or {}) or None
+
+
+def _score(score: RunScore) -> dict[str, Any]:
+    return {
+        "id": score.uuid,  # a score with the same id and time is replaced
+        "timestamp": _iso(score.time_ms),
+        "traceId": score.run,
+        "name": SCORE,
+        "value": score.value,
+        "dataType": "NUMERIC",
+        "comment": f"{score.label}: {score.explanation}",
+        "metadata": {"label": score.label, **score.details},
+    }
+
+
+def _iso(milliseconds: int) -> str:
+    return (
+        datetime.fromtimestamp(milliseconds / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

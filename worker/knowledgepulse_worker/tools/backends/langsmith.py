@@ -1,0 +1,141 @@
+"""LangSmith: runs by trace, and feedback.
+
+Source: https://api.smith.langchain.com/redoc; the client and the types of ``langsmith`` 0.15. No server of
+LangSmith runs in the tests: requests and answers are checked against these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.backends.backend import (
+    SCORE,
+    Refusal,
+    RunContent,
+    RunListing,
+    RunScore,
+)
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+
+_PAGE = 100
+_LISTED = ["id", "trace_id", "start_time"]
+_READ = [
+    *_LISTED,
+    *(
+        "name",
+        "run_type",
+        "parent_run_id",
+        "end_time",
+        "error",
+        "status",
+        "inputs",
+        "outputs",
+        "feedback_stats",
+    ),
+]
+
+
+class LangSmith:
+    """A project of LangSmith."""
+
+    name = "langsmith"
+    variables = ("LANGSMITH_API_KEY",)
+
+    def __init__(self, client: BackendClient, project: str) -> None:
+        self._client = client
+        self._project = project
+        self._session: str | None = None
+
+    async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
+        """Yield pages of root runs; see :class:`Backend`."""
+        content = {"is_root": True, "select": _LISTED, "order": "asc"}
+        if since_ms is not None:
+            content["start_time"] = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()
+        async for page in self._pages(content):
+            yield [
+                RunListing(one.get("trace_id") or one["id"], _milliseconds(one["start_time"])) for one in page
+            ]
+
+    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
+        """Yield the content of traces; see :class:`Backend`. Their feedback states the outcome."""
+        for listing in listings:
+            content = {"trace": listing.id, "select": _READ}
+            document = [one async for page in self._pages(content) for one in page]
+            ends = [_milliseconds(one["end_time"]) for one in document if one.get("end_time")]
+            roots = [one for one in document if not one.get("parent_run_id")]
+            has_ended = bool(roots) and all(one.get("end_time") for one in roots)
+            yield RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
+
+    async def _pages(self, content: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
+        query = {"session": [await self._session_id()], "limit": _PAGE, **content}
+        while True:
+            try:
+                answer = await self._client.send("POST", "/runs/query", content=query)
+            except Refused as refused:
+                raise InputError(f"{self._client.url}: {refused}") from None
+            yield answer.get("runs") or []
+            following = (answer.get("cursors") or {}).get("next")
+            if not following:
+                return
+            query = {**query, "cursor": following}
+
+    async def _session_id(self) -> str:
+        """Return the project's id, which LangSmith calls a session."""
+        if self._session is None:
+            try:
+                found = await self._client.get("/sessions", [("limit", "1"), ("name", self._project)])
+            except Refused as refused:
+                raise InputError(f"{self._client.url}: {refused}") from None
+            if not found:
+                raise InputError(f"{self._client.url}: has no project {self._project}")
+            self._session = str(found[0]["id"])
+        return self._session
+
+    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+        """Write a feedback for each score, in the place of an earlier one; see :class:`Backend`."""
+        refusals = []
+        for one in scores:
+            try:
+                await self._send(one)
+            except Refused as refused:
+                unknown = refused.status == HTTPStatus.NOT_FOUND
+                refusals.append(Refusal(one, "no such run" if unknown else str(refused)))
+        return refusals
+
+    async def _send(self, score: RunScore) -> None:
+        said = {"score": round(score.value, 4), "value": score.label, "comment": score.explanation}
+        try:
+            await self._client.send(
+                "POST",
+                "/feedback",
+                content={
+                    "id": score.uuid,
+                    "run_id": score.run,
+                    "trace_id": score.run,
+                    "session_id": await self._session_id(),
+                    "key": SCORE,
+                    **said,
+                    "feedback_source": {"type": "api", "metadata": dict(score.details)},
+                },
+            )
+        except Refused as refused:
+            if refused.status != HTTPStatus.CONFLICT:
+                raise
+            await self._client.send("PATCH", f"/feedback/{score.uuid}", content=said)
+
+    def link(self, run: str) -> str | None:
+        """Return the address of a run's page; see :class:`Backend`."""
+        return None
+
+    def run_of(self, trace: Mapping[str, Any]) -> str | None:
+        """Return None: only a trace that was pulled from LangSmith tells its run; see :class:`Backend`."""
+        return None
+
+
+def _milliseconds(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

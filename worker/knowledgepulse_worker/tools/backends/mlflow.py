@@ -1,0 +1,172 @@
+"""MLflow: traces with their spans, and assessments.
+
+Source: https://mlflow.org/docs/latest/api_reference/rest-api.html; ``mlflow.protos`` of mlflow 3.17.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.backends.backend import (
+    OUTCOMES,
+    SCORE,
+    Refusal,
+    RunContent,
+    RunListing,
+    RunScore,
+    outcome_of,
+)
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.spans import otlp_document, plain, span_trace_id, times_of
+
+_API = "/api/3.0/mlflow"
+_TRACES = 100
+_OWN = "mlflow."
+"""The prefix of the attributes that MLflow adds to spans, or that its own instrumentation records."""
+
+_CONVENTIONS = ("gen_ai.", "openinference.", "llm.", "ai.", "traceloop.", "gcp.vertex.")
+"""The prefixes of the attributes of other instrumentations."""
+
+_LISTS = {"ai.prompt.tools"}
+"""The attributes of the Vercel AI SDK that are lists, and not JSON."""
+
+
+class MLflow:
+    """An experiment of MLflow."""
+
+    name = "mlflow"
+    variables = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+
+    def __init__(self, client: BackendClient, project: str) -> None:
+        self._client = client
+        self._project = project
+        self._experiment: str | None = None
+
+    async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
+        """Yield pages of traces; see :class:`Backend`."""
+        query = [("experiment_name", "Default" if self._project == "default" else self._project)]
+        found = await self._get("/api/2.0/mlflow/experiments/get-by-name", query)
+        self._experiment = found["experiment"]["experiment_id"]
+        experiment = {"experiment_id": self._experiment}
+        content: dict[str, Any] = {
+            "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": experiment}],
+            "max_results": _TRACES,
+            "order_by": ["timestamp_ms ASC"],
+            "filter": f"trace.timestamp_ms >= {since_ms or 0}",
+        }
+        while True:
+            page = await self._client.send("POST", f"{_API}/traces/search", content=content)
+            yield [
+                RunListing(one["trace_id"], _milliseconds(one["request_time"]))
+                for one in page.get("traces", ())
+            ]
+            if not page.get("next_page_token"):
+                return
+            content["page_token"] = page["next_page_token"]
+
+    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
+        """Yield the content of traces; see :class:`Backend`."""
+        query = [("trace_ids", one.id) for one in listings]
+        found = {
+            one["trace_info"]["trace_id"]: one
+            for one in (await self._get(f"{_API}/traces/batchGet", query)).get("traces", ())
+        }
+        for listing in listings:
+            trace = found.get(listing.id, {"trace_info": {}, "spans": []})
+            info, spans = trace["trace_info"], trace.get("spans", [])
+            times = times_of(spans, listing.started_ms)
+            judgements = {
+                one.get("assessment_name"): (one.get("feedback") or {}).get("value")
+                for one in info.get("assessments", ())
+                if one.get("assessment_name") in OUTCOMES
+            }
+            has_ended = times.has_ended and info.get("state") != "IN_PROGRESS"
+            document = otlp_document([_as_recorded(span) for span in spans])
+            outcome = outcome_of(judgements)
+            yield RunContent(listing, document, "otlp", has_ended, times.last_ms, outcome)
+
+    async def _get(self, path: str, query: list[tuple[str, str]]) -> Any:
+        try:
+            return await self._client.get(path, query)
+        except Refused as refused:
+            raise InputError(f"{self._client.url}: {refused}") from None
+
+    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+        """Write an assessment for each score, in the place of an earlier one; see :class:`Backend`."""
+        refusals = []
+        for one in scores:
+            try:
+                await self._send(one)
+            except Refused as refused:
+                unknown = refused.status == HTTPStatus.NOT_FOUND
+                refusals.append(Refusal(one, "no such trace" if unknown else str(refused)))
+        return refusals
+
+    async def _send(self, score: RunScore) -> None:
+        path = f"{_API}/traces/{quote(score.run, safe='')}"
+        info = (await self._client.get(path))["trace"]["trace_info"]
+        assessment = _assessment(score)
+        for one in info.get("assessments", ()):
+            if (
+                one["assessment_name"] == SCORE
+                and (one.get("metadata") or {}).get("kp.trace") == score.trace_id
+            ):
+                if any(one.get(name) != assessment[name] for name in ("feedback", "rationale", "metadata")):
+                    changed = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
+                    await self._client.send(
+                        "PATCH", f"{path}/assessments/{quote(one['assessment_id'], safe='')}", content=changed
+                    )
+                return
+        await self._client.send("POST", f"{path}/assessments", content={"assessment": assessment})
+
+    def link(self, run: str) -> str | None:
+        """Return the address of a run's page; see :class:`Backend`."""
+        if self._experiment is None:
+            return None
+        page = f"#/experiments/{self._experiment}/traces"
+        return f"{self._client.url}/{page}?selectedEvaluationId={quote(run, safe='')}"
+
+    def run_of(self, trace: Mapping[str, Any]) -> str | None:
+        """Return the trace's id, which contains that of OpenTelemetry; see :class:`Backend`."""
+        trace_id = span_trace_id(trace["metadata"].get("span_context") or {})
+        return f"tr-{trace_id}" if trace_id else None
+
+
+def _assessment(score: RunScore) -> dict[str, Any]:
+    return {
+        "assessment_name": SCORE,
+        "source": {"source_type": "CODE", "source_id": "knowledgepulse-worker"},
+        "feedback": {"value": score.value},
+        "rationale": f"{score.label}: {score.explanation}",
+        "metadata": {"kp.trace": score.trace_id, "kp.label": score.label, **score.details},
+    }
+
+
+def _as_recorded(span: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a span with the attributes that were recorded.
+
+    MLflow parses those that are JSON, and repeats those of other instrumentations as its own.
+    """
+    attributes = span.get("attributes", ())
+    if not any(one["key"].startswith(_CONVENTIONS) for one in attributes):
+        return dict(span)
+    kept = [_as_text(one) for one in attributes if not one["key"].startswith(_OWN)]
+    return {**span, "attributes": kept}
+
+
+def _as_text(attribute: dict[str, Any]) -> dict[str, Any]:
+    """Return an attribute of the Vercel AI SDK as JSON, as it was recorded, and others as they are."""
+    key, value = attribute["key"], attribute.get("value", {})
+    if not key.startswith("ai.") or key in _LISTS or not value.keys() & {"array_value", "kvlist_value"}:
+        return attribute
+    return {"key": key, "value": {"string_value": json.dumps(plain(value), ensure_ascii=False)}}
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

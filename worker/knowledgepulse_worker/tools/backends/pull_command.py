@@ -1,0 +1,145 @@
+"""``kp-worker pull``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from knowledgepulse_worker.records.key import KeyBy
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.printable import printable_line
+from knowledgepulse_worker.texts import counted
+from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
+from knowledgepulse_worker.tools.backends.backend_options import backend_options
+from knowledgepulse_worker.tools.backends.pull_output import (
+    FileOutput,
+    PullOutput,
+    StandardOutput,
+    TopicOutput,
+)
+from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
+from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.convert.convert_command import (
+    ConversionReport,
+    conversion_options,
+    read_options,
+)
+from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
+
+
+@click.command()
+@click.argument("backend", type=click.Choice(BACKENDS))
+@click.argument("url")
+@config_option
+@backend_options
+@click.option("--agent", help="Pull only the runs of this agent.")
+@click.option(
+    "--since", type=Moment(), help="The first pull reads only runs that started at this time or later."
+)
+@click.option("--until", type=Moment(), help="Pull only runs that started before this time.")
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that remembers which runs were pulled, so that the next pull takes only the others.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to append the traces to, instead of standard output.",
+)
+@click.option("--publish", "publishes", is_flag=True, help="Publish the traces to the raw topic.")
+@click.option(
+    "--key", type=click.Choice(get_args(KeyBy)), default="id", help="Record key, as in `kp-worker publish`."
+)
+@click.option(
+    "--settle",
+    type=click.IntRange(0, 86_400),
+    default=30,
+    help="Seconds after its end for which parts of a run may arrive; then it is pulled.",
+)
+@click.option(
+    "--late",
+    type=click.IntRange(0, 31_536_000),
+    default=3600,
+    help="Seconds for which the next pull looks back for runs that arrived late. A run that has shown no "
+    "sign of life for so long is pulled as it is.",
+)
+@conversion_options
+def pull(backend: str, url: str, **options: Any) -> None:
+    """Pull the runs of BACKEND at URL, and convert them to traces, one JSON object per line.
+
+    With `--state`, each pull takes the runs that are new: also those that arrived late or ended since. With
+    `--output`, a crash at any time loses and repeats nothing; with `--publish`, it may publish up to 20 runs
+    again, with the same ids. Runs that have not ended wait for the next pull. Values for which traces have no
+    field are reported, as by `kp-worker convert`.
+
+    The backend's key is read from `PHOENIX_API_KEY`, `MLFLOW_TRACKING_USERNAME` and
+    `MLFLOW_TRACKING_PASSWORD`, `LANGFUSE_PUBLIC_KEY` and `LANGFUSE_SECRET_KEY`, or `LANGSMITH_API_KEY`.
+    """
+    if options["publishes"] and options["output"] is not None:
+        raise click.UsageError("--publish and --output exclude each other: use one of them")
+    report = ConversionReport()
+    waiting = asyncio.run(_pull(backend, url, report, options))
+    report.show()
+    if waiting:
+        errors.print(
+            f"{counted(waiting, 'run')} not taken yet: the next pull takes those that have ended by then"
+        )
+    sys.exit(1 if report.failed else 0)
+
+
+async def _pull(backend: str, url: str, report: ConversionReport, options: dict[str, Any]) -> int:
+    """Pull once; return the number of runs that were left for the next pull."""
+    state = PullState(options["state"], f"{backend} {url} {options['project']}")
+    async with AsyncExitStack() as stack:
+        stack.enter_context(state)
+        output = await _output(state, stack, options)
+        source = await stack.enter_async_context(
+            connected(backend, url, options["project"], options["key_file"])
+        )
+        state.begin(output.size)
+        pulling = Pull(source, state, _rules(options), report, _tell)
+        async for page in pulling.pages():
+            await output.write([trace.to_json() for trace in page.traces])
+            state.take(page.listings, output.size)
+        state.finish(pulling.next_since_ms)
+    return pulling.waiting
+
+
+async def _output(state: PullState, stack: AsyncExitStack, options: dict[str, Any]) -> PullOutput:
+    if options["publishes"]:
+        publisher = TracePublisher(load_settings(options["config"]), options["key"])
+        return TopicOutput(await stack.enter_async_context(publisher))
+    if options["output"] is not None:
+        return FileOutput(options["output"], state.size)
+    return StandardOutput()
+
+
+def _rules(options: dict[str, Any]) -> PullRules:
+    names = ("domain", "domain_map", "outcomes", "visibility", "privacy_level", "keep_prompt", "per_request")
+    conversion = read_options(**{name: options[name] for name in (*names, "objective")})
+    return PullRules(
+        conversion,
+        since_ms=_milliseconds(options["since"]),
+        until_ms=_milliseconds(options["until"]),
+        agent=options["agent"],
+        settle_ms=options["settle"] * 1000,
+        late_ms=options["late"] * 1000,
+    )
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def _tell(run: str, problem: str) -> None:
+    errors.print(printable_line(f"{run}: not converted: {problem}"), markup=False, emoji=False)

@@ -1,0 +1,179 @@
+"""Pull the runs of a backend that are new, and convert them to traces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.convert import ConversionError, Options, RunOutcome, convert
+from knowledgepulse_worker.tools.backends.backend import PULLED_FROM, Backend, RunContent, RunListing
+from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
+
+_BATCH = 20
+"""Number of runs whose content is in memory at a time."""
+
+
+@dataclass(frozen=True)
+class PullRules:
+    """What is pulled.
+
+    Attributes:
+        options: the options of the conversion.
+        since_ms: the start time of the oldest runs of the first pull; None for all.
+        until_ms: the start time before which runs are pulled; None for all.
+        agent: the only agent whose runs are wanted; None for all.
+        settle_ms: how long ago the last thing in a run must have ended, as parts of it may arrive late.
+        late_ms: how long after other runs a run may arrive or end, and still be taken by the next pull.
+    """
+
+    options: Options
+    since_ms: int | None = None
+    until_ms: int | None = None
+    agent: str | None = None
+    settle_ms: int = 30_000
+    late_ms: int = 3_600_000
+
+
+class PulledPage(NamedTuple):
+    """Runs that were read, and the traces that were made of them.
+
+    Attributes:
+        listings: the runs, which count as taken once the traces are safe.
+        traces: the traces, with `metadata.pulled_from`.
+    """
+
+    listings: list[RunListing]
+    traces: list[ReasoningTrace]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Pull:
+    """A pull of a backend's new runs.
+
+    Attributes:
+        waiting: the number of runs that have not ended, and that a later pull takes.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        state: PullState,
+        rules: PullRules,
+        report: ConversionReport,
+        tell: Callable[[str, str], None],
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        self.waiting = 0
+        self._backend, self._state, self._rules, self._report = backend, state, rules, report
+        self._tell = tell
+        self._now_ms = now_ms()
+        self._newest: int | None = None
+        self._oldest_waiting: int | None = None
+
+    @classmethod
+    def of_all(cls, backend: Backend, since_ms: int | None, tell: Callable[[str, str], None]) -> Self:
+        """Return a pull of all runs that have ended, which remembers nothing."""
+        rules = PullRules(Options(), since_ms=since_ms, settle_ms=0)
+        return cls(backend, PullState(None, backend.name), rules, ConversionReport(), tell)
+
+    @property
+    def failed(self) -> int:
+        """The number of runs that could not be converted."""
+        return self._report.failed
+
+    async def pages(self) -> AsyncIterator[PulledPage]:
+        """Yield the new runs; the caller records each page in the state once its traces are safe."""
+        since = self._rules.since_ms if self._state.since_ms is None else self._state.since_ms
+        seen = set[str]()
+        async for listed in self._backend.runs(since):
+            for one in listed:
+                self._newest = one.started_ms if self._newest is None else max(self._newest, one.started_ms)
+            until = self._rules.until_ms
+            new = [
+                one
+                for one in listed
+                if one.id not in self._state.taken
+                and one.id not in seen
+                and (until is None or one.started_ms < until)
+            ]
+            seen.update(one.id for one in new)
+            for batch in _batches(new):
+                yield await self._page(batch)
+
+    async def _page(self, batch: list[RunListing]) -> PulledPage:
+        page = PulledPage([], [])
+        async for content in self._backend.contents(batch):
+            if self._waits(content):
+                self.waiting += 1
+                started = content.listing.started_ms
+                self._oldest_waiting = min(started, self._oldest_waiting or started)
+                continue
+            page.listings.append(content.listing)
+            page.traces.extend(self._traces(content))
+        return page
+
+    def _waits(self, content: RunContent) -> bool:
+        """Return whether a run has not ended; one without a sign of life for a long time has been cut off."""
+        age = self._now_ms - content.last_ms
+        return age < (self._rules.settle_ms if content.has_ended else self._rules.late_ms)
+
+    def _traces(self, content: RunContent) -> list[ReasoningTrace]:
+        traces, options = [], self._rules.options
+        if content.outcome is not None:
+            options = replace(options, outcomes=_Judged(options.outcomes, content.outcome))
+        for one in convert(content.document, content.format_name, options):
+            if isinstance(one, ConversionError):
+                self._report.failed += 1
+                self._tell(content.listing.id, str(one))
+            elif self._rules.agent in (None, one.trace.metadata.agent_id):
+                self._report.count(one)
+                traces.append(_with_run(one.trace, self._backend.name, content.listing.id))
+        return traces
+
+    @property
+    def next_since_ms(self) -> int | None:
+        """The start time from which the next pull reads."""
+        if self._newest is None:
+            return self._state.since_ms
+        late = self._newest - self._rules.late_ms
+        return late if self._oldest_waiting is None else min(late, self._oldest_waiting)
+
+
+def _batches(listings: list[RunListing]) -> list[list[RunListing]]:
+    return [listings[start : start + _BATCH] for start in range(0, len(listings), _BATCH)]
+
+
+class _Judged(Mapping[str, RunOutcome]):
+    """Outcomes by id, of which all other runs have one: that of the run that is converted."""
+
+    def __init__(self, known: Mapping[str, RunOutcome], outcome: RunOutcome) -> None:
+        self._known, self._outcome = known, outcome
+
+    def __getitem__(self, name: str) -> RunOutcome:
+        return self._known.get(name, self._outcome)
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _with_run(trace: ReasoningTrace, backend: str, run: str) -> ReasoningTrace:
+    """Return the trace with `metadata.pulled_from`, by which its score finds the run."""
+    metadata = {
+        **trace.metadata.model_dump(exclude_unset=True),
+        PULLED_FROM: {"backend": backend, "run": run},
+    }
+    document = trace.model_dump(exclude_unset=True, by_alias=True) | {"metadata": metadata}
+    return ReasoningTrace.model_validate(document)

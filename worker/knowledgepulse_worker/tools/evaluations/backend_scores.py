@@ -1,0 +1,83 @@
+"""Write the scores of scored records into a backend, each in the place of an earlier one of its run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from knowledgepulse_worker.records.scored import KafkaRecord, read_record
+from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
+from knowledgepulse_worker.tools.backends.run_scores import run_score
+from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 50
+"""Number of scores in a request."""
+
+
+class StoppedError(Exception):
+    """The command was told to stop while it waited for the backend."""
+
+
+class BackendWait:
+    """Waits for a backend that is away, until told to stop; the metrics show it.
+
+    Args:
+        metrics: the metrics of the command.
+        stop: is set when the command is to stop.
+    """
+
+    def __init__(self, metrics: EvaluationMetrics, stop: asyncio.Event) -> None:
+        self._metrics = metrics
+        self._stop = stop
+
+    async def __call__(self, seconds: float, reason: str) -> None:
+        """Wait for some seconds; raise a StoppedError if the command is to stop."""
+        self._metrics.backend_up.set(0)
+        self._metrics.retries.inc()
+        logger.warning("the backend does not take scores: %s; trying again in %.0f s", reason, seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+            raise StoppedError
+
+
+async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics: EvaluationMetrics) -> None:
+    """Write the scores of records, and return once the backend has taken or refused each of them.
+
+    Raises:
+        SecurityError: the backend refuses the key.
+        StoppedError: the command was told to stop.
+    """
+    scores: dict[str, RunScore] = {}
+    for record in records:
+        scored = read_record(record)
+        if scored is None:
+            metrics.results["foreign"].inc()
+            continue
+        made = run_score(
+            backend,
+            json.loads(record.value or b""),
+            scored.score,
+            {"policy": scored.policy, "source": scored.source},
+        )
+        if made is None:
+            metrics.results["without_span"].inc()
+        else:
+            scores[made.trace_id] = made  # a later score of the same trace replaces it
+    made_scores = list(scores.values())
+    for start in range(0, len(made_scores), _BATCH):
+        batch = made_scores[start : start + _BATCH]
+        refusals = await backend.send(batch)
+        metrics.backend_up.set(1)
+        metrics.results["sent"].inc(len(batch) - len(refusals))
+        metrics.results["refused"].inc(len(refusals))
+        for refusal in refusals:
+            logger.warning(
+                "%s: score of run %s refused: %s",
+                printable(refusal.score.trace_id), printable(refusal.score.run), refusal.reason,
+            )  # fmt: skip

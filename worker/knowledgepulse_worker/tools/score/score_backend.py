@@ -1,0 +1,133 @@
+"""Score the runs of a backend, print the best first, and write the scores back into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.terminal.console import errors
+from knowledgepulse_worker.terminal.printable import printable_line
+from knowledgepulse_worker.texts import counted, printable
+from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, run_in
+from knowledgepulse_worker.tools.backends.pull_runs import Pull
+from knowledgepulse_worker.tools.backends.run_scores import run_score
+from knowledgepulse_worker.tools.score.offline import Scored
+
+_BATCH = 50
+"""Number of scores in a request."""
+
+_TEXT = 80
+"""Characters of an objective and of a result in a row."""
+
+_COLUMNS = "{:>5}  {:6}  {:10}  {:16}  {:>5}  {:36}  {}"
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """A run's trace, as JSON, and its score."""
+
+    value: bytes
+    scored: Scored
+
+
+async def score_runs(
+    backend: Backend, since: datetime | None, score: Callable[[bytes], Scored]
+) -> list[ScoredRun]:
+    """Score all runs of a backend that have ended, in the order of their starts.
+
+    Raises:
+        InputError: the backend refuses or has no run that can be scored.
+        SecurityError: it refuses the key.
+    """
+    since_ms = None if since is None else round(since.timestamp() * 1000)
+    pull, runs = Pull.of_all(backend, since_ms, _tell), list[ScoredRun]()
+    async for page in pull.pages():
+        for trace in page.traces:
+            value = trace.to_json()
+            try:
+                runs.append(ScoredRun(value, score(value)))
+            except InvalidRecordError as error:
+                _tell(trace.id, str(error))
+    if pull.waiting:
+        errors.print(f"{counted(pull.waiting, 'run')} left out, as they have not ended")
+    if not runs:
+        raise InputError("the backend has no run that can be scored")
+    return runs
+
+
+def report_of(runs: Sequence[ScoredRun], backend: Backend) -> Iterator[str]:
+    """Yield a table of runs, the best first, and a report in words."""
+    yield _COLUMNS.format("RANK", "SCORE", "DECISION", "DOMAIN", "STEPS", "RUN", "OBJECTIVE → RESULT")
+    for rank, run in enumerate(best_first(runs), start=1):
+        one = run.scored
+        content = one.content
+        yield _COLUMNS.format(
+            rank,
+            f"{one.score.quality_score:.4f}",
+            one.score.decision,
+            printable(one.score.domain),
+            one.counts.steps,
+            printable(run_in(backend, json.loads(run.value)) or one.trace.id),
+            printable(f"{content.objective[:_TEXT]} → {content.result[:_TEXT]}"),
+        )
+    scores = [run.scored.score for run in runs]
+    values = sorted(one.quality_score for one in scores)
+    passed = sum(one.decision == "contribute" for one in scores)
+    limits = " or ".join(f"{one:g}" for one in sorted({one.threshold for one in scores}))
+    tenth = values[-max(1, len(values) // 10)]
+    yield ""
+    yield (
+        f"{counted(len(runs), 'run')}: scores from {values[0]:.2f} to {values[-1]:.2f}, median "
+        f"{median(values):.2f}; {passed:,} reach the threshold of {limits}"
+    )
+    yield f"the best tenth begins at {tenth:.2f}; `kp-worker policy tune` proposes a threshold for a share"
+
+
+def best_first(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    """Return the runs in the order of their scores."""
+    return sorted(runs, key=lambda run: -run.scored.score.quality_score)
+
+
+async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str) -> int:
+    """Write the scores into the backend; return the number of those that it refused, which are named.
+
+    Writing again replaces what was written, so that a crash repeats and loses nothing.
+
+    Raises:
+        InputError: the backend does not answer.
+        SecurityError: it refuses the key.
+    """
+    traces = {run.scored.trace.id: json.loads(run.value) for run in runs}
+    scores: list[RunScore] = []
+    for rank, run in enumerate(best_first(runs), start=1):
+        score = run.scored.score
+        nearest = traces.get(score.nearest or "")
+        nearest_run = None if nearest is None else run_in(backend, nearest)
+        details = {
+            "policy": policy,
+            "rank": f"{rank} of {len(runs)}",
+            "nearest_run": nearest_run,
+            "nearest_link": None if nearest_run is None else backend.link(nearest_run),
+        }
+        made = run_score(backend, traces[run.scored.trace.id], score, details)
+        if made is not None:
+            scores.append(made)
+    refused = 0
+    for start in range(0, len(scores), _BATCH):
+        for refusal in await backend.send(scores[start : start + _BATCH]):
+            refused += 1
+            errors.print(
+                printable_line(f"{refusal.score.run}: score refused: {refusal.reason}"),
+                markup=False,
+                emoji=False,
+            )
+    errors.print(f"{counted(len(scores) - refused, 'score')} written to {backend.name}")
+    return refused
+
+
+def _tell(run: str, problem: str) -> None:
+    errors.print(printable_line(f"{run}: not scored: {problem}"), markup=False, emoji=False)
