@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.errors import InputError
@@ -50,7 +51,8 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, gi
     """List scored traces, one per line.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
-    `kp-worker score`, or raw traces, which are scored first.
+    `kp-worker score`, or raw traces, which are scored first. The commands `kp-worker policy` read the lines
+    of `--json`: so `kp-worker policy label` shows only the traces of a band.
     """
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
@@ -84,7 +86,7 @@ def _row(record: ScoredRecord) -> str:
 
 
 def _line(record: ScoredRecord) -> str:
-    """Format a trace as a line of ASCII JSON."""
+    """Format a trace as a line of ASCII JSON, with what the output of `kp-worker score` has."""
     return json.dumps(
         {
             "source": record.source,
@@ -96,7 +98,12 @@ def _line(record: ScoredRecord) -> str:
             "policy": record.policy,
             **record.score.as_dict(),
             "decision": record.score.decision,
+            "success": record.success,
+            "confidence": record.confidence,
+            "embedder": record.embedder,
             "content": record.content and asdict(record.content),
+            "counts": record.counts and msgspec.structs.asdict(record.counts),
+            "agent_id": record.agent_id,
         }
     )
 

@@ -10,6 +10,7 @@ import pytest
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.policies.labelling import judge
+from knowledgepulse_worker.tools.policies.labelling.judge import verdict_of
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 2}
 
@@ -95,7 +96,7 @@ def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):
     assert result.exit_code == 0, result.output
     assert labels(tmp_path) == {"0": True, "1": False, "3": True}
     assert "2 to keep, 1 to drop, 1 unclear; 300 tokens sent, 6 received" in result.stdout
-    assert "kp:trace:2: neither keep nor drop: well, that depends\\u202e" in result.stderr
+    assert "kp:trace:2: neither keep nor drop: Well, that depends\\u202e" in result.stderr
     assert sorted(objective for _, _, objective, _ in server.asked) == ["a", "b", "c"]  # equal texts once
     path, key, _, request = server.asked[0]
     assert (path, key, request["model"]) == ("/v1/chat/completions", "Bearer secret", "m")
@@ -103,6 +104,36 @@ def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):
     assert waits == [2.0] * 3
     (source,) = {json.loads(line)["source"] for line in (tmp_path / "judged.jsonl").read_text().splitlines()}
     assert source.startswith("judge:m:")
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("keep", True),
+        (" **Drop.**\n", False),
+        ("<think>I could drop it.\nBut no.</think>keep", True),
+        ("<think>Hm.</think>\n\nAnswer: `keep`", True),
+        ("The run is fine.\n\nVerdict: drop", False),
+        ("I would not keep", None),
+        ("keep or drop", None),
+        ("<think>keep", None),
+        ("", None),
+    ],
+)
+def test_an_answer_of_a_reasoning_model_is_read(answer, verdict):
+    assert verdict_of(answer) is verdict
+
+
+def test_a_run_with_mostly_unclear_answers_fails_and_shows_three(run, server, tmp_path):
+    server.answers = {one: [says(f"It depends on {one}")] for one in "abcd"} | {"e": [says("keep")]}
+
+    result = run("a", "b", "c", "d", "e")
+
+    assert result.exit_code == 1
+    assert labels(tmp_path) == {"4": True}
+    assert result.stderr.count("neither keep nor drop: It depends on") == 3
+    assert "1 to keep, 0 to drop, 4 unclear; " in result.stderr
+    assert "most answers are unclear: change the rubric or the model" in result.stderr
 
 
 def test_it_goes_on_after_an_error_and_another_rubric_asks_again(run, server, tmp_path):

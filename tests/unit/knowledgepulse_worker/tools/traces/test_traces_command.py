@@ -2,6 +2,9 @@
 
 import json
 
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.scored_files import read_files
+
 
 def output(result):
     assert result.exit_code == 0, result.stderr
@@ -16,6 +19,24 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     assert all(one["domain"] == "code" and one["quality_score"] >= 0.6 for one in found)
     everything = output(kp_worker("traces", "list", scored))
     assert len(everything.splitlines()) == 155
+
+
+def test_the_lines_of_a_band_are_traces_to_label(kp_worker, scored, tmp_path):
+    """What is worth a label is chosen by one command, and read by the others."""
+    band = tmp_path / "band.jsonl"
+    band.write_text(output(kp_worker("traces", "list", scored, "--min", "0.4", "--max", "0.5", "--json")))
+    lines = [json.loads(line) for line in band.read_text().splitlines()]
+    original = {(one := json.loads(line))["id"]: one for line in scored.read_text().splitlines()}
+    assert lines
+    for line in lines:
+        assert 0.4 <= line["quality_score"] <= 0.5
+        whole = original[line["id"]]
+        assert all(line[name] == whole[name] for name in line.keys() & whole.keys() - {"policy"})
+
+    read = [*read_files([band], Settings())]
+    assert [(one.id, one.score.quality_score, one.content is not None) for one in read] == [
+        (line["id"], line["quality_score"], True) for line in lines
+    ]
 
 
 def test_shows_a_trace_by_id_or_location(kp_worker, scored):
