@@ -17,6 +17,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 
 
+SHARED = {"terminal"}
+"""The packages that all tools may import."""
+
+
 def drawn(prefix):
     """Return the packages that each package of a drawing points at, in the drawing's order."""
     (picture,) = (
@@ -61,9 +65,10 @@ def test_the_drawing_of_the_tools_is_that_of_the_contracts():
     allowed = defaultdict(set)
     for line in contract("independence")["ignore_imports"]:
         importer, target = re.fullmatch(
-            r"tools\.(\w+)\.\*\* -> knowledgepulse_worker\.tools\.(\w+)\.\*\*", short(line)
+            r"tools\.(?:(\w+)\.)?\*\* -> knowledgepulse_worker\.tools\.(\w+)\.\*\*", short(line)
         ).groups()
         allowed[importer].add(target)
+    assert allowed.pop(None) == SHARED
     assert drawn("tools/") == allowed
 
 
@@ -74,7 +79,7 @@ def test_every_tool_has_its_command():
         assert module == f"{name.replace('-', '_')}_command"
         assert WORKER.joinpath(*folders, f"{module}.py").exists(), command._target
         tools |= {*folders[1:]}
-    assert tools == packages(WORKER / "tools")
+    assert tools == packages(WORKER / "tools") - SHARED
 
 
 def test_the_tests_have_the_same_packages():

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from knowledgepulse_worker.settings import load_settings, render
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.config_option import config_option
 
 
 @click.command()

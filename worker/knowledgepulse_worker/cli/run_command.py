@@ -13,7 +13,7 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.supervisor import Supervisor
 from knowledgepulse_worker.settings import load_settings
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.config_option import config_option
 
 PROCESS = (sys.executable, "-m", "knowledgepulse_worker.cli.entry", "work")
 """The child process of `kp-worker run`."""

@@ -16,7 +16,7 @@ from knowledgepulse_worker.process.heartbeat import PipeWriter
 from knowledgepulse_worker.records.suspects import Caution
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.stream.worker import run_worker
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.config_option import config_option
 
 _MAX_ERROR = 500
 """The most characters of an error that the parent process is told."""

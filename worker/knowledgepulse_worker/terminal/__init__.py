@@ -1,1 +1,1 @@
-"""What commands share at a terminal: options, arguments, input files, progress, safe text."""
+"""What all commands share: their groups, `--config` and safe text."""

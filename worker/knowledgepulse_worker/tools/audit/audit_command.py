@@ -13,10 +13,11 @@ from rich.console import Console
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.settings import load_settings
-from knowledgepulse_worker.terminal.console import topic_progress
-from knowledgepulse_worker.terminal.options import config_option, json_option
+from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.audit import audit as run_audit
 from knowledgepulse_worker.tools.audit.audit_report_text import show
+from knowledgepulse_worker.tools.terminal.console import topic_progress
+from knowledgepulse_worker.tools.terminal.options import json_option
 
 
 @click.command()

@@ -21,10 +21,10 @@ from knowledgepulse_worker.policy import Policy, by_digest
 from knowledgepulse_worker.records.entry import DomainScores, Entry, read_record
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.console import TopicProgressCallback
 from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
+from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback
 
 # Small enough to show progress while texts are embedded.
 _CHUNK = 128

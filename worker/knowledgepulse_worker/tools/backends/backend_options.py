@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from knowledgepulse_worker.terminal.arguments import EXISTING
-from knowledgepulse_worker.terminal.options import with_options
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING
+from knowledgepulse_worker.tools.terminal.options import with_options
 
 backend_options = with_options(
     click.option("--project", default="default", help="The backend's project, or MLflow's experiment."),

@@ -13,9 +13,7 @@ import click
 
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings
-from knowledgepulse_worker.terminal.arguments import Moment
-from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
@@ -34,6 +32,8 @@ from knowledgepulse_worker.tools.convert.convert_command import (
     read_options,
 )
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
+from knowledgepulse_worker.tools.terminal.arguments import Moment
+from knowledgepulse_worker.tools.terminal.console import errors
 
 
 @click.command()

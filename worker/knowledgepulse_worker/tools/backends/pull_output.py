@@ -9,8 +9,8 @@ from typing import Protocol
 
 import click
 
-from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
+from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 
 class PullOutput(Protocol):

@@ -16,8 +16,8 @@ from typing import Self
 import msgspec
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.tools.backends.backend import RunListing
+from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 
 class _Head(msgspec.Struct):

@@ -12,10 +12,10 @@ from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.child import Call
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.errors import InputError, WorkerError
-from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.files import Document
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
+from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.files import Document
 
 LIMIT = 10.0
 """Seconds that the conversion of a file may take."""

@@ -15,13 +15,13 @@ from rich.progress import DownloadColumn, Progress
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
-from knowledgepulse_worker.terminal.arguments import EXISTING
-from knowledgepulse_worker.terminal.console import errors, progress_bars
-from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
-from knowledgepulse_worker.terminal.options import with_options
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING
+from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
+from knowledgepulse_worker.tools.terminal.files import Document, echo, files_argument, opened
+from knowledgepulse_worker.tools.terminal.options import with_options
 
 _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""

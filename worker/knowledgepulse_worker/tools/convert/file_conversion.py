@@ -34,8 +34,8 @@ from knowledgepulse_schemas.convert import (
     unread_kind,
 )
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
+from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
 _HEAD = 50
 """Number of documents by which the format of a file is detected."""

@@ -11,21 +11,17 @@ import click
 
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
-from knowledgepulse_worker.terminal.arguments import PartitionOffset, TopicPart
 from knowledgepulse_worker.terminal.command_group import CommandGroup
-from knowledgepulse_worker.terminal.console import RecordsColumn, errors, progress_bars
-from knowledgepulse_worker.terminal.files import echo
-from knowledgepulse_worker.terminal.options import (
-    config_option,
-    json_lines_option,
-    period_options,
-    with_options,
-)
+from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.dead_letters import letter_text as text
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay
+from knowledgepulse_worker.tools.terminal.arguments import PartitionOffset, TopicPart
+from knowledgepulse_worker.tools.terminal.console import RecordsColumn, errors, progress_bars
+from knowledgepulse_worker.tools.terminal.files import echo
+from knowledgepulse_worker.tools.terminal.options import json_lines_option, period_options, with_options
 
 
 @click.group("dead-letters", cls=CommandGroup)

@@ -12,7 +12,7 @@ from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import ATTEMPT, Reason
 from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.terminal.arguments import Period
+from knowledgepulse_worker.tools.terminal.arguments import Period
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.backends.backend_options import backend_options
 from knowledgepulse_worker.tools.evaluations.destination import Destination

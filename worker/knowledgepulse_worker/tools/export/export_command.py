@@ -15,9 +15,10 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
-from knowledgepulse_worker.terminal.console import errors, topic_progress
-from knowledgepulse_worker.terminal.options import config_option, embedder_option
+from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SCORE, Moment, NumberInRange
+from knowledgepulse_worker.tools.terminal.console import errors, topic_progress
+from knowledgepulse_worker.tools.terminal.options import embedder_option
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.tools.export.candidates import Rules

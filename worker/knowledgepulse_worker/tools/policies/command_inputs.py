@@ -14,14 +14,10 @@ import click
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile, Number, Period
-from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.options import (
-    config_option,
-    embedder_option,
-    period_options,
-    with_options,
-)
+from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, NewFile, Number, Period
+from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.options import embedder_option, period_options, with_options
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord

@@ -24,9 +24,9 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, FORMER_DIGEST_LENGTH, Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord, scores_under
-from knowledgepulse_worker.terminal.lines import file_errors
-from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.tools.terminal.lines import file_errors
+from knowledgepulse_worker.tools.terminal.reports import new_table
 
 RELEVANT = 0.2
 """A smaller distance is no drift. For a normal distribution it is a shift by half a standard deviation, and a

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from knowledgepulse_worker.policy import DIMENSIONS
-from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import (
@@ -20,6 +19,7 @@ from knowledgepulse_worker.tools.policies.evaluate import (
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
+from knowledgepulse_worker.tools.terminal.reports import new_table
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import Learned
-from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import ENOUGH, GROUPS, LENGTH, TELLTALE, DomainFit, Fit
@@ -15,6 +14,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
 from knowledgepulse_worker.tools.policies.policy_output import learned_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
+from knowledgepulse_worker.tools.terminal.reports import new_table
 
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:

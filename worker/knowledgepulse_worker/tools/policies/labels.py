@@ -15,8 +15,8 @@ from msgspec import Meta
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.texts import counted, printable
+from knowledgepulse_worker.tools.terminal.lines import located_lines
 
 
 class Label(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,7 +10,6 @@ import numpy as np
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate
@@ -18,6 +17,7 @@ from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Eval
 from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning, described, embedders_of
+from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 with extra("policy"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg

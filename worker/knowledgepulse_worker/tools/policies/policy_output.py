@@ -17,8 +17,8 @@ from knowledgepulse_worker.policy import (
     Profile,
     Term,
 )
-from knowledgepulse_worker.terminal.reports import new_table, print_parts
 from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.tools.terminal.reports import new_table, print_parts
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 

@@ -18,12 +18,12 @@ from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Decision, Rescored, Score, scores_under
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.tools.policies.scored_topics import (
     ScoredTopics,
     open_scored_topics,
     require_topics,
 )
+from knowledgepulse_worker.tools.terminal.arguments import Period
 
 _UNCONFIRMED = 500
 

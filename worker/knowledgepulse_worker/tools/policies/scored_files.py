@@ -15,9 +15,9 @@ from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.files import Document, print_rejected
-from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
+from knowledgepulse_worker.tools.terminal.files import Document, print_rejected
+from knowledgepulse_worker.tools.terminal.lines import located_lines
 
 _MISSING = msgspec.Raw()
 

@@ -19,9 +19,9 @@ from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
-from knowledgepulse_worker.terminal.arguments import Period
-from knowledgepulse_worker.terminal.console import TopicProgressCallback, topic_progress
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_label
+from knowledgepulse_worker.tools.terminal.arguments import Period
+from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress
 
 
 async def require_topics(

@@ -8,10 +8,10 @@ from itertools import islice
 from rich.table import Table
 
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
-from knowledgepulse_worker.terminal.reports import new_table
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, described, effect
+from knowledgepulse_worker.tools.terminal.reports import new_table
 
 SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
 """The lowest scores that the SDK's retrieval and search ask for by default."""

@@ -22,15 +22,7 @@ from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
-from knowledgepulse_worker.terminal.console import errors, progress_bars
-from knowledgepulse_worker.terminal.files import (
-    Document,
-    files_argument,
-    lines_of,
-    print_rejected,
-    refuse_other_files,
-)
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.convert.apart import converted_apart
 from knowledgepulse_worker.tools.convert.convert_command import (
@@ -41,6 +33,14 @@ from knowledgepulse_worker.tools.convert.convert_command import (
 )
 from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
+from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
+from knowledgepulse_worker.tools.terminal.files import (
+    Document,
+    files_argument,
+    lines_of,
+    print_rejected,
+    refuse_other_files,
+)
 
 _MAX_HOOK = 16_777_216
 """Bytes of a hook's input."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _LEFT = ".jsonl"
 _PART = ".part"

@@ -17,20 +17,21 @@ from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import Settings, load_settings, override
-from knowledgepulse_worker.terminal.arguments import Moment
-from knowledgepulse_worker.terminal.console import errors, progress_bars
-from knowledgepulse_worker.terminal.files import (
-    echo,
-    lines_of,
-    print_rejected,
-    refuse_other_files,
-)
-from knowledgepulse_worker.terminal.options import config_option, embedder_option
+from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
 from knowledgepulse_worker.tools.backends.backend_options import backend_options
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
 from knowledgepulse_worker.tools.score.score_backend import report_of, score_runs, write_scores
+from knowledgepulse_worker.tools.terminal.arguments import Moment
+from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
+from knowledgepulse_worker.tools.terminal.files import (
+    echo,
+    lines_of,
+    print_rejected,
+    refuse_other_files,
+)
+from knowledgepulse_worker.tools.terminal.options import embedder_option
 
 
 @click.command()

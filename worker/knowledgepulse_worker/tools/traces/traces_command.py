@@ -16,14 +16,14 @@ from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.arguments import SCORE
 from knowledgepulse_worker.terminal.command_group import CommandGroup
-from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.options import json_lines_option
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.terminal.reports import print_parts
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
+from knowledgepulse_worker.tools.terminal.arguments import SCORE
+from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.options import json_lines_option
+from knowledgepulse_worker.tools.terminal.reports import print_parts
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord

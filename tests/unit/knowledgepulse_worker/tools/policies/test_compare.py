@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
-from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies.evaluate import compare
 from knowledgepulse_worker.tools.policies.evaluate_report import comparison_tables
 from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.terminal.reports import plain
 
 DIVERSE = Policy(
     threshold=0.5,

@@ -11,12 +11,12 @@ from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_sco
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies.estimates import auc
 from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
 from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict
 from knowledgepulse_worker.tools.policies.labelled_traces import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
+from knowledgepulse_worker.tools.terminal.reports import plain
 from support.traces import LABELS
 
 

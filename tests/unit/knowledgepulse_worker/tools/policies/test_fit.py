@@ -12,7 +12,6 @@ from scipy.special import expit
 
 from knowledgepulse_worker.policy import Learned, Policy
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, scores_under
-from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.fit import ENOUGH, fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
@@ -20,6 +19,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import OUTCOME, held_s
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.plots import plot_fit
 from knowledgepulse_worker.tools.policies.tune import tune
+from knowledgepulse_worker.tools.terminal.reports import plain
 from support.traces import LABELS
 
 TODAY = "2026-11-26"

@@ -12,9 +12,9 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import score_trace
-from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.tools.policies.republish import check_targets, send_rescored
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
+from knowledgepulse_worker.tools.terminal.arguments import Period
 from support.scored import published
 
 OLD, NEW = Policy(), Policy(threshold=0.45)

@@ -7,8 +7,8 @@ import pytest
 
 from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
+from knowledgepulse_worker.tools.terminal.arguments import Period
 from support.scored import dead_letter
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
-from knowledgepulse_worker.terminal.reports import plain
 from knowledgepulse_worker.tools.policies.tune import proposed_toml, tune, with_changes
 from knowledgepulse_worker.tools.policies.tune_report import tuning_tables
+from knowledgepulse_worker.tools.terminal.reports import plain
 
 CUSTOMER_SERVICE = np.array([0.20, 0.30, 0.20, 0.30])
 

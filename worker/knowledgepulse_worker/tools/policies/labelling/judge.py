@@ -18,11 +18,11 @@ from knowledgepulse_kafka.http_client import bearer, reason, request, retry_afte
 from knowledgepulse_kafka.texts import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.command_inputs import JUDGE
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view
+from knowledgepulse_worker.tools.terminal.console import errors
 
 MAX_TEXT = 48_000
 """Characters of a trace that are sent, from both ends: about 12 000 tokens."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.terminal.arguments import EXISTING, NewFile
-from knowledgepulse_worker.terminal.console import errors
 from knowledgepulse_worker.tools.policies import command_inputs
+from knowledgepulse_worker.tools.terminal.arguments import EXISTING, NewFile
+from knowledgepulse_worker.tools.terminal.console import errors
 
 
 def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:

@@ -16,9 +16,9 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
+from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _BEGINNING = b'{"id":'
 """With this, each label in a file begins."""

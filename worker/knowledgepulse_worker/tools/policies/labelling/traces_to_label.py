@@ -25,11 +25,11 @@ from knowledgepulse_worker.scoring import (
     scores_under,
     similarity_text,
 )
-from knowledgepulse_worker.terminal.lines import located_lines
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.label_session import ToLabel
 from knowledgepulse_worker.tools.policies.labels import Labels, label_of
 from knowledgepulse_worker.tools.policies.scored_files import is_raw
+from knowledgepulse_worker.tools.terminal.lines import located_lines
 
 Name = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""

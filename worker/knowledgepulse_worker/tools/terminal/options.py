@@ -1,14 +1,13 @@
-"""Command-line options shared by several commands."""
+"""Command-line options shared by several tools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.tools.terminal.arguments import Moment
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,12 +41,3 @@ def period_options(told: str) -> Callable[[Function], Function]:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-
-
-def config_option(function: Function) -> Function:
-    """Add `--config`."""
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),  # loading the settings checks that it is readable
-        help="TOML file with the settings; KP_<SECTION>__<KEY> variables override it.",
-    )(function)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from knowledgepulse_worker.terminal.lines import file_errors
+from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _UNLIMITED = 10_000
 """Width of tables that are written to a file or a pipe: enough for all columns."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from knowledgepulse_worker.terminal.arguments import Moment, PartitionOffset, TopicPart
+from knowledgepulse_worker.tools.terminal.arguments import Moment, PartitionOffset, TopicPart
 from support.letters import NOON
 
 

@@ -15,10 +15,10 @@ import click
 from rich.progress import Progress
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
-from knowledgepulse_worker.terminal.console import errors
-from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.tools.terminal.console import errors
+from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
 files_argument = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)

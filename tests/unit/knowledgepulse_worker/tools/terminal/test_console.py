@@ -4,8 +4,8 @@ import time
 
 from rich.progress import DownloadColumn
 
-from knowledgepulse_worker.terminal import console
-from knowledgepulse_worker.terminal.console import progress_bars, topic_progress
+from knowledgepulse_worker.tools.terminal import console
+from knowledgepulse_worker.tools.terminal.console import progress_bars, topic_progress
 
 
 def printed(capsys, line):
