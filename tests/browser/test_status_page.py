@@ -13,9 +13,9 @@ from playwright.async_api import expect
 from knowledgepulse_worker.http.verdict import Observation
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from support.accessibility import COLOURS, serious_findings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of

@@ -17,8 +17,8 @@ import yaml
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import rescore_all
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports, start
 from support.streams import Message, headers_of, score_of
 from support.tools import tool

@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 
 
-SHARED = {"terminal"}
+SHARED = {"common", "terminal"}
 """The packages that all tools may import."""
 
 

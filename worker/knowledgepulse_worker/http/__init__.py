@@ -1,1 +1,1 @@
-"""HTTP: the worker's port, and the port of commands without pages."""
+"""HTTP: the worker's port, and what the ports of tools share with it."""

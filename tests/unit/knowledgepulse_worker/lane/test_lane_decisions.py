@@ -7,9 +7,9 @@ import pytest
 
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import rescore_all
 from knowledgepulse_worker.scoring.flips import ROUTES
+from knowledgepulse_worker.tools.common.scored_records import read_counted
 
 ACTIVE = Policy(threshold=0.4)
 SHADOW = Policy.model_validate(

@@ -9,7 +9,7 @@ import pytest
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import decode_entry, decode_position
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.records.scored import read_line, read_record
+from knowledgepulse_worker.tools.common.scored_records import read_line, read_record
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 """Deeper than Python may recurse."""

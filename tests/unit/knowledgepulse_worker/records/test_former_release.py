@@ -9,8 +9,8 @@ from knowledgepulse_worker.kafka.policy_topic import _complete, _kept_policy
 from knowledgepulse_worker.policy import DomainPolicy, Learned, Policy, Term, is_digest_of
 from knowledgepulse_worker.records.entry import decode_entry, encode_entry, read_record
 from knowledgepulse_worker.records.score_header import decode_score, encode_score
-from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import NoFactsError
+from knowledgepulse_worker.tools.common.scored_records import read_line
 from support.traces import DATA
 
 FORMER = json.loads((DATA / "releases" / "0.2.0.json").read_bytes())

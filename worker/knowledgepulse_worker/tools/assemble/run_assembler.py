@@ -15,7 +15,6 @@ from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.ending import run_in_time
 from knowledgepulse_worker.errors import StartError
-from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.http.server import METRICS
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.signals import until_stopped
@@ -30,6 +29,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import (
 from knowledgepulse_worker.tools.assemble.run_conversion import RunConversion
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import STEP_BYTES, AssemblyLog
+from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.entry import Entry, Failure
-from knowledgepulse_worker.records.key import key_of
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, join
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 from knowledgepulse_worker.tools.assemble.run_conversion import ConvertedRun
+from knowledgepulse_worker.tools.common.record_key import key_of
 
 COMPLETED_BY = "kp-completed-by"
 """The header of an assembled trace that says why its run was complete."""

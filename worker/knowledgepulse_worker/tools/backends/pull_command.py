@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 import click
 
-from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import printable_line
@@ -26,6 +25,7 @@ from knowledgepulse_worker.tools.backends.pull_output import (
 )
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.convert.convert_command import (
     ConversionReport,
     conversion_options,

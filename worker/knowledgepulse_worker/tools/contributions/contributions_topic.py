@@ -13,9 +13,9 @@ from knowledgepulse_kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
-from knowledgepulse_worker.redaction.departure import Held
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.departure import Held
 from knowledgepulse_worker.tools.contributions.registry_client import FinalAnswer
 
 Result = Literal[FinalAnswer, Held, "invalid", "not_redacted", "foreign"]

@@ -16,9 +16,9 @@ import msgspec
 from knowledgepulse_schemas.trace import CONTEXTS, ScoredTrace, parse_date_time
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.records.score_header import encode_score, without_content
-from knowledgepulse_worker.redaction.departure import Departure, Held, is_clean
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.common.departure import Departure, Held, is_clean
 
 MAX_ID = 500
 """Largest number of characters of an id, which must fit into a URL."""

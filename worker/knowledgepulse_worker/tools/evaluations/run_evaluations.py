@@ -18,12 +18,12 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record
-from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import Backend
+from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, StoppedError, write_scores
 from knowledgepulse_worker.tools.evaluations.destination import Destination
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of

@@ -20,9 +20,9 @@ from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score, without_content
-from knowledgepulse_worker.records.scored import worker_headers
-from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
 from knowledgepulse_worker.scoring import Score, TraceText, rescore
+from knowledgepulse_worker.tools.common.scored_records import worker_headers
+from knowledgepulse_worker.tools.common.trace_summary import MetadataSummary, OutcomeSummary
 from knowledgepulse_worker.tools.export.manifest import Choices
 from knowledgepulse_worker.tools.export.redacted_inputs import RedactedRecord
 

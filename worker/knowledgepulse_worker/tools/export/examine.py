@@ -9,7 +9,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.redaction.departure import is_clean_json
+from knowledgepulse_worker.tools.common.departure import is_clean_json
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import lines_of
 

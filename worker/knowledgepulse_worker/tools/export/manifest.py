@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.redaction.departure import Departure
+from knowledgepulse_worker.tools.common.departure import Departure
 from knowledgepulse_worker.tools.export.dataset_store import Store
 
 FLOAT32 = 4

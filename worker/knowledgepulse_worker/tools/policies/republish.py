@@ -15,9 +15,9 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Decision, Rescored, Score, scores_under
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import HEADERS
 from knowledgepulse_worker.tools.policies.scored_topics import (
     ScoredTopics,
     open_scored_topics,

@@ -12,9 +12,9 @@ from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import read_line
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 from knowledgepulse_worker.tools.terminal.files import Document, print_rejected
 from knowledgepulse_worker.tools.terminal.lines import located_lines

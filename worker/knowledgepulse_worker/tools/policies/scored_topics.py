@@ -16,9 +16,9 @@ from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.records.content import content_of
-from knowledgepulse_worker.records.scored import read_counted
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
+from knowledgepulse_worker.tools.common.scored_records import read_counted
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_label
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress

@@ -19,8 +19,8 @@ from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, deliv
 from knowledgepulse_kafka.rights import Right, require_rights, topic_rights
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
 logger = logging.getLogger(__name__)
 

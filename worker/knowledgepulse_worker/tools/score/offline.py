@@ -16,7 +16,6 @@ from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.scoring import (
     Content,
     Counts,
@@ -27,6 +26,7 @@ from knowledgepulse_worker.scoring import (
     count_trace,
 )
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
+from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES, Policy
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.redaction.sdk import clean
 from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
 from knowledgepulse_worker.tools.export.candidates import Rules
 from knowledgepulse_worker.tools.export.manifest import Choices

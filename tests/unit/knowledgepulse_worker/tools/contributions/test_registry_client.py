@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from knowledgepulse_worker.errors import AccessError, SettingsError
-from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
 from knowledgepulse_worker.tools.contributions.registry_client import Answer, RegistryClient, TryAgain
 from support.registry import Registry, register, serving

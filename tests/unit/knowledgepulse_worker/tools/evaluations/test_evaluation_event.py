@@ -13,8 +13,8 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.evaluations.evaluation_event import SpanContext, otlp_logs, span_of
 from support.otlp import attributes_of, logs_of
 from support.scored import published

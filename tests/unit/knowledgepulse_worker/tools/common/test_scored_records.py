@@ -7,9 +7,9 @@ import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.scored import read_line, read_record
 from knowledgepulse_worker.scoring import Scorer, score_trace
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.common.scored_records import read_line, read_record
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import published
 

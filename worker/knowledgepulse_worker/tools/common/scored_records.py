@@ -14,8 +14,8 @@ from knowledgepulse_worker.records.content import content_and_counts_of
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.records.summary import TraceSummary
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Unit
+from knowledgepulse_worker.tools.common.trace_summary import TraceSummary
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
 """The headers that the worker appends to a scored record, in order."""
