@@ -44,7 +44,9 @@ def reader(request, tmp_path):
     If the document needs Kafka, only addresses, ports and names of topics are replaced by the test's own.
     """
     document = request.node.callspec.params["document"]
-    environment, renamed, prefix = {}, {}, ""
+    # The cache of `datasets` knows a dataset by its relative path, and would give that of another test.
+    environment = {"HF_HOME": str(tmp_path.with_name(f"{tmp_path.name}-cache"))}
+    renamed, prefix = {}, ""
     if document in NEEDS_KAFKA:
         servers = request.getfixturevalue("broker").bootstrap_servers
         prefix, (port, second_port) = f"documents-{uuid4().hex[:8]}-", free_ports(2)
