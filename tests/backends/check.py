@@ -108,7 +108,7 @@ def server(request, tmp_path_factory):
     environment = {
         **os.environ, "PHOENIX_WORKING_DIR": str(folder), "PHOENIX_PORT": str(port),
         "PHOENIX_HOST": "127.0.0.1", "PHOENIX_GRPC_PORT": str(second), "PHOENIX_TELEMETRY_ENABLED": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }  # fmt: skip
     store = f"sqlite:///{folder}/mlflow.db"
     command = {
