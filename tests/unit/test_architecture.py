@@ -9,6 +9,8 @@ import re
 import tomllib
 from collections import defaultdict
 
+import grimp
+
 from knowledgepulse_worker.cli.entry import main
 from support.documents import ROOT, blocks
 
@@ -70,6 +72,20 @@ def test_the_drawing_of_the_tools_is_that_of_the_contracts():
         allowed[importer].add(target)
     assert allowed.pop(None) == SHARED
     assert drawn("tools/") == allowed
+
+
+def test_what_run_does_not_import_lies_in_the_tools():
+    """That it imports nothing of the tools is a contract."""
+    graph = grimp.build_graph("knowledgepulse_worker", cache_dir=None)
+    commands = {f"knowledgepulse_worker.cli.{name}" for name in ("entry", "run_command", "work_command")}
+    imported = commands.union(*(graph.find_upstream_modules(command) for command in commands))
+    others = {
+        short(module)
+        for module in graph.modules - imported
+        if not module.startswith("knowledgepulse_worker.tools") and not graph.find_children(module)
+    }
+    by_name = {"redaction.sdk"}  # the setting redaction.function may name it
+    assert others == {"cli.config_command", "cli.topics_command"} | by_name
 
 
 def test_every_tool_has_its_command():
