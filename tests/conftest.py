@@ -15,8 +15,9 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings, render
-from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
+from knowledgepulse_worker.tools.demo.brokers import Broker
 from support import traces
+from support.java_kafka import running_broker
 from support.one_broker import SHARED_BROKER
 from support.scored import published
 from support.streams import Stream, own_settings
@@ -57,7 +58,7 @@ def broker() -> Iterator[Broker]:
     if servers := os.environ.get(SHARED_BROKER):
         yield Broker(servers, "configured", "the broker of all processes")
         return
-    with running_broker(allow_embedded=False, say=print) as broker:
+    with running_broker(print) as broker:
         yield broker
 
 

@@ -26,7 +26,8 @@ from bench import (
 from bench.context import Context
 from bench.measure import Budget, Section
 from knowledgepulse_worker.embedding.forward import precisions
-from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
+from knowledgepulse_worker.tools.demo.brokers import Broker
+from support.java_kafka import running_broker
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="kp-bench-")))
         broker: Broker | None = None
         if any(part.needs_broker for part in chosen.values()):
-            broker = stack.enter_context(running_broker(allow_embedded=False, say=say))
+            broker = stack.enter_context(running_broker(say))
         header = machine.describe(broker) | {"form": "short" if short else "full"}
         servers = "" if broker is None else broker.bootstrap_servers
         context = Context(short, folder, servers, "bfloat16" in precisions(), say)

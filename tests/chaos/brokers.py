@@ -12,13 +12,9 @@ from tempfile import TemporaryDirectory
 
 from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.tools.demo import processes
-from knowledgepulse_worker.tools.demo.java_kafka import (
-    INSTALL_JAVA,
-    JavaKafka,
-    Unavailable,
-    wait_for_answer,
-)
+from knowledgepulse_worker.tools.demo.kafka_node import Unavailable, wait_for_answer
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
+from support.java_kafka import INSTALL_JAVA, JavaKafka
 
 SESSION_TIMEOUT = 3.0
 """Seconds until the group removes a dead worker; Kafka's minimum is 6."""

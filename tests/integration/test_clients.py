@@ -14,8 +14,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 
-from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka
 from support import batches
+from support.java_kafka import JavaKafka
 from support.processes import peak_rss
 from support.streams import headers_of, source_of
 

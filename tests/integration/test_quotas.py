@@ -28,7 +28,7 @@ SHORT_WINDOW = {"quota.window.num": "3"}
 def broker(tmp_path_factory):
     """A broker of these tests' own, since the quotas apply to all clients."""
     with configured_broker(tmp_path_factory.mktemp("broker"), SHORT_WINDOW) as servers:
-        yield Broker(servers, "java", "a broker with quotas")
+        yield Broker(servers, "started", "a broker with quotas")
 
 
 async def throttled(worker):

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, node_settings, start_broker
+from knowledgepulse_worker.tools.demo.kafka_node import node_settings, start_broker
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+from support.java_kafka import JavaKafka
 
 
 @contextmanager

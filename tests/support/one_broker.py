@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from knowledgepulse_kafka.errors import NoBrokerError
-from knowledgepulse_worker.tools.demo.brokers import running_broker
-from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, Unavailable
+from knowledgepulse_worker.tools.demo.kafka_node import Unavailable
 from support.brokers import configured_broker
+from support.java_kafka import JavaKafka, running_broker
 
 SHARED_BROKER = "TESTS_BROKER"
 """The environment variable with the address of the broker."""
@@ -56,7 +56,7 @@ def main() -> int:
     except Unavailable as why:
         print(f"no archive of Kafka's classes: {why.reason}")
     try:
-        with running_broker(allow_embedded=False, say=print) as broker:
+        with running_broker(print) as broker:
             environment = os.environ | {SHARED_BROKER: broker.bootstrap_servers}
             return subprocess.run(sys.argv[1:], env=environment, check=False).returncode
     except NoBrokerError as error:

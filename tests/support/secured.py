@@ -24,8 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 from knowledgepulse_kafka.rights import Right
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo import processes
-from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, node_settings, start_broker
+from knowledgepulse_worker.tools.demo.kafka_node import node_settings, start_broker
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
+from support.java_kafka import JavaKafka
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "worker", "canary-of-the-password-5150"

@@ -1,14 +1,13 @@
-"""Find a Kafka broker or start a temporary one, for `make demo` and the integration tests.
+"""Find a Kafka broker or start a temporary one, for `make demo`.
 
 The first available of:
 
 1. the broker at `KAFKA_BOOTSTRAP_SERVERS`, which is left unchanged;
 2. Apache Kafka in Docker;
-3. Apache Kafka on Java, with jars that Maven downloads once;
-4. noida-db, a small broker from PyPI, if the caller allows it. It is unsuitable for tests of failover: it
-   never removes killed consumers from their groups, so their partitions are not reassigned.
+3. noida-db, a small broker from PyPI. It never removes killed consumers from their groups, so their
+   partitions are not reassigned: the tests, which kill workers, start Apache Kafka on Java instead.
 
-    with running_broker(allow_embedded=True, say=print) as broker:
+    with running_broker(print) as broker:
         print(broker.bootstrap_servers)
 """
 
@@ -27,11 +26,9 @@ from typing import TYPE_CHECKING, Literal
 from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.extras import how_to_install
 from knowledgepulse_worker.tools.demo import processes
-from knowledgepulse_worker.tools.demo.java_kafka import (
-    INSTALL_JAVA,
+from knowledgepulse_worker.tools.demo.kafka_node import (
     KAFKA_VERSION,
     START_LIMIT,
-    JavaKafka,
     Say,
     Unavailable,
     node_settings,
@@ -56,7 +53,7 @@ class Broker:
     """A running broker."""
 
     bootstrap_servers: str
-    kind: Literal["configured", "docker", "java", "embedded"]
+    kind: Literal["configured", "started"]
     description: str
 
 
@@ -69,7 +66,7 @@ class Kind:
     start: Callable[[ExitStack, Say], Broker]
 
 
-def running_broker(*, allow_embedded: bool, say: Say) -> AbstractContextManager[Broker]:
+def running_broker(say: Say) -> AbstractContextManager[Broker]:
     """Return a context with a running broker, which is stopped afterwards if it was started here.
 
     On Linux, the broker also dies with the *thread* that entered, which must therefore outlive the context.
@@ -77,7 +74,7 @@ def running_broker(*, allow_embedded: bool, say: Say) -> AbstractContextManager[
     Raises:
         NoBrokerError: no kind of broker is available.
     """
-    return first_available([CONFIGURED, DOCKER, JAVA, *([EMBEDDED] if allow_embedded else [])], say)
+    return first_available([CONFIGURED, DOCKER, EMBEDDED], say)
 
 
 @contextmanager
@@ -162,7 +159,7 @@ def _start_docker(stack: ExitStack, say: Say) -> Broker:
     except Exception as error:  # docker's, requests' and testcontainers' errors share no base class
         raise Unavailable(f"{_IMAGE} did not start", details=[_first_line(error)]) from error
     say(f"started on {servers}")
-    return Broker(servers, "docker", f"Apache Kafka {KAFKA_VERSION} in Docker (started here)")
+    return Broker(servers, "started", f"Apache Kafka {KAFKA_VERSION} in Docker (started here)")
 
 
 def _docker_host() -> str:
@@ -211,39 +208,19 @@ def _container_is_running(container: "DockerContainer") -> bool:
     return bool(docker_container.status == "running")
 
 
-# --- Java
-
-
-def _start_java(stack: ExitStack, say: Say) -> Broker:
-    kafka = JavaKafka.find(say)
-    folder = _temporary_folder(stack)
-    port, broker_port, controller_port = processes.free_ports(3)
-    servers = f"{LOOPBACK}:{port}"
-    settings = node_settings(
-        clients=servers,
-        advertised=servers,
-        broker=f"{LOOPBACK}:{broker_port}",
-        controller=f"{LOOPBACK}:{controller_port}",
-    )
-    command = kafka.formatted(folder, settings | {"log.dirs": (folder / "data").as_posix()}, ["-Xmx768m"])
-    start_broker(stack, command, folder / "broker.log", servers)
-    say(f"started on {servers}")
-    return Broker(servers, "java", f"Apache Kafka {KAFKA_VERSION} on Java {kafka.version} (started here)")
-
-
 # --- embedded
 
 
 def _start_embedded(stack: ExitStack, say: Say) -> Broker:
     program = _noida_program()
-    folder = _temporary_folder(stack)
+    folder = temporary_folder(stack)
     port, *_ = processes.free_ports(1)
     servers = f"{LOOPBACK}:{port}"
     command = [str(program), "start", "--only", "kafka", "--host", LOOPBACK, "--kafka-port", str(port)]
     start_broker(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
     say(f"started on {servers}")
     version = importlib.metadata.version("noida-db")
-    return Broker(servers, "embedded", f"noida-db {version} (started here, as Apache Kafka is not available)")
+    return Broker(servers, "started", f"noida-db {version} (started here, as Apache Kafka is not available)")
 
 
 def _noida_program() -> Path:
@@ -260,7 +237,8 @@ def _noida_program() -> Path:
     return program
 
 
-def _temporary_folder(stack: ExitStack) -> Path:
+def temporary_folder(stack: ExitStack) -> Path:
+    """Return a new folder, which is removed with the stack."""
     folder = tempfile.TemporaryDirectory(prefix="knowledgepulse-broker-", ignore_cleanup_errors=True)
     return Path(stack.enter_context(folder))
 
@@ -269,5 +247,4 @@ CONFIGURED = Kind(
     "Configured broker", "set KAFKA_BOOTSTRAP_SERVERS (host:port) to a running broker", _find_configured
 )
 DOCKER = Kind("Docker", "install and start Docker", _start_docker)
-JAVA = Kind("Java + Maven", INSTALL_JAVA, _start_java)
 EMBEDDED = Kind("Embedded broker", _INSTALL_EXTRA, _start_embedded)

@@ -28,8 +28,8 @@ from knowledgepulse_worker.settings import EmbeddingSettings
 def demo(stay: bool | None, backend: str | None) -> None:
     """Demonstrate the worker on 154 real traces and a real broker.
 
-    Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded
-    noida-db. Uses temporary topics and cleans up afterwards.
+    Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, the embedded noida-db. Uses
+    temporary topics and cleans up afterwards.
     """
     with extra("demo"):
         version("faust-streaming")  # of the worker that it starts

@@ -65,7 +65,7 @@ class Results:
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
     """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C."""
     console.rule("[bold]knowledgepulse-worker demo")
-    with running_broker(allow_embedded=True, say=lambda line: console.print(f"  {line}")) as broker:
+    with running_broker(lambda line: console.print(f"  {line}")) as broker:
         console.print(f"[bold]broker[/]  {broker.description}")
         asyncio.run(_demo(demo_settings(broker, backend), broker, console, stay=stay))
     console.print("\nStopped. No processes or topics are left behind.")

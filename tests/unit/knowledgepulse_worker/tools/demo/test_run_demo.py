@@ -108,7 +108,7 @@ def test_a_broker_of_the_demos_own_needs_no_login_of_the_users(monkeypatch):
     monkeypatch.setenv("KP_KAFKA__SECURITY_PROTOCOL", "SSL")
 
     assert demo_settings(BROKER).kafka.security_protocol == "SSL"
-    assert demo_settings(replace(BROKER, kind="docker")).kafka.security_protocol == "PLAINTEXT"
+    assert demo_settings(replace(BROKER, kind="started")).kafka.security_protocol == "PLAINTEXT"
 
 
 def test_no_confidence_is_derived_from_success(documents):

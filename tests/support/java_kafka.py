@@ -1,31 +1,40 @@
-"""Apache Kafka on Java for the demo and for tests, with jars that Maven downloads once."""
+"""Apache Kafka on Java for the tests, with jars that Maven downloads once."""
 
-import asyncio
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from knowledgepulse_kafka.diagnosis import problem_with
 from knowledgepulse_worker.tools.demo import processes
-from knowledgepulse_worker.tools.demo.processes import last_lines
-
-KAFKA_VERSION = "4.1.0"
-"""Version of Apache Kafka, in Docker and on Java."""
-
-START_LIMIT = 60.0
-"""Seconds until a broker started here must respond."""
+from knowledgepulse_worker.tools.demo.brokers import (
+    CONFIGURED,
+    DOCKER,
+    Broker,
+    Kind,
+    first_available,
+    temporary_folder,
+)
+from knowledgepulse_worker.tools.demo.kafka_node import (
+    KAFKA_VERSION,
+    START_LIMIT,
+    Say,
+    Unavailable,
+    node_settings,
+    start_broker,
+)
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
 
 _DOWNLOAD_LIMIT = 900.0
 _OLDEST_JAVA = 17
-_POM = Path(__file__).with_name("kafka-pom.xml")
+POM = Path(__file__).parents[1] / "data" / "kafka-pom.xml"
+"""The dependencies of the jars."""
+
 _CLUSTER_ID = "a25vd2xlZGdlcHVsc2UtZA"  # any 16 bytes in base64, as the data is always new
 
 INSTALL_JAVA = (
@@ -33,18 +42,14 @@ INSTALL_JAVA = (
 )
 """The advice if :meth:`JavaKafka.find` finds no Java or no Maven."""
 
-Say = Callable[[str], None]
-"""Called with a message for each step that takes time."""
 
+def running_broker(say: Say) -> AbstractContextManager[Broker]:
+    """Return a context with a running Kafka: the configured one, or else one in Docker or on Java.
 
-class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broker, not an error
-    """A kind of broker is not available; has the reason in one line, a remedy, and log lines."""
-
-    def __init__(self, reason: str, remedy: str | None = None, details: Sequence[str] = ()) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
-        self.details = details
+    Raises:
+        NoBrokerError: none is available.
+    """
+    return first_available([CONFIGURED, DOCKER, JAVA], say)
 
 
 @dataclass(frozen=True)
@@ -85,38 +90,10 @@ class JavaKafka:
         return [*java, "kafka.Kafka", str(properties)]
 
 
-def node_settings(*, clients: str, advertised: str, broker: str, controller: str) -> dict[str, str]:
-    """Return the settings of a single node that is both broker and controller.
-
-    The listener between brokers has an address of its own, because the port that Docker publishes does not
-    exist inside the container.
-    """
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": f"CLIENTS://{clients},BROKER://{broker},CONTROLLER://{controller}",
-        "advertised.listeners": f"CLIENTS://{advertised},BROKER://{broker}",
-        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "BROKER",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{controller}",
-        "auto.create.topics.enable": "false",
-        "group.initial.rebalance.delay.ms": "0",
-        "message.max.bytes": str(16 * 1024 * 1024),
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
-
-
 def _run(command: Sequence[str], limit: float, what: str) -> str:
     """Run a command and return its output."""
     try:
-        done = subprocess.run(  # noqa: S603 - our own commands
+        done = subprocess.run(
             processes.tied_to_us(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -133,35 +110,21 @@ def _run(command: Sequence[str], limit: float, what: str) -> str:
     return done.stdout
 
 
-def start_broker(stack: ExitStack, command: Sequence[str], log: Path, servers: str) -> None:
-    """Start a broker, which is stopped with the stack, and wait until it responds.
-
-    Raises:
-        Unavailable: the broker exits, or does not respond within :data:`START_LIMIT`.
-    """
-    process = processes.start(stack, command, log)
-    wait_for_answer(
-        servers,
-        START_LIMIT,
-        is_running=lambda: process.poll() is None,
-        log=lambda: last_lines(log.read_bytes()),
+def _start_java(stack: ExitStack, say: Say) -> Broker:
+    kafka = JavaKafka.find(say)
+    folder = temporary_folder(stack)
+    port, broker_port, controller_port = processes.free_ports(3)
+    servers = f"{LOOPBACK}:{port}"
+    settings = node_settings(
+        clients=servers,
+        advertised=servers,
+        broker=f"{LOOPBACK}:{broker_port}",
+        controller=f"{LOOPBACK}:{controller_port}",
     )
-
-
-def wait_for_answer(
-    servers: str,
-    limit: float,
-    is_running: Callable[[], bool] = lambda: True,
-    log: Callable[[], Sequence[str]] = lambda: (),
-) -> None:
-    """Wait until a broker responds; raise Unavailable if it exits, or after the limit in seconds."""
-    deadline = time.monotonic() + limit
-    while problem := asyncio.run(problem_with(servers)):
-        if not is_running():
-            raise Unavailable("the broker exited during its start", details=log())
-        if time.monotonic() > deadline:
-            raise Unavailable(f"no response within {limit:.0f} s: {problem}", details=log())
-        time.sleep(0.1)
+    command = kafka.formatted(folder, settings | {"log.dirs": (folder / "data").as_posix()}, ["-Xmx768m"])
+    start_broker(stack, command, folder / "broker.log", servers)
+    say(f"started on {servers}")
+    return Broker(servers, "started", f"Apache Kafka {KAFKA_VERSION} on Java {kafka.version} (started here)")
 
 
 def _find_java() -> tuple[str, int]:
@@ -194,7 +157,7 @@ def _kafka_jars(say: Say) -> Path:
     with tempfile.TemporaryDirectory(prefix=f"{jars.name}.", dir=cache) as unfinished:
         copied = Path(unfinished, "jars")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={copied}"]
-        _run([maven, "-B", "-q", "-f", str(_POM), *goal], _DOWNLOAD_LIMIT, "downloading it with Maven")
+        _run([maven, "-B", "-q", "-f", str(POM), *goal], _DOWNLOAD_LIMIT, "downloading it with Maven")
         _move_into_place(copied, jars)
     return jars
 
@@ -206,3 +169,7 @@ def _move_into_place(folder: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():
             raise
+
+
+JAVA = Kind("Java + Maven", INSTALL_JAVA, _start_java)
+"""Kafka on Java."""

@@ -1,0 +1,198 @@
+"""Apache Kafka on Java, as the tests start it: downloads, errors and clean-up.
+
+No broker is started: Java and Maven are replaced by fakes of a few lines.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import AsyncMock
+from xml.etree import ElementTree
+
+import pytest
+
+from knowledgepulse_worker.tools.demo import kafka_node, processes
+from knowledgepulse_worker.tools.demo.brokers import Broker, Kind, first_available
+from knowledgepulse_worker.tools.demo.kafka_node import KAFKA_VERSION, Say, Unavailable
+from support.java_kafka import JAVA, POM
+
+Script = Callable[[str, str], None]
+
+FAKE_JAVA = """\
+case "$*" in
+  *-version) echo 'openjdk version "{version}" 2024-01-16' >&2 ;;
+  *StorageTool*) {storage_tool} ;;
+  *kafka.Kafka*) {broker} ;;
+esac
+"""
+MAVEN = """\
+for argument; do case "$argument" in -DoutputDirectory=*) folder=${argument#*=};; esac; done
+/bin/mkdir -p "$folder" && echo jar > "$folder/kafka.jar"
+"""
+
+
+def start(kind: Kind, say: Say = print) -> Broker:
+    with ExitStack() as stack:
+        return kind.start(stack, say)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Return a function that puts shell scripts on an otherwise empty PATH."""
+    for name in ("bin", "cache", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    def install(name: str, text: str) -> None:
+        path = tmp_path / "bin" / name
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+
+    return install
+
+
+def fake_java(version: str = "17.0.10", storage_tool: str = ":", broker: str = "exec /bin/sleep 600") -> str:
+    return FAKE_JAVA.format(version=version, storage_tool=storage_tool, broker=broker)
+
+
+def state_of(pid: int) -> str:
+    """Return Linux's state letter of a process; empty if it does not exist."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def pid_file(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "pid"
+    yield path
+    if path.exists() and state_of(int(path.read_text())) not in ("", "Z"):
+        os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("scripts", "reason"),
+    [
+        ({}, "java is not on the PATH"),
+        ({"java": fake_java("1.8.0_402")}, "java is Java 8, Kafka needs 17 or later"),
+        ({"java": fake_java("11.0.22")}, "java is Java 11, Kafka needs 17 or later"),
+        ({"java": "echo hello"}, "does not print its version"),
+        ({"java": "exit 2"}, r"java -version failed \(exit 2\)"),
+        ({"java": fake_java()}, "mvn is not on the PATH"),
+        ({"java": fake_java(), "mvn": "exit 1"}, r"Maven failed \(exit 1\)"),
+        (
+            {"java": fake_java(storage_tool="exit 3"), "mvn": MAVEN},
+            r"kafka.tools.StorageTool failed \(exit 3\)",
+        ),
+    ],
+)
+def test_an_unusable_java_is_unavailable_with_the_reason(program, scripts, reason):
+    for name, text in scripts.items():
+        program(name, text)
+
+    with pytest.raises(Unavailable, match=reason):
+        start(JAVA)
+
+
+def test_downloads_kafka_once(program, tmp_path):
+    program("java", fake_java(storage_tool="exit 3"))
+    program("mvn", MAVEN)
+    said: list[str] = []
+    with pytest.raises(Unavailable, match="StorageTool"):
+        start(JAVA, said.append)
+    (tmp_path / "bin" / "mvn").unlink()
+    with pytest.raises(Unavailable, match="StorageTool"):
+        start(JAVA, said.append)
+
+    assert said == ["downloading Apache Kafka 4.1.0 (44 MB, once)"]
+    files = (tmp_path / "cache").rglob("*.jar")
+    assert [str(file.relative_to(tmp_path)) for file in files] == [
+        "cache/knowledgepulse-worker/kafka-4.1.0/kafka.jar"
+    ]
+
+
+def test_a_failed_download_leaves_no_incomplete_jars(program, tmp_path):
+    program("java", fake_java())
+    program("mvn", f"{MAVEN}printf '\\033[0m[ERROR] no network\\n\\033[0m\\n'; exit 1\n")
+
+    with pytest.raises(Unavailable, match="Maven failed") as raised:
+        start(JAVA)
+
+    assert raised.value.details == ["[ERROR] no network"]
+
+    assert list((tmp_path / "cache" / "knowledgepulse-worker").iterdir()) == []
+
+
+def test_a_broker_that_dies_reports_its_last_log_lines(program):
+    lines = [f"line {number}" for number in range(40)]
+    program("java", fake_java(broker="; ".join(f"echo {line}" for line in lines)))
+    program("mvn", MAVEN)
+
+    with pytest.raises(Unavailable, match="the broker exited during its start") as raised:
+        start(JAVA)
+
+    assert raised.value.details == lines[-15:]
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, tmp_path, stubborn):
+    """Nor does a terminal's Ctrl-C reach the broker earlier, as it runs in its own session."""
+    prepare = "trap '' TERM; " if stubborn else ""
+    program("java", fake_java(broker=f"{prepare}echo $$ > {pid_file}; exec /bin/sleep 600"))
+    program("mvn", MAVEN)
+    monkeypatch.setattr(processes, "STOP_LIMIT", 0.3)
+    monkeypatch.setattr(
+        kafka_node,
+        "problem_with",
+        AsyncMock(
+            side_effect=lambda servers: "" if pid_file.exists() and pid_file.read_text() else "refused"
+        ),
+    )
+
+    with first_available([JAVA], print) as broker:
+        pid = int(pid_file.read_text())
+        assert os.getsid(pid) == pid
+        assert len(list((tmp_path / "tmp").iterdir())) == 1
+        assert broker.description == "Apache Kafka 4.1.0 on Java 17 (started here)"
+
+    assert state_of(pid) == ""
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_broker_does_not_outlive_a_killed_parent(program, pid_file, tmp_path):
+    program("java", fake_java(broker=f"echo $$ > {pid_file}; exec /bin/sleep 600"))
+    program("mvn", MAVEN)
+    code = "from knowledgepulse_worker.tools.demo.brokers import first_available\n"
+    code += "from support.java_kafka import JAVA\n"
+    code += "with first_available([JAVA], print): pass"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
+        process.kill()
+
+    wait_until(lambda: state_of(int(pid_file.read_text())) in ("", "Z"))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_the_pom_has_the_announced_version():
+    root = ElementTree.parse(POM).getroot()
+    versions = [element.text for element in root.iter() if re.fullmatch(r"\{.*\}kafka\.version", element.tag)]
+
+    assert versions == [KAFKA_VERSION]
