@@ -1,7 +1,8 @@
 """Measure the sides of a comparison in turns, so that other load affects all of them equally.
 
 A figure consists of the rounds of a comparison, reported as median and range, or of the raw samples of a
-duration, reported as p50 and p99. A p99 requires :data:`ENOUGH` samples and is never estimated from buckets.
+duration, reported as p50 and p99. A p99 requires :data:`MIN_SAMPLES` samples and is never estimated from
+buckets.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-ENOUGH = 5000
+MIN_SAMPLES = 5000
 """Number of samples required for a p99, so that 50 are above it."""
 
 TIMES = "×"
@@ -57,7 +58,7 @@ class Figure:
         }
         if self.kind == "rounds":
             return summary | {"rounds": values.tolist()}
-        return summary | {"p99": float(np.quantile(values, 0.99)) if len(values) >= ENOUGH else None}
+        return summary | {"p99": float(np.quantile(values, 0.99)) if len(values) >= MIN_SAMPLES else None}
 
 
 @dataclass

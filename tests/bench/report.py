@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.measure import ENOUGH, Figure, Section
+from bench.measure import MIN_SAMPLES, Figure, Section
 
 RESULTS = "results.json"
 
@@ -59,7 +59,7 @@ def show(console: Console, header: Mapping[str, str], sections: Sequence[Section
             console.print(f"{section.name}: {note}", markup=False)
     console.print(
         f"n: rounds, of ratios and rates; samples, of durations, whose median is p50. "
-        f"A p99 requires {ENOUGH} samples.",
+        f"A p99 requires {MIN_SAMPLES} samples.",
         style="dim",
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bench.context import Context
 from bench.embedder import EmbeddingSide
-from bench.measure import ENOUGH, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
+from bench.measure import MIN_SAMPLES, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
 from bench.workers import SUSPENDABLE, MeasuredWorker, Publisher
 from support.traces import real_traces
 
@@ -92,7 +92,7 @@ class _Runs:
                 await worker.published(len(schedule))
                 worker.suspend()
                 _note(worker, durations[count])
-            if all(len(kinds["end_to_end"]) >= ENOUGH for kinds in durations.values()):
+            if all(len(kinds["end_to_end"]) >= MIN_SAMPLES for kinds in durations.values()):
                 break
         self._report(f"{LOAD:.0%} load", durations)
         self.section.figures.append(_milliseconds("the publisher's own delay", late, ""))

@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from bench.measure import (
-    ENOUGH,
+    MIN_SAMPLES,
     Budget,
     Figure,
     alternate,
@@ -16,10 +16,10 @@ from bench.measure import (
 
 
 def test_there_is_no_p99_with_too_few_samples():
-    few = Figure("few", "ms", [1.0] * (ENOUGH - 1), "samples").summary()
-    enough = Figure("enough", "ms", [*([1.0] * (ENOUGH - 100)), *([9.0] * 100)], "samples").summary()
+    few = Figure("few", "ms", [1.0] * (MIN_SAMPLES - 1), "samples").summary()
+    enough = Figure("enough", "ms", [*([1.0] * (MIN_SAMPLES - 100)), *([9.0] * 100)], "samples").summary()
 
-    assert (few["p99"], few["median"], few["count"]) == (None, 1.0, ENOUGH - 1)
+    assert (few["p99"], few["median"], few["count"]) == (None, 1.0, MIN_SAMPLES - 1)
     assert enough["p99"] == 9.0
 
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.scoring import PART, TraceText
+from knowledgepulse_worker.scoring import PART_SEPARATOR, TraceText
 
 Precision = Literal["float32", "bfloat16"]
 """The number format of a model's arithmetic; its vectors are float32."""
@@ -104,7 +104,7 @@ def identity_of(model: str, text: TraceText) -> str:
 
 def readable(texts: Sequence[str], text: TraceText) -> Sequence[str]:
     """Return texts with spaces between their parts, since a tokenizer would delete the separator."""
-    return [one.replace(PART, " ") for one in texts] if text == "parts" else texts
+    return [one.replace(PART_SEPARATOR, " ") for one in texts] if text == "parts" else texts
 
 
 def description_of(model: str, text: TraceText) -> str:

@@ -10,7 +10,7 @@ arXiv:0902.2206):
   them. No other statistics are used: the statistics of a partition would change the meaning of its earlier
   vectors.
 - In scripts without spaces between words, each character and each pair of characters counts as a word.
-- The parts of a text, which ``scoring.PART`` separates, have equal weight, however long they are. This is the
+- The parts of a text, which ``scoring.PART_SEPARATOR`` separates, have equal weight, however long they are. This is the
   simplest form of weighted fields (Robertson, Zaragoza and Taylor 2004, doi:10.1145/1031171.1031181).
   Otherwise, long steps of an agent would outweigh its task.
 
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of
-from knowledgepulse_worker.scoring import PART, TraceText
+from knowledgepulse_worker.scoring import PART_SEPARATOR, TraceText
 
 MAX_PARTS = 3
 """Maximum parts of a text; any further separator counts as a space."""
@@ -98,7 +98,7 @@ class LexicalEmbedder:
         """Embed the texts; parts longer than :data:`MAX_CHARACTERS` are truncated."""
         parts, truncated = [], 0
         for text in texts:
-            read = [_with_single_spaces(part) for part in text.split(PART, MAX_PARTS - 1)]
+            read = [_with_single_spaces(part) for part in text.split(PART_SEPARATOR, MAX_PARTS - 1)]
             truncated += any(len(part) > MAX_CHARACTERS for part in read)
             parts += [part[:MAX_CHARACTERS] for part in read] + [""] * (MAX_PARTS - len(read))
         return Embeddings(self._vectors([words_of(part) for part in parts]), truncated)

@@ -45,11 +45,11 @@ from knowledgepulse_worker.scoring.score import (
 )
 from knowledgepulse_worker.scoring.scorer import Embed, PartitionState, Scorer, score_and_add
 from knowledgepulse_worker.scoring.shares import LastScores, RecentScores, after
-from knowledgepulse_worker.scoring.text import PART, TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
 
 __all__ = [
     "FACTS",
-    "PART",
+    "PART_SEPARATOR",
     "Content",
     "Contribution",
     "Counts",

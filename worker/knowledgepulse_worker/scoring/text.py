@@ -26,7 +26,7 @@ MAX_CHARACTERS = 8192
 MAX_STEPS_CHARACTERS = 32_768
 """Maximum length of the steps in the text ``parts``."""
 
-PART = "\0"
+PART_SEPARATOR = "\0"
 """Separates the parts of a text, which have equal weight; embedders ignore white space, so it cannot."""
 
 # Scripts without spaces between words count by the character, long words such as URLs by 20 characters.
@@ -54,7 +54,7 @@ def embedding_text(trace: ReasoningTrace, text: TraceText = "sdk") -> str:
     of all steps except observations, up to :data:`MAX_CHARACTERS`. It includes the names and values of an
     input's JSON.
 
-    ``parts`` consists of three parts, which :data:`PART` separates:
+    ``parts`` consists of three parts, which :data:`PART_SEPARATOR` separates:
 
     1. the first :data:`OBJECTIVE_WORDS` words of the objective;
     2. the last :data:`OBJECTIVE_WORDS` of its remaining words, since a prompt that all runs share can come
@@ -75,7 +75,7 @@ def embedding_text(trace: ReasoningTrace, text: TraceText = "sdk") -> str:
     first = _beginning(objective[:MAX_CHARACTERS])
     last = _ending(objective[len(first) :])
     parts = (first, last, _joined(steps, MAX_STEPS_CHARACTERS))
-    return PART.join(part.replace(PART, " ") for part in parts)
+    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in parts)
 
 
 def _joined(parts: Iterable[str], room: int) -> str:

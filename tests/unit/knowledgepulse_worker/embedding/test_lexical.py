@@ -15,11 +15,13 @@ from knowledgepulse_worker.embedding.lexical import (
     LexicalEmbedder,
     words_of,
 )
-from knowledgepulse_worker.scoring import PART
+from knowledgepulse_worker.scoring import PART_SEPARATOR
 
-TEXT = f"the lock file is stale{PART}größer \ud800 ビルド{PART}pytest -q tests/test_lock.py"
+TEXT = (
+    f"the lock file is stale{PART_SEPARATOR}größer \ud800 ビルド{PART_SEPARATOR}pytest -q tests/test_lock.py"
+)
 WORDS = st.text("abcdeäöü修理ビ_09", min_size=1, max_size=9)
-ANY_TEXT = st.text(st.one_of(st.characters(), st.sampled_from(f"{PART}\ud800\udfff İẞ修 \x1c\x85")))
+ANY_TEXT = st.text(st.one_of(st.characters(), st.sampled_from(f"{PART_SEPARATOR}\ud800\udfff İẞ修 \x1c\x85")))
 SPACES = st.text(" \t\n\r\x0b\x0c\x1c\x85\u00a0\u2003\u3000", min_size=1, max_size=5)
 
 
@@ -37,7 +39,7 @@ def cosine(one, other):
 
 def test_a_text_has_the_same_vector_on_every_machine():
     """The bits that numpy 1.26 and 2.4 gave, with and without AVX: ledgers outlive machines and versions."""
-    text = PART.join([TEXT, "It fails with exit status 1. " * 50, "修理を始める"])
+    text = PART_SEPARATOR.join([TEXT, "It fails with exit status 1. " * 50, "修理を始める"])
 
     digest = hashlib.sha256(vector_of(text).astype("<f4").tobytes()).hexdigest()
 
@@ -61,7 +63,8 @@ def test_texts_equal_up_to_white_space_have_the_same_vector(parts, data):
         return "".join(word + data.draw(SPACES) for word in words)
 
     assert np.array_equal(
-        vector_of(PART.join(" ".join(words) for words in parts)), vector_of(PART.join(map(spaced, parts)))
+        vector_of(PART_SEPARATOR.join(" ".join(words) for words in parts)),
+        vector_of(PART_SEPARATOR.join(map(spaced, parts))),
     )
 
 
@@ -73,7 +76,7 @@ def test_white_space_does_not_shorten_what_is_read_of_a_long_text():
 
 @given(ANY_TEXT, st.integers(1, 64))
 @example("", 1)
-@example(PART * 5, 3)
+@example(PART_SEPARATOR * 5, 3)
 @example("\ud800", 384)
 @example("\0a\0", 384)
 def test_every_text_has_a_unit_vector_in_every_dimension(text, dimensions):
@@ -126,9 +129,11 @@ def test_parts_weigh_the_same_however_long_they_are():
     asked, other = "cancel reservation EHGLP3", "book flight HAT136"
     long = " ".join(f"step{number}" for number in range(500))
 
-    assert cosine(f"{asked}{PART}{long}", f"{asked}{PART}looked") == pytest.approx(0.5, abs=0.1)
+    assert cosine(f"{asked}{PART_SEPARATOR}{long}", f"{asked}{PART_SEPARATOR}looked") == pytest.approx(
+        0.5, abs=0.1
+    )
     assert cosine(f"{asked} {long}", f"{asked} looked") < 0.2
-    assert cosine(f"{asked}{PART}{long}", f"{other}{PART}looked") < 0.2
+    assert cosine(f"{asked}{PART_SEPARATOR}{long}", f"{other}{PART_SEPARATOR}looked") < 0.2
 
 
 # --- bounds
@@ -149,7 +154,7 @@ def hostile(source: random.Random) -> str:
         for _ in range(source.choice((1, 2, 20, 300)))
     )
     piece = "".join(source.choices(alphabet + " " * source.choice((0, 1, 40)), k=source.randrange(1, 400)))
-    return (piece + source.choice(("", " ", PART, "\n"))) * source.choice((1, 1, 1, 3, 50, 2000))
+    return (piece + source.choice(("", " ", PART_SEPARATOR, "\n"))) * source.choice((1, 1, 1, 3, 50, 2000))
 
 
 def test_work_is_bounded_for_hostile_texts(monkeypatch):
@@ -170,7 +175,7 @@ def test_work_is_bounded_for_hostile_texts(monkeypatch):
 
 
 def test_a_text_is_truncated_if_one_of_its_parts_is_long():
-    texts = ["x" * MAX_CHARACTERS, f"a{PART}{'x' * MAX_CHARACTERS}y", " " * 10**6, "a " * 10**6]
+    texts = ["x" * MAX_CHARACTERS, f"a{PART_SEPARATOR}{'x' * MAX_CHARACTERS}y", " " * 10**6, "a " * 10**6]
 
     assert LexicalEmbedder().embed(texts).truncated == 2
 

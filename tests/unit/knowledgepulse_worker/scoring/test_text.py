@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.scoring import PART, embedding_text
+from knowledgepulse_worker.scoring import PART_SEPARATOR, embedding_text
 from knowledgepulse_worker.scoring.text import (
     MAX_CHARACTERS,
     MAX_ID_LENGTH,
@@ -182,7 +182,7 @@ def test_of_a_megabyte_of_input_only_the_beginning_is_read(unit):
 
 
 def parts_of(*steps, **others):
-    return embedding_text(trace_of(*steps, **others), "parts").split(PART)
+    return embedding_text(trace_of(*steps, **others), "parts").split(PART_SEPARATOR)
 
 
 THOUGHT = {"type": "thought", "content": "think"}

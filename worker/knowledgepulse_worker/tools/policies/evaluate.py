@@ -28,8 +28,8 @@ from knowledgepulse_worker.tools.policies.estimates import (
     ratios,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import (
+    MIN_SUPPORT,
     OUTCOME,
-    SUPPORT,
     LabelCounts,
     Labelled,
     held_scores,
@@ -195,7 +195,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
 
 
 def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
-    if fair is None or not labelled.has(SUPPORT, SUPPORT):
+    if fair is None or not labelled.has(MIN_SUPPORT, MIN_SUPPORT):
         return "too few labels"
     if fair.low > CHANCE:
         return "tells apart"
@@ -221,14 +221,14 @@ def proposed_thresholds(
 ) -> tuple[float | None, float | None]:
     """Return the thresholds with the highest F1 and with the highest recall at a precision.
 
-    A threshold needs at least :data:`SUPPORT` traces on each side. Return None in place of one that does not
+    A threshold needs at least :data:`MIN_SUPPORT` traces on each side. Return None in place of one that does not
     exist.
     """
     thresholds, index = np.unique(scores, return_inverse=True)
     passing, hits = (
         np.bincount(index, each)[::-1].cumsum()[::-1] for each in (np.ones(len(scores)), labelled.kept)
     )
-    supported = (passing >= SUPPORT) & (len(scores) - passing >= SUPPORT)
+    supported = (passing >= MIN_SUPPORT) & (len(scores) - passing >= MIN_SUPPORT)
     f1 = 2 * hits / (passing + labelled.kept.sum())
     best = thresholds[supported & (f1 == f1[supported].max(initial=0))]
     precise = thresholds[supported & (hits / passing >= precision)]
@@ -265,7 +265,11 @@ def compare(
 ) -> list[Compared]:
     """Compare two or more policies in each domain of the first policy that has enough labels."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
-    return [_compare(name, each, policies) for name, each in labelled.items() if each.has(SUPPORT, SUPPORT)]
+    return [
+        _compare(name, each, policies)
+        for name, each in labelled.items()
+        if each.has(MIN_SUPPORT, MIN_SUPPORT)
+    ]
 
 
 def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:

@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.policies.evaluate import (
     Figures,
     OperatingPoint,
 )
-from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, SUPPORT
+from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, MIN_SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
@@ -118,7 +118,7 @@ def verdict(one: DomainEvaluation, precision: float) -> str:
 
 def _score(one: DomainEvaluation) -> str:
     if one.fair is None or one.verdict == "too few labels":
-        return one.too_few(SUPPORT, SUPPORT)
+        return one.too_few(MIN_SUPPORT, MIN_SUPPORT)
     subject = "the score" if one.fair == one.score else "the score contains the label; without it, the score"
     meaning = {
         "tells apart": "tells these labels apart",
@@ -136,7 +136,7 @@ def _proposals(one: DomainEvaluation, precision: float) -> str:
     sentences = [
         f"; for {aim}, {_worth(point, one.traces)}"
         if point
-        else f"; no threshold with {SUPPORT} traces on each side has {aim}"
+        else f"; no threshold with {MIN_SUPPORT} traces on each side has {aim}"
         for aim, point in points.items()
     ]
     return f"{''.join(sentences)}; of all traces, {base:.2f} are"

@@ -44,10 +44,10 @@ from knowledgepulse_worker.tools.policies.tune import (
     with_changes,
 )
 
-ENOUGH = 25
+MIN_TRACES_OF_EACH_KIND = 25
 """The gate needs this many traces of each kind; with 18 and 23, the study found noise."""
 
-GROUPS = 20
+MIN_GROUPS = 20
 """The gate needs this many groups; intervals over fewer are too narrow."""
 
 MARGIN = 0.03
@@ -170,7 +170,7 @@ def _fit_domain(
     name: str, labelled: Labelled, policy: Policy, today: str, target: float, share: float, *, hold: bool
 ) -> DomainFit:
     result = DomainFit(domain=name, **labelled.counts, held=hold)
-    if not labelled.has(ENOUGH, GROUPS):
+    if not labelled.has(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS):
         return result
     kept = labelled.kept
     values = logistic.values_of([one.record for one in labelled.traces])

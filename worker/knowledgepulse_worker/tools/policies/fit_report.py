@@ -9,7 +9,14 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Learned
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
-from knowledgepulse_worker.tools.policies.fit import ENOUGH, GROUPS, LENGTH, TELLTALE, DomainFit, Fit
+from knowledgepulse_worker.tools.policies.fit import (
+    LENGTH,
+    MIN_GROUPS,
+    MIN_TRACES_OF_EACH_KIND,
+    TELLTALE,
+    DomainFit,
+    Fit,
+)
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
 from knowledgepulse_worker.tools.policies.policy_output import learned_table
@@ -94,7 +101,7 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
 
 def _sentence(one: DomainFit) -> str:
     if one.outcome == "too few labels":
-        return f"no proposal: {one.too_few(ENOUGH, GROUPS)}"
+        return f"no proposal: {one.too_few(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS)}"
     fitted, force = one.appraisals["fitted"], one.appraisals["in force"]
     best = " → ".join(with_interval(each.best) for each in (force, fitted))
     figures = (

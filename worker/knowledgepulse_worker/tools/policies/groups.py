@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.scoring import PART, Content, ScoredRecord
+from knowledgepulse_worker.scoring import PART_SEPARATOR, Content, ScoredRecord
 from knowledgepulse_worker.tools.policies.labels import Label
 
 with extra("policy"):
@@ -98,4 +98,4 @@ def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[l
 
 def _text(content: Content) -> str:
     """Return the texts in which runs of one task are alike; results differ most."""
-    return PART.join((content.objective, " ".join(content.steps)))
+    return PART_SEPARATOR.join((content.objective, " ".join(content.steps)))

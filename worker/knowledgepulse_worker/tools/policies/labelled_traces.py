@@ -22,7 +22,7 @@ from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of
 with extra("policy"):
     from sklearn.metrics import roc_auc_score
 
-SUPPORT = 10
+MIN_SUPPORT = 10
 """A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
 
 LEAK_AUC = 0.95
@@ -197,7 +197,7 @@ def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
     found = {}
     for name, values in stated.items():
         kept = labelled.kept[[*values]]
-        if min(kept.sum(), (~kept).sum()) < SUPPORT:
+        if min(kept.sum(), (~kept).sum()) < MIN_SUPPORT:
             continue
         if leaks_label(roc_auc_score(kept, [*values.values()])):
             found[name] = len(values)

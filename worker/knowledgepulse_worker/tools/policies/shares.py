@@ -16,10 +16,10 @@ SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
 NOVELTIES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 HOUR_MS = 3_600_000
-PIECE = 100
+LINES_OF_AN_HOUR = 100
 """Number of lines of a file that are taken for an hour, since lines have no time."""
 
-ENOUGH = 20
+MIN_TRACES_OF_AN_HOUR = 20
 """Least number of traces of an hour that counts."""
 
 
@@ -80,7 +80,11 @@ def share_passing(
             plain = replace(score, share=None, rank=None, of=None)
             decided = recent.setdefault(record.log, RecentScores()).decide(plain, shared)
             if decided.rank is not None:
-                at = number // PIECE if record.timestamp_ms is None else record.timestamp_ms // HOUR_MS
+                at = (
+                    number // LINES_OF_AN_HOUR
+                    if record.timestamp_ms is None
+                    else record.timestamp_ms // HOUR_MS
+                )
                 passes.append((at, decided.passes))
         found.append(_passing(share, passes))
     return found
@@ -88,7 +92,7 @@ def share_passing(
 
 def _passing(share: float, passes: list[tuple[int, bool]]) -> SharePassing:
     hours = [[each for _, each in some] for _, some in groupby(sorted(passes), key=lambda one: one[0])]
-    shares = [sum(hour) / len(hour) for hour in hours if len(hour) >= ENOUGH]
+    shares = [sum(hour) / len(hour) for hour in hours if len(hour) >= MIN_TRACES_OF_AN_HOUR]
     return SharePassing(
         share,
         len(passes),

@@ -13,7 +13,7 @@ from scipy.special import expit
 from knowledgepulse_worker.policy import Learned, Policy
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, scores_under
 from knowledgepulse_worker.tools.policies import logistic
-from knowledgepulse_worker.tools.policies.fit import ENOUGH, fit
+from knowledgepulse_worker.tools.policies.fit import MIN_TRACES_OF_EACH_KIND, fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
 from knowledgepulse_worker.tools.policies.labelled_traces import OUTCOME, held_scores, matched
 from knowledgepulse_worker.tools.policies.labels import Label
@@ -153,7 +153,7 @@ def test_permuted_labels_are_not_proposed(planted):
         assert "no proposal, for want of" in report(found)
 
 
-@pytest.mark.parametrize(("traces", "groups"), [(2 * ENOUGH - 1, None), (300, 19)])
+@pytest.mark.parametrize(("traces", "groups"), [(2 * MIN_TRACES_OF_EACH_KIND - 1, None), (300, 19)])
 def test_with_too_few_labels_it_says_what_is_missing(planted, traces, groups):
     found = fitted(*planted(traces=traces, groups=groups))
 
