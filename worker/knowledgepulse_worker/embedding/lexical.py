@@ -10,8 +10,9 @@ arXiv:0902.2206):
   them. No other statistics are used: the statistics of a partition would change the meaning of its earlier
   vectors.
 - In scripts without spaces between words, each character and each pair of characters counts as a word.
-- The parts of a text, which ``scoring.PART_SEPARATOR`` separates, have equal weight, however long they are. This is the
-  simplest form of weighted fields (Robertson, Zaragoza and Taylor 2004, doi:10.1145/1031171.1031181).
+- The parts of a text, which ``scoring.PART_SEPARATOR`` separates, have equal weight, however long they are.
+  This is the simplest form of weighted fields (Robertson, Zaragoza and Taylor 2004,
+  doi:10.1145/1031171.1031181).
   Otherwise, long steps of an agent would outweigh its task.
 
 ``tests/novelty/README.md`` reports its accuracy and the alternatives that were tried.

@@ -221,8 +221,8 @@ def proposed_thresholds(
 ) -> tuple[float | None, float | None]:
     """Return the thresholds with the highest F1 and with the highest recall at a precision.
 
-    A threshold needs at least :data:`MIN_SUPPORT` traces on each side. Return None in place of one that does not
-    exist.
+    A threshold needs at least :data:`MIN_SUPPORT` traces on each side. Return None in place of one that does
+    not exist.
     """
     thresholds, index = np.unique(scores, return_inverse=True)
     passing, hits = (

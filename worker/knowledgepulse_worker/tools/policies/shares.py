@@ -80,12 +80,9 @@ def share_passing(
             plain = replace(score, share=None, rank=None, of=None)
             decided = recent.setdefault(record.log, RecentScores()).decide(plain, shared)
             if decided.rank is not None:
-                at = (
-                    number // LINES_OF_AN_HOUR
-                    if record.timestamp_ms is None
-                    else record.timestamp_ms // HOUR_MS
-                )
-                passes.append((at, decided.passes))
+                time_ms = record.timestamp_ms
+                hour = number // LINES_OF_AN_HOUR if time_ms is None else time_ms // HOUR_MS
+                passes.append((hour, decided.passes))
         found.append(_passing(share, passes))
     return found
 
