@@ -19,6 +19,7 @@ from aiokafka.structs import OffsetAndMetadata
 from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH
 from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page
 from support.offline import offline
@@ -43,7 +44,12 @@ class Output(NamedTuple):
 
     @classmethod
     def of(cls, record):
-        return cls(*(getattr(record, name) for name in cls._fields[:-1]), tuple(record.headers))
+        # A policy's digest had 12 digits, with which today's begins.
+        headers = (
+            (name, value[:FORMER_DIGEST_LENGTH] if name == "kp-policy" else value)
+            for name, value in record.headers
+        )
+        return cls(*(getattr(record, name) for name in cls._fields[:-1]), tuple(headers))
 
 
 async def leave(stream):

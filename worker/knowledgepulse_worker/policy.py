@@ -499,6 +499,13 @@ def is_digest_of(policy: Policy, digest: str) -> bool:
     return digest in (policy.digest, policy.digest[:FORMER_DIGEST_LENGTH])
 
 
+def are_of_one_policy(first: str, second: str) -> bool:
+    """Return whether two digests may be of one policy; either may be of a release up to 0.3.0."""
+    if len(first) == len(second):
+        return first == second
+    return bool(first and second) and first[:FORMER_DIGEST_LENGTH] == second[:FORMER_DIGEST_LENGTH]
+
+
 def by_digest(policies: Iterable[Policy]) -> dict[str, Policy]:
     """Return policies by their digests of this release and of those up to 0.3.0."""
     found = list(policies)

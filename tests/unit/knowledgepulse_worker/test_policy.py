@@ -15,6 +15,7 @@ from knowledgepulse_worker.policy import (
     VISIBILITIES,
     Fitted,
     Policy,
+    are_of_one_policy,
     begun_anew,
     by_digest,
     is_digest_of,
@@ -333,3 +334,13 @@ def test_the_last_scores_begin_anew_only_where_the_scores_change():
 
     assert begun_anew(old, new) == ["code"]
     assert begun_anew(Policy(), new) == []
+
+
+def test_a_digest_of_a_former_release_is_that_of_the_policy_that_it_begins():
+    policy, other = Policy(), Policy(threshold=0.3)
+    former = policy.digest[:12]
+
+    assert are_of_one_policy(former, policy.digest)
+    assert are_of_one_policy(policy.digest, policy.digest)
+    assert not are_of_one_policy(former, other.digest)
+    assert not are_of_one_policy("", policy.digest)

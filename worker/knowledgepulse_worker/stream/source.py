@@ -362,7 +362,13 @@ class Source:
                 await self._seek_to_next(task)
 
     async def _start_over(self) -> None:
-        """Read the topic from its beginning, because it was recreated."""
+        """Read the topic from its beginning, because it was recreated; do nothing during a rebalance.
+
+        The next assignment detects it again. Nothing would cancel what is started after the rebalance began,
+        and without tasks there is no leader to wait for.
+        """
+        if not self.tasks:
+            return
         logger.warning("%s was recreated; reading it from its beginning", self._raw.name)
         self._starting_over = asyncio.create_task(self._read_from_beginning())
         await asyncio.wait([self._starting_over])

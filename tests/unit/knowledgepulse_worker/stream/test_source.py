@@ -449,6 +449,37 @@ async def test_while_no_records_come_a_leader_that_is_down_holds_up_no_other_par
     await world.finished(1)
 
 
+async def test_a_recreation_found_in_a_rebalance_is_left_to_the_next_assignment(start, monkeypatch):
+    """Without partitions, the client sought the beginning of all, forever, and nothing was fetched again."""
+    world = await start()
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.app.readiness.reasons)
+    look_up, seek = world.topic_ids.current, world.member.seek_to_beginning
+    sought, has_asked = list[tuple[object, ...]](), asyncio.Event()
+
+    async def current(partitions):
+        if has_asked.is_set():
+            return await look_up(partitions)
+        await world.source.revoke()  # the rebalance begins while the leader is asked
+        has_asked.set()
+        return b"second"
+
+    async def seek_to_beginning(*partitions):
+        sought.append(partitions)
+        await seek(*partitions)
+
+    monkeypatch.setattr(world.topic_ids, "current", current)
+    monkeypatch.setattr(world.member, "seek_to_beginning", seek_to_beginning)
+    world.publish(0, 100)
+    await has_asked.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)  # what the answer starts gets its turn
+    await world.member.rebalance([0])
+    await world.finished(100)
+
+    assert () not in sought
+
+
 async def test_a_recreated_topic_is_read_once_the_leaders_of_all_partitions_have_it(start, monkeypatch):
     """A leader that lagged served the former topic's records, and had the new topic's id right after."""
     world = await start()

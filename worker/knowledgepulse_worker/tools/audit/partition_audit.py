@@ -13,7 +13,7 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, are_of_one_policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
@@ -360,13 +360,15 @@ def _says(entry: Entry | None, outputs: Sequence[Output]) -> Entry | None:
 def _agree(entry: Entry, says: Entry) -> bool:
     """Return whether an output may have been published from an entry.
 
-    If the output was refused, the entry keeps the score.
+    If the output was refused, the entry keeps the score. A release up to 0.3.0 wrote fewer digits of a
+    policy's digest, and this one publishes again what it had not committed.
     """
     if says.failure is not None:
         is_same = entry.failure is not None and entry.failure.reason == says.failure.reason
         return is_same or (entry.failure is None and _is_refused(says))
-    published = (says.decision, says.score, says.policy)
-    return entry.failure is None and (entry.decision, entry.score, entry.policy) == published
+    if entry.failure is not None or (entry.decision, entry.score) != (says.decision, says.score):
+        return False
+    return are_of_one_policy(entry.policy, says.policy)
 
 
 def _scored_entry(entries: Sequence[Entry], outputs: Sequence[Output]) -> Entry | None:

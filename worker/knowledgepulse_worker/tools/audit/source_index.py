@@ -17,6 +17,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.settings import TopicSettings
@@ -59,9 +60,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
             timestamp_ms=record.timestamp_ms,
             key=short_hash(record.key),
             value=short_hash(record.value),
-            headers=short_hash(
-                msgspec.msgpack.encode([(_encoded(name), value) for name, value in record.headers])
-            ),
+            headers=short_hash(msgspec.msgpack.encode([_comparable(*header) for header in record.headers])),
             says=says,
             truncated=truncated,
         )
@@ -252,5 +251,8 @@ def short_hash(value: bytes | None) -> bytes:
     return b"" if value is None else blake2b(value, digest_size=8).digest()
 
 
-def _encoded(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
+def _comparable(name: str, value: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return a header as it is compared: a policy by the digits that releases up to 0.3.0 wrote."""
+    if name == "kp-policy" and value is not None:
+        value = value[:FORMER_DIGEST_LENGTH]
+    return name.encode("utf-8", "surrogateescape"), value
