@@ -95,7 +95,8 @@ async def test_run_without_topics_names_the_command_that_creates_them(make_strea
     settings = stream.configured(topics={"raw": stream.settings.topics.raw + "-gone"})
     status, _, errors = await kp_worker("run", "--config", config(settings))
     assert status == os.EX_CONFIG
-    assert f"missing: {settings.topics.raw}; `kp-worker topics` creates them" in errors
+    advice = f"did you mean {stream.settings.topics.raw}? Otherwise, `kp-worker topics` creates them"
+    assert f"missing: {settings.topics.raw}; {advice}" in errors
     assert "Traceback" not in errors
 
 

@@ -33,6 +33,7 @@ UNSCORABLE = {"not_json": b"{", "invalid_trace": b"{}", "empty": None}
 NO_DATA_IS_RIGHT = {
     "Policy reload failed: {{instance}} keeps the policy that it has",
     "Drift from the reference: {{domain}}: {{dimension}}",
+    "Disturbances: seconds waited for {{request}} {{error}}",
 }
 PROFILES = tuple(Policy().profiles)
 SHADOW = {"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}}

@@ -63,7 +63,7 @@ async def becomes(worker, state, reason=""):
             await asyncio.sleep(0.1)
     page = json.loads((await worker.get("/api/status"))[1])["verdict"]
     assert (page["state"], page["since"]) == (state, found["since"])
-    assert f'kp_state{{state="{state}"}} 1.0' in await worker.metrics()
+    assert f'kp_state{{state="{state}"}} 1.0' in (await worker.get("/metrics"))[1]
     assert reason in worker.log()
     return found
 

@@ -61,13 +61,20 @@ class Worker:
             return response.status, await response.text()
 
     async def metrics(self) -> str:
-        """Return the metrics page, or an empty text while it is not served."""
-        assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
-        try:
-            status, text = await self.get("/metrics")
-        except aiohttp.ClientConnectionError:
-            return ""
-        return text if status == 200 else ""
+        """Return the process's metrics page, or an empty text while none is served.
+
+        Wait while the page is the supervisor's own, which may be a second old.
+        """
+        async with asyncio.timeout(READY_LIMIT):
+            while True:
+                assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
+                try:
+                    status, text = await self.get("/metrics")
+                except aiohttp.ClientConnectionError:
+                    return ""
+                if status != 200 or "kp_traces_total" in text:
+                    return text if status == 200 else ""
+                await asyncio.sleep(0.1)
 
     async def owns(self, partitions: int) -> None:
         """Wait until it owns this number of partitions."""
