@@ -18,7 +18,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.conn import collect_hosts as collected_hosts
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.sending import plain_client
@@ -50,15 +50,22 @@ def reaching(client: _Client) -> _Client:
     plain = plain_client(client)
     servers: Any = plain._bootstrap_servers  # noqa: SLF001
     plain.cluster._bootstrap_brokers = ClusterMetadata(bootstrap_servers=servers)._bootstrap_brokers  # noqa: SLF001
-    plain.bootstrap = partial(_bootstrap, plain.bootstrap, servers)
+    plain.bootstrap = partial(_bootstrap, plain, plain.bootstrap, servers)
     plain._metadata_update = partial(_update, plain, plain._metadata_update)  # noqa: SLF001
     return client
 
 
-async def _bootstrap(bootstrap: Callable[[], Awaitable[None]], servers: Any) -> None:
-    """Connect to one of the servers; log those that did not answer, since nothing else tells."""
+async def _bootstrap(client: AIOKafkaClient, bootstrap: Callable[[], Awaitable[None]], servers: Any) -> None:
+    """Connect to one of the servers; log those that did not answer, since nothing else tells.
+
+    Raises:
+        KafkaConnectionError: no server can be reached, or the one that answers names no broker. A refused
+            token looks like this: aiokafka takes the refusal for an answer.
+    """
     began = time.monotonic()
     await bootstrap()
+    if not client.cluster._brokers:  # noqa: SLF001 - the public method names the servers then
+        raise KafkaConnectionError("the bootstrap server names no broker")
     for host, port, _ in collected_hosts(servers, randomize=False):
         if _failed.get((host, port), _NEVER)[0] >= began and _logged.let_pass(f"{host}:{port}"):
             logger.warning("bootstrap server %s:%d cannot be reached; another one answers", host, port)

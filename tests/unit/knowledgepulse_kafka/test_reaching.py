@@ -93,6 +93,16 @@ async def test_a_broker_that_accepts_and_does_not_answer_is_given_up(monkeypatch
         await ended.wait()
 
 
+async def test_a_server_that_names_no_broker_is_not_reached():
+    """A broker that refuses a token answers like this, and was taken for one that grants all rights."""
+    client = SimpleNamespace(cluster=SimpleNamespace(_brokers={}))
+
+    async def bootstrap(): ...
+
+    with pytest.raises(KafkaConnectionError, match="names no broker"):
+        await reaching._bootstrap(client, bootstrap, [])
+
+
 async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, alive, monkeypatch, caplog):
     monkeypatch.setattr(reaching, "CONNECT_LIMIT", 0.1)
     monkeypatch.setattr(reaching, "collected_hosts", lambda *_, **__: [(*dead, 0), (*alive, 0)])
@@ -107,6 +117,7 @@ async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, a
                 return tried
         raise KafkaConnectionError
 
+    client = SimpleNamespace(cluster=SimpleNamespace(_brokers={1: "a broker"}))
     tried = []
 
     async def noted():
@@ -114,7 +125,7 @@ async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, a
 
     with caplog.at_level(logging.WARNING, logger=reaching.__name__):
         for _ in range(2):
-            await reaching._bootstrap(noted, "servers")
+            await reaching._bootstrap(client, noted, "servers")
 
     assert tried == [[dead, alive], [alive]]
     assert caplog.messages == [
