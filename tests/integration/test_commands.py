@@ -123,6 +123,7 @@ async def test_serves_metrics_but_not_fausts_own_pages(make_stream, real_traces)
     raw = await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(real_traces[:20]))
     async with stream.worker() as worker:
         outputs = await stream.outputs(worker, raw)
+        await worker.published(20)  # until the first heartbeat, the supervisor serves a page of its own
         status, text = await worker.get("/metrics")
         openmetrics = (await worker.get("/metrics", Accept="application/openmetrics-text"))[1]
         pages = [(await worker.get(path))[0] for path in ("/router/", "/table/", "/graph", "/performance")]
