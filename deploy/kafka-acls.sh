@@ -19,6 +19,7 @@ rejected=${REJECTED:-rejected}
 dead_letter=${DEAD_LETTER:-dead-letter}
 redacted=${REDACTED:-}
 evaluations=${EVALUATIONS:-otlp_logs}
+evaluation_spans=${EVALUATION_SPANS:-otlp_evaluations}
 changelog=$group-ledger-changelog
 policies=$group-policies
 replays=$group-replays
@@ -77,7 +78,8 @@ replay)
     ;;
 evaluations)
     allow --operation Read --operation DescribeConfigs --topic "$contribute" --topic "$rejected"
-    allow --operation Write --operation DescribeConfigs --operation Create --topic "$evaluations"
+    allow --operation Write --operation DescribeConfigs --operation Create \
+        --topic "$evaluations" --topic "$evaluation_spans"
     allow --operation Read --group "$group-evaluations"
     allow --operation Write --transactional-id "$group-evaluations"
     ;;

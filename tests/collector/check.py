@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
 from knowledgepulse_schemas.convert import convert
@@ -26,7 +27,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.assemble.collector_exports import read, split
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.collector import ENCODINGS, RECORDED, record, recorded, sent
-from support.otlp import logs_in, logs_of
+from support.otlp import logs_in, logs_of, spans_in
 from support.spans import export, message, span, spans_of
 
 pytestmark = pytest.mark.integration
@@ -51,7 +52,7 @@ def make_stream_of_spans(make_stream):
         stream = await make_stream(
             partitions,
             assemble={"spans": f"{name}-spans", "late": f"{name}-late", "grace": GRACE},
-            topics={"evaluations": f"{name}-logs"},
+            topics={"evaluations": f"{name}-logs", "evaluation_spans": f"{name}-scores"},
         )
         async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
             await admin.create(stream.settings.assemble.spans, partitions, 1, {})
@@ -114,6 +115,7 @@ async def collector(stream, **changes):
         "receivers::otlp::protocols::grpc::endpoint": grpc,
         "receivers::otlp::protocols::http::endpoint": http,
         "receivers::kafka/scores::logs::topics": [stream.settings.topics.evaluations],
+        "receivers::kafka/scores::traces::topics": [stream.settings.topics.evaluation_spans],
         "exporters::kafka/spans::traces::topic": stream.settings.assemble.spans,
         "service::telemetry::metrics::level": "none",
     } | {f"exporters::kafka/spans::{name.replace('__', '::')}": value for name, value in changes.items()}
@@ -226,7 +228,7 @@ async def test_scores_reach_the_backend_as_they_were_written(make_stream_of_span
         for spans in runs:
             await running.send(export(spans))
         await arrived(stream, sum(map(len, runs)))
-        while len(running.backend.logs) < len(runs):
+        while len(running.backend.logs) < len(runs) or len(scores_in(running.backend)) < len(runs):
             await asyncio.sleep(0.2)
     written = [
         log for one in await stream.read(stream.settings.topics.evaluations) for log in logs_of(one.value)
@@ -237,6 +239,17 @@ async def test_scores_reach_the_backend_as_they_were_written(make_stream_of_span
         (spans[-1].trace_id, spans[-1].span_id) for spans in runs
     }
     assert {one.span_id for one in running.backend.spans} >= {log.span_id.hex() for _, _, log in written}
+    assert {(one.trace_id, one.parent_span_id) for one in scores_in(running.backend)} == {
+        (log.trace_id, log.span_id) for _, _, log in written
+    }
+    records = await stream.read(stream.settings.assemble.spans)
+    assert sum(len(split(one.value)) for one in records) == sum(map(len, runs))  # no score is a run's span
+
+
+def scores_in(backend):
+    """Return the spans of scores that a backend has."""
+    spans = [spans_in(TracesData.FromString(one.value))[0][2] for one in backend.spans]
+    return [one for one in spans if one.name == "evaluate"]
 
 
 def serialized(logs):

@@ -1,4 +1,4 @@
-"""Scores sent back as OpenTelemetry events: each once, whatever is killed."""
+"""Scores sent back as OpenTelemetry events and spans, or into a backend: each once, whatever is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations
 from support import metrics_page as page
-from support.otlp import attributes_of, logs_of
+from support.otlp import attributes_of, logs_of, spans_of
 from support.streams import Message, Stream, headers_of, own_settings, score_of
 
 pytestmark = pytest.mark.integration
@@ -61,7 +61,10 @@ async def outputs(broker, real_traces, tmp_path_factory):
 async def scored(outputs, tmp_path):
     """Return the stream with the test's own group and topic of events."""
     name = f"otlp-{os.urandom(4).hex()}"
-    own = {"kafka": {"group": name, "session_timeout": 6.0}, "topics": {"evaluations": name}}
+    own = {
+        "kafka": {"group": name, "session_timeout": 6.0},
+        "topics": {"evaluations": name, "evaluation_spans": f"{name}-spans"},
+    }
     stream = Stream(outputs.configured(**own), tmp_path)
     await stream.create_topics(2)
     return stream
@@ -73,6 +76,13 @@ async def events(stream):
     found = [(record.key, event) for record in records for _, _, event in logs_of(record.value)]
     assert all(key == event.trace_id.hex().encode() for key, event in found)
     return [((event.trace_id.hex(), event.span_id.hex()), event) for _, event in found]
+
+
+async def child_spans(stream):
+    """Return the spans on the topic, by the trace and the span whose children they are."""
+    records = await stream.read(stream.settings.topics.evaluation_spans)
+    found = [span for record in records for _, _, span in spans_of(record.value)]
+    return [((span.trace_id.hex(), span.parent_span_id.hex()), span) for span in found]
 
 
 async def read_all(stream, count):
@@ -109,15 +119,19 @@ async def position(stream):
         return sum([sum(await admin.committed(topic)) for topic in described.values()])
 
 
-async def test_each_score_becomes_an_event_of_the_agents_span(scored):
+async def test_each_score_becomes_an_event_and_a_child_of_the_agents_span(scored):
     topics = scored.settings.topics
     outputs = await scored.read(topics.contribute, topics.rejected)
 
     counts = await evaluated(scored)
 
     assert counts == {"sent": 20, "refused": 0, "without_span": 3, "foreign": 0}
-    found = dict(await events(scored))
-    assert found.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
+    found, spans = dict(await events(scored)), dict(await child_spans(scored))
+    assert found.keys() == spans.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
+    assert len({one.span_id for one in spans.values()}) == 20
+    assert {name: attributes_of(one) for name, one in spans.items()} == {
+        name: attributes_of(one) for name, one in found.items()
+    }
     labels = set()
     for output in outputs:
         context = json.loads(output.value)["metadata"].get("span_context")
@@ -148,7 +162,7 @@ async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored):
 
     assert "scores sent, 0 refused; skipped " in command.log()
     assert sorted(ids for ids, _ in found) == sorted({ids for ids, _ in found})
-    assert len(await events(scored)) == 20
+    assert len(await events(scored)) == len(await child_spans(scored)) == 20
 
 
 async def test_progress_and_probes_are_served(scored):
@@ -173,7 +187,7 @@ async def test_events_and_positions_are_committed_together(scored, monkeypatch):
     monkeypatch.setattr(AIOKafkaProducer, "send_offsets_to_transaction", fail)
     with pytest.raises(DeliveryError, match="killed"):
         await evaluated(scored)
-    assert await events(scored) == []
+    assert await events(scored) == await child_spans(scored) == []
     assert await position(scored) == 0
 
     monkeypatch.undo()

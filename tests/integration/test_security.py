@@ -34,7 +34,7 @@ from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_lett
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
-from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights
+from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluation_rights, evaluation_topics
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
 from support.secured import (
@@ -320,7 +320,7 @@ def anonymous(secured, settings):
 
 async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
-        for name in (admin.replays, settings.topics.evaluations):
+        for name in (admin.replays, *evaluation_topics(settings)):
             await admin.create_if_missing(name, 1, {})
         await contributions_topic.create_topic(admin, contributions_topic_name(settings.kafka.group))
         await admin.create(settings.assemble.spans, 1, 1, {})
@@ -466,7 +466,7 @@ async def test_spans_become_traces_and_scores_go_back_with_the_least_rights(
     group = settings.kafka.group
     stream = Stream(with_password_file(settings, tmp_path), tmp_path)
     stream.settings = stream.configured(
-        topics={"evaluations": f"{group}-otlp"},
+        topics={"evaluations": f"{group}-otlp", "evaluation_spans": f"{group}-otlp-spans"},
         assemble={"spans": f"{group}-spans", "late": f"{group}-late", "grace": 0.5},
     )
     everything = Stream(anonymous(secured, stream.settings), tmp_path)
@@ -492,7 +492,7 @@ async def test_spans_become_traces_and_scores_go_back_with_the_least_rights(
 
     await does("assemble", "assembling", [topics.raw])
     await does("run", "owns 1 of 1 partitions", [topics.contribute, topics.rejected])
-    await does("evaluations", "sending the scores", [topics.evaluations])
+    await does("evaluations", "sending the scores", evaluation_topics(stream.settings))
 
     assert {one.key.decode(): one.value for one in await everything.read(topics.raw)} == fleet.expected
 

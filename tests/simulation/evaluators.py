@@ -18,6 +18,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from knowledgepulse_worker.tools.evaluations.run_evaluations import (
     Evaluations,
+    evaluation_topics,
     evaluations_group,
     send_evaluations,
 )
@@ -36,6 +37,7 @@ from support.scored import published
 METRICS = EvaluationMetrics(CollectorRegistry())
 SETTINGS = Settings(kafka={"session_timeout": 6, "request_timeout": 15})
 SOURCES = (SETTINGS.topics.contribute, SETTINGS.topics.rejected)
+TARGETS = evaluation_topics(SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class EvaluatorPod(Pod):
             session = config.session_timeout
             return SimMember(cluster, self.name, SOURCES, session, rebalance, self.note, patience=1)
 
-        evaluations = Evaluations(config.group, METRICS)
+        evaluations = Evaluations(config.group, TARGETS, METRICS)
         async with (
             Session(
                 replace(config, group=group),
@@ -107,7 +109,7 @@ class EvaluatorPod(Pod):
                 new_producer=new_producer,
             ) as session,
         ):
-            await send_evaluations(evaluations, settings, session, self._stop)
+            await send_evaluations(evaluations, session, self._stop)
 
 
 class EvaluatorWorld(World):
@@ -123,7 +125,7 @@ class EvaluatorPlayer(TransactionalPlayer):
 
     def __init__(self, history, keep_log=False):
         super().__init__(history, keep_log)
-        for name in (*SOURCES, SETTINGS.topics.evaluations):
+        for name in (*SOURCES, *TARGETS):
             self.cluster.create(SimTopic.new(name, history.setting.partitions))
         self.world = EvaluatorWorld(self.cluster, SETTINGS, history.seed, self)
         self.faults = Faults(self.world, SOURCES[0])
@@ -141,18 +143,19 @@ class EvaluatorPlayer(TransactionalPlayer):
     # --- oracles
 
     def check(self):
-        """Check that each score is sent once."""
-        sent = Counter(
-            int(one.key, 16) - 1
-            for records in self.cluster.committed_records(SETTINGS.topics.evaluations).values()
-            for one in records
-        )
+        """Check that each score is sent once, as an event and as a span."""
         published = Counter(  # without the records of aborted transactions
             int(dict(one.headers)["kp-source"].rpartition(b"/")[2])
             for topic in SOURCES
             for records in self.cluster.committed_records(topic).values()
             for one in records
         )
-        for number in sent | published:
-            if sent[number] != published[number]:
-                self.violated(f"exactly once: {number} is sent {sent[number]} times")
+        for name in TARGETS:
+            sent = Counter(
+                int(one.key, 16) - 1
+                for records in self.cluster.committed_records(name).values()
+                for one in records
+            )
+            for number in sent | published:
+                if sent[number] != published[number]:
+                    self.violated(f"exactly once: {number} is sent {sent[number]} times to {name}")

@@ -1,4 +1,4 @@
-"""OTLP logs, parsed with OpenTelemetry's own types."""
+"""OTLP logs and spans, parsed with OpenTelemetry's own types."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 
 def logs_of(value: bytes) -> list[tuple[Any, Any, Any]]:
@@ -16,10 +17,34 @@ def logs_of(value: bytes) -> list[tuple[Any, Any, Any]]:
     for resource in document["resourceLogs"]:
         for scope in resource["scopeLogs"]:
             for record in scope["logRecords"]:
-                # The one difference between OTLP JSON and protobuf's JSON mapping.
-                for name in ("traceId", "spanId"):
-                    record[name] = base64.b64encode(bytes.fromhex(record[name])).decode()
+                _encode_ids(record)
     return logs_in(ParseDict(document, LogsData()))
+
+
+def spans_of(value: bytes) -> list[tuple[Any, Any, Any]]:
+    """Return the resource, the scope and the span of each span in an export in OTLP JSON."""
+    document = json.loads(value)
+    for resource in document["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                _encode_ids(span)
+    return spans_in(ParseDict(document, TracesData()))
+
+
+def spans_in(data: TracesData) -> list[tuple[Any, Any, Any]]:
+    """Return the resource, the scope and the span of each span in parsed spans."""
+    return [
+        (resource.resource, scope.scope, span)
+        for resource in data.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def _encode_ids(member: dict[str, Any]) -> None:
+    """Encode ids in base64, the one difference between OTLP JSON and protobuf's JSON mapping."""
+    for name in {"traceId", "spanId", "parentSpanId"} & member.keys():
+        member[name] = base64.b64encode(bytes.fromhex(member[name])).decode()
 
 
 def logs_in(data: LogsData) -> list[tuple[Any, Any, Any]]:

@@ -115,6 +115,7 @@ def granted_by_script(command: str, settings: Settings) -> list[Right]:
         "DEAD_LETTER": topics.dead_letter,
         "REDACTED": topics.redacted or "",
         "EVALUATIONS": topics.evaluations,
+        "EVALUATION_SPANS": topics.evaluation_spans,
         "SPANS": settings.assemble.spans,
         "LATE": settings.assemble.late,
     }

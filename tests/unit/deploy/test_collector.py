@@ -18,7 +18,15 @@ def test_it_uses_the_default_topics(config):
     settings = Settings()
 
     assert config["exporters"]["kafka/spans"]["traces"]["topic"] == settings.assemble.spans
-    assert config["receivers"]["kafka/scores"]["logs"]["topics"] == [settings.topics.evaluations]
+    scores = config["receivers"]["kafka/scores"]
+    assert scores["logs"]["topics"] == [settings.topics.evaluations]
+    assert scores["traces"]["topics"] == [settings.topics.evaluation_spans]
+
+
+def test_scores_do_not_reach_the_spans_of_runs(config):
+    """The assembler would read them as late spans."""
+    for pipeline in config["service"]["pipelines"].values():
+        assert not ("kafka/scores" in pipeline["receivers"] and "kafka/spans" in pipeline["exporters"])
 
 
 def test_no_batch_of_spans_exceeds_a_record(config):

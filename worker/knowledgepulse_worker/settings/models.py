@@ -197,6 +197,10 @@ class TopicSettings(_Section):
         description="scores as OTLP logs, by `kp-worker evaluations`; the default is the topic that the "
         "Collector's Kafka receiver reads logs from",
     )
+    evaluation_spans: TopicName = Field(
+        "otlp_evaluations",
+        description="scores as OTLP spans, by `kp-worker evaluations`; not `assemble.spans`",
+    )
 
     @property
     def scored(self) -> tuple[str, str]:
@@ -215,7 +219,7 @@ class TopicSettings(_Section):
 
     @model_validator(mode="after")
     def _distinct(self) -> TopicSettings:
-        names = [self.raw, *self.outputs, *self.copies, self.evaluations]
+        names = [self.raw, *self.outputs, *self.copies, self.evaluations, self.evaluation_spans]
         if len(set(names)) < len(names):
             raise ValueError(f"the topics must have different names, got {', '.join(names)}")
         return self

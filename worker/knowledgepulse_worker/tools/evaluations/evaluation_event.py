@@ -1,4 +1,7 @@
-"""A score as OpenTelemetry's event ``gen_ai.evaluation.result``, in OTLP JSON.
+"""A score as OpenTelemetry's event ``gen_ai.evaluation.result`` and as a span ``evaluate``, in OTLP JSON.
+
+The conventions have the event alone. Most trace backends show only spans, so the score is also a child of the
+agent's span, with the event's attributes (https://github.com/open-telemetry/semantic-conventions-genai/issues/33).
 
 Sources: https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-events.md,
 https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
@@ -7,6 +10,7 @@ https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, Any
 
 import msgspec
@@ -19,6 +23,7 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.backends.run_scores import explanation_of
 
 EVENT = "gen_ai.evaluation.result"
+SPAN = "evaluate"
 METRIC = "knowledgepulse.quality_score"
 """The name of the evaluation metric."""
 
@@ -27,6 +32,9 @@ MAX_TEXT = 1000
 
 _INFO = 9
 """OpenTelemetry's severity number."""
+
+_INTERNAL = 1
+"""OpenTelemetry's span kind."""
 
 _TraceId = Annotated[str, Meta(pattern=r"^(?!0+\Z)[0-9a-f]{32}\Z")]
 _SpanId = Annotated[str, Meta(pattern=r"^(?!0+\Z)[0-9a-f]{16}\Z")]
@@ -64,31 +72,64 @@ def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns
         service: the worker's ``service.name``.
         observed_ns: the current time in nanoseconds since the epoch.
     """
-    score = record.score
-    time_ns = observed_ns if record.timestamp_ms is None else max(0, record.timestamp_ms) * 1_000_000
-    if time_ns >= 2**64:  # not in milliseconds, and too large for OTLP
-        time_ns = observed_ns
     event = {
-        "timeUnixNano": str(time_ns),
+        "timeUnixNano": str(_time_ns(record, observed_ns)),
         "observedTimeUnixNano": str(observed_ns),
         "severityNumber": _INFO,
         "eventName": EVENT,
         "traceId": span.trace_id,
         "spanId": span.span_id,
-        "attributes": _attributes(
-            {
-                "gen_ai.evaluation.name": METRIC,
-                "gen_ai.evaluation.score.value": score.quality_score,
-                "gen_ai.evaluation.score.label": score.decision,
-                "gen_ai.evaluation.explanation": explanation_of(score),
-                "kp.source": record.source,
-                "kp.policy": record.policy or "",
-            }
-        ),
+        "attributes": _score_attributes(record),
     }
-    scope = {"scope": {"name": "knowledgepulse-worker", "version": __version__}, "logRecords": [event]}
-    resource = {"resource": {"attributes": _attributes({"service.name": service})}, "scopeLogs": [scope]}
-    return msgspec.json.encode({"resourceLogs": [resource]})
+    return _export("Logs", "logRecords", event, service)
+
+
+def otlp_spans(record: ScoredRecord, span: SpanContext, service: str, observed_ns: int) -> bytes:
+    """Return an export of spans that contains the span of one score, at the trace's own time.
+
+    Its id depends only on the agent's span and the raw record, so that a backend that gets it twice has it
+    once. The arguments are those of :func:`otlp_logs`.
+    """
+    time_ns = str(_time_ns(record, observed_ns))
+    score = {
+        "traceId": span.trace_id,
+        "spanId": sha256(f"{span.trace_id} {span.span_id} {record.source}".encode()).hexdigest()[:16],
+        "parentSpanId": span.span_id,
+        "name": SPAN,
+        "kind": _INTERNAL,
+        "startTimeUnixNano": time_ns,
+        "endTimeUnixNano": time_ns,
+        "attributes": _score_attributes(record),
+    }
+    return _export("Spans", "spans", score, service)
+
+
+def _time_ns(record: ScoredRecord, observed_ns: int) -> int:
+    """Return a trace's time in nanoseconds; the current time, if OTLP cannot hold it."""
+    if record.timestamp_ms is None:
+        return observed_ns
+    time_ns = max(0, record.timestamp_ms) * 1_000_000
+    return time_ns if time_ns < 2**64 else observed_ns
+
+
+def _score_attributes(record: ScoredRecord) -> list[dict[str, Any]]:
+    score = record.score
+    return _attributes(
+        {
+            "gen_ai.evaluation.name": METRIC,
+            "gen_ai.evaluation.score.value": score.quality_score,
+            "gen_ai.evaluation.score.label": score.decision,
+            "gen_ai.evaluation.explanation": explanation_of(score),
+            "kp.source": record.source,
+            "kp.policy": record.policy or "",
+        }
+    )
+
+
+def _export(kind: str, members: str, member: dict[str, Any], service: str) -> bytes:
+    scope = {"scope": {"name": "knowledgepulse-worker", "version": __version__}, members: [member]}
+    resource = {"resource": {"attributes": _attributes({"service.name": service})}, f"scope{kind}": [scope]}
+    return msgspec.json.encode({f"resource{kind}": [resource]})
 
 
 def _attributes(values: Mapping[str, str | float]) -> list[dict[str, Any]]:

@@ -27,16 +27,17 @@ logger = logging.getLogger(__name__)
     "--to",
     type=(click.Choice(BACKENDS), str),
     metavar="BACKEND URL",
-    help="Write the scores into this backend (phoenix, mlflow, langfuse or langsmith), not to the topic.",
+    help="Write the scores into this backend (phoenix, mlflow, langfuse or langsmith), not to the topics.",
 )
 @backend_options
 def evaluations(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:
     """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
 
     Reads `contribute` and `rejected`; the first run starts at their beginning. For each trace, writes a
-    `gen_ai.evaluation.result` event to `topics.evaluations`, as OTLP JSON for the Kafka receiver of the
-    OpenTelemetry Collector. Traces without `metadata.span_context` are skipped and counted; the traces that
-    were converted from spans have it.
+    `gen_ai.evaluation.result` event to `topics.evaluations`, and a span `evaluate`, a child of the agent's
+    span, to `topics.evaluation_spans`, as OTLP JSON for the Kafka receiver of the OpenTelemetry Collector.
+    Traces without `metadata.span_context` are skipped and counted; the traces that were converted from spans
+    have it.
 
     Consumers of committed records get each score exactly once, even after a crash. The Collector's receiver
     reads uncommitted records, too, and may get one twice. Run one process; starting a second one stops the

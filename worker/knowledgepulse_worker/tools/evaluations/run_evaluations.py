@@ -1,7 +1,7 @@
-"""Read scored traces and send each score once as an event of the agent's span.
+"""Read scored traces and send each score once, as an event and as a child of the agent's span.
 
-The events and the offsets of their traces are committed in one transaction, so a crash neither loses nor
-repeats an event.
+The events, the spans and the offsets of their traces are committed in one transaction, so a crash neither
+loses nor repeats a score.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
 from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, StoppedError, write_scores
 from knowledgepulse_worker.tools.evaluations.destination import Destination
-from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, span_of
+from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, otlp_spans, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 logger = logging.getLogger(__name__)
@@ -37,28 +37,40 @@ _BATCH_BYTES = 1_048_576
 
 @dataclass
 class Evaluations:
-    """Turns scored records into events.
+    """Turns scored records into events and spans.
 
     Attributes:
         service: the worker's ``service.name``.
+        topics: the topics of events and of spans.
         metrics: counts the records by result.
     """
 
     service: str
+    topics: tuple[str, str]
     metrics: EvaluationMetrics
 
-    def event(self, record: Record) -> tuple[bytes, bytes] | None:
-        """Return key and value of a record's event; None if the record is skipped. Count either."""
+    def outputs(self, record: Record) -> list[OutputRecord]:
+        """Return the event and the span of a record; nothing if the record is skipped. Count either."""
         scored = read_record(record)
         if scored is None:
             self.metrics.results["foreign"].inc()
-            return None
+            return []
         span = span_of(record.value)
         if span is None:
             self.metrics.results["without_span"].inc()
-            return None
+            return []
         self.metrics.results["sent"].inc()
-        return span.trace_id.encode(), otlp_logs(scored, span, self.service, time.time_ns())
+        now_ns = time.time_ns()
+        values = [export(scored, span, self.service, now_ns) for export in (otlp_logs, otlp_spans)]
+        return [
+            OutputRecord(topic, None, NO_TIMESTAMP, span.trace_id.encode(), value, ())
+            for topic, value in zip(self.topics, values, strict=True)
+        ]
+
+
+def evaluation_topics(settings: Settings) -> tuple[str, str]:
+    """Return the topics of events and of spans."""
+    return settings.topics.evaluations, settings.topics.evaluation_spans
 
 
 def evaluations_group(group: str) -> str:
@@ -67,14 +79,14 @@ def evaluations_group(group: str) -> str:
 
 
 def evaluation_rights(settings: Settings, destination: Destination | None = None) -> Iterator[Right]:
-    """Yield the rights that ``kp-worker evaluations`` needs; with a destination, the topic needs none.
+    """Yield the rights that ``kp-worker evaluations`` needs; with a destination, only those to read.
 
-    Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
-    transactional id.
+    Only the broker can check two more: Create on the topics of evaluations, if they are missing, and Write on
+    the transactional id.
     """
     yield from topic_rights(READ, *settings.topics.scored)
     if destination is None:
-        yield from topic_rights(WRITE, settings.topics.evaluations)
+        yield from topic_rights(WRITE, *evaluation_topics(settings))
     yield Right("Read", "group", evaluations_group(settings.kafka.group))
 
 
@@ -85,7 +97,7 @@ async def run_evaluations(
 
     Args:
         settings: the brokers, the topics and the port of the metrics.
-        destination: the backend that gets the scores; None writes events to the topic.
+        destination: the backend that gets the scores; None writes to the topics of evaluations.
         stop: is set when the command is to stop.
 
     Raises:
@@ -99,28 +111,27 @@ async def run_evaluations(
     names = settings.topics.scored
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names)
-        evaluations_topic = settings.topics.evaluations
-        batch_bytes = _BATCH_BYTES
-        if destination is None:
-            await admin.create_if_missing(evaluations_topic, topics[names[0]].partitions, {})
-            batch_bytes = (await admin.required([evaluations_topic]))[evaluations_topic].max_message_bytes
+        targets = evaluation_topics(settings) if destination is None else ()
+        for name in targets:
+            await admin.create_if_missing(name, topics[names[0]].partitions, {})
+        limits = [topic.max_message_bytes for topic in (await admin.required(targets)).values()]
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
-    evaluations = Evaluations(settings.kafka.group, metrics)
+    evaluations = Evaluations(settings.kafka.group, evaluation_topics(settings), metrics)
     async with (
         Session(
             replace(settings.kafka.client_config(), group=group),
             names,
             group,
             decoded_bytes=settings.limits.batch_bytes,
-            batch_bytes=min(_BATCH_BYTES, batch_bytes),
+            batch_bytes=min(_BATCH_BYTES, *limits),
         ) as session,
         serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
     ):
-        target = evaluations_topic if destination is None else destination.name
+        target = " and ".join(targets) if destination is None else destination.name
         logger.info("sending the scores of %s to %s", " and ".join(names), target)
         if destination is None:
-            await send_evaluations(evaluations, settings, session, stop)
+            await send_evaluations(evaluations, session, stop)
         else:
             wait = BackendWait(metrics, stop)
             place = destination.url, destination.project, destination.key_file
@@ -149,20 +160,17 @@ async def send_scores(
 
 async def send_evaluations(
     evaluations: Evaluations,
-    settings: Settings,
     session: Session,
     stop: asyncio.Event,
 ) -> None:
     """Send the evaluations of each batch in one transaction, until told to stop.
 
     Raises:
-        RefusedError: a broker rejected an event.
+        RefusedError: a broker rejected an event or a span.
     """
     while not stop.is_set():
         if records := await session.poll():
-            events = [event for record in records if (event := evaluations.event(record)) is not None]
-            topic = settings.topics.evaluations
-            outputs = [OutputRecord(topic, None, NO_TIMESTAMP, key, value, ()) for key, value in events]
+            outputs = [output for record in records for output in evaluations.outputs(record)]
             await _commit(session, outputs, records)
         evaluations.metrics.lag.set(await session.lag())
 

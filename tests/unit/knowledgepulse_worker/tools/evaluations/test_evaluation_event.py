@@ -1,4 +1,4 @@
-"""Scores as OpenTelemetry events, parsed with OpenTelemetry's own types."""
+"""Scores as OpenTelemetry events and spans, parsed with OpenTelemetry's own types."""
 
 import base64
 import json
@@ -12,11 +12,18 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData, SeverityNumber
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.convert import Conversion, convert
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.tools.common.scored_records import read_record
-from knowledgepulse_worker.tools.evaluations.evaluation_event import SpanContext, otlp_logs, span_of
-from support.otlp import attributes_of, logs_of
+from knowledgepulse_worker.tools.evaluations.evaluation_event import (
+    SpanContext,
+    otlp_logs,
+    otlp_spans,
+    span_of,
+)
+from support.conversions import FOLDER, read_cases
+from support.otlp import attributes_of, logs_of, spans_of
 from support.scored import published
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
@@ -86,6 +93,51 @@ def test_an_event_is_the_agent_spans_with_score_label_and_explanation(scored):
     }
     assert attributes_of(resource) == {"service.name": "a-group"}
     assert scope.name == "knowledgepulse-worker"
+
+
+def test_a_span_is_a_child_of_the_agent_s_with_what_the_event_says(scored):
+    record, context = scored(overrides=("recovered",)), SpanContext(TRACE, SPAN)
+    (event,) = logs_of(otlp_logs(record, context, "a-group", NOW))
+
+    (span,) = spans_of(otlp_spans(record, context, "a-group", NOW))
+
+    assert (span[2].name, span[2].trace_id.hex(), span[2].parent_span_id.hex()) == ("evaluate", TRACE, SPAN)
+    assert span[2].start_time_unix_nano == span[2].end_time_unix_nano == event[2].time_unix_nano
+    assert span[:2] == event[:2]
+    assert attributes_of(span[2]) == attributes_of(event[2])
+
+
+def test_a_span_has_the_same_id_when_it_is_sent_again_and_another_one_for_another_record(scored):
+    def span_id(record, span=SPAN):
+        ((_, _, found),) = spans_of(otlp_spans(record, SpanContext(TRACE, span), "a-group", NOW))
+        return found.span_id
+
+    record = scored()
+    assert span_id(record) == span_id(replace(record, policy="another"))
+    others = {span_id(replace(record, source="raw-traces/0/8")), span_id(record, SPAN[::-1])}
+    assert len({span_id(record), *others}) == 3
+    assert len(span_id(record)) == 8
+
+
+def test_a_run_that_was_scored_still_converts_to_the_same_trace(scored):
+    """It is read again from a backend that has the span."""
+    compared = 0
+    for document in [case["document"] for case in read_cases(FOLDER / "otlp.jsonl")]:
+        spans = document.get("resourceSpans") if isinstance(document, dict) else None
+        before = [one for one in convert(document, "otlp") if isinstance(one, Conversion)] if spans else []
+        contexts = [getattr(one.trace.metadata, "span_context", None) for one in before]
+        added = [
+            json.loads(otlp_spans(scored(), SpanContext(one["trace_id"], one["span_id"]), "a-group", NOW))
+            for one in contexts
+            if one
+        ]
+        if not added:
+            continue
+        document["resourceSpans"] = [*spans, *(one["resourceSpans"][0] for one in added)]
+        after = [one for one in convert(document, "otlp") if isinstance(one, Conversion)]
+        assert [one.trace.to_json() for one in after] == [one.trace.to_json() for one in before]
+        compared += 1
+    assert compared
 
 
 @pytest.mark.parametrize(("timestamp_ms", "expected"), [(NOW, NOW), (-1, 0)])

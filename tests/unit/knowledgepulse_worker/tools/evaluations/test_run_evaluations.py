@@ -1,4 +1,4 @@
-"""Which scored records become events."""
+"""Which scored records become events and spans."""
 
 import asyncio
 from dataclasses import replace
@@ -12,10 +12,9 @@ from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
-from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from knowledgepulse_worker.tools.evaluations.run_evaluations import Evaluations, send_evaluations
-from support.otlp import logs_of
+from support.otlp import logs_of, spans_of
 from support.scored import dead_letter, published
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
@@ -43,13 +42,14 @@ def metrics():
 
 
 def test_a_score_is_sent_under_its_trace_id_and_what_is_skipped_is_counted(scored, metrics):
-    evaluations = Evaluations("a-group", metrics)
+    evaluations = Evaluations("a-group", ("logs", "spans"), metrics)
     records = [scored(0), scored(1, span=False), dead_letter(2), replace(scored(3), headers=())]
 
-    (key, value), *rest = map(evaluations.event, records)
+    (event, span), *rest = map(evaluations.outputs, records)
 
-    assert (key, len(logs_of(value))) == (TRACE.encode(), 1)
-    assert rest == [None] * 3
+    assert (event.topic, event.key, len(logs_of(event.value))) == ("logs", TRACE.encode(), 1)
+    assert (span.topic, span.key, len(spans_of(span.value))) == ("spans", TRACE.encode(), 1)
+    assert rest == [[]] * 3
     assert metrics.counts() == {"sent": 1, "refused": 0, "without_span": 1, "foreign": 2}
 
 
@@ -78,10 +78,10 @@ async def test_a_batch_is_committed_with_its_positions_and_again_after_a_quota(s
     stop, record = asyncio.Event(), scored(4)
     session = ASession([record], stop, Throttled("a quota"), Committed([0]))
 
-    await send_evaluations(Evaluations("kp", metrics), Settings(), session, stop)
+    await send_evaluations(Evaluations("kp", ("logs", "spans"), metrics), session, stop)
 
     after = {(record.topic, record.partition): Position(record.offset + 1)}
-    assert session.committed == 2 * [(1, after)]
+    assert session.committed == 2 * [(2, after)]
 
 
 async def test_an_event_that_a_broker_refuses_ends_the_command(scored, metrics):
@@ -89,4 +89,4 @@ async def test_an_event_that_a_broker_refuses_ends_the_command(scored, metrics):
     session = ASession([scored(4)], stop, Refused(error))
 
     with pytest.raises(RefusedError):
-        await send_evaluations(Evaluations("kp", metrics), Settings(), session, stop)
+        await send_evaluations(Evaluations("kp", ("logs", "spans"), metrics), session, stop)
