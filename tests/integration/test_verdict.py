@@ -6,12 +6,15 @@ import asyncio
 import json
 import os
 import signal
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from chaos.brokers import running_brokers
 from chaos.embedder import Order, Orders
 from chaos.process import HELD, HOLD, HOLD_START, MUTE, ORDERS, RELEASE, UNMUTE
+from support import metrics_page as page
 from support.processes import send, tree
 from support.streams import Message, Stream, own_settings
 
@@ -61,8 +64,8 @@ async def becomes(worker, state, reason=""):
     async with asyncio.timeout(LIMIT):
         while (found := await verdict(worker))["state"] != state or reason not in found["text"]:
             await asyncio.sleep(0.1)
-    page = json.loads((await worker.get("/api/status"))[1])["verdict"]
-    assert (page["state"], page["since"]) == (state, found["since"])
+    shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
+    assert (shown["state"], shown["since"]) == (state, found["since"])
     assert f'kp_state{{state="{state}"}} 1.0' in (await worker.get("/metrics"))[1]
     assert reason in worker.log()
     return found
@@ -165,6 +168,58 @@ async def test_a_worker_that_starts_again_without_a_transaction_coordinator_wait
         await publish(stream, real_traces[:5])
         await worker.published(5)
     assert worker.log().count(reason) == 1
+
+
+@asynccontextmanager
+async def foreign_member(stream):
+    """Have a consumer with group.protocol=consumer read the raw topic in the workers' group."""
+    kafka = stream.settings.kafka
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": kafka.group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([stream.settings.topics.raw])
+
+    async def poll():
+        while True:
+            await asyncio.to_thread(consumer.poll, 0.1)
+
+    polling = asyncio.create_task(poll())
+    try:
+        async with asyncio.timeout(LIMIT):
+            while not consumer.assignment():
+                await asyncio.sleep(0.1)
+        yield consumer
+    finally:
+        polling.cancel()
+        await asyncio.wait([polling])
+        await asyncio.to_thread(consumer.close)
+
+
+async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_so(own_stream, real_traces):
+    """It was "Healthy", while the client had half of the partitions and committed past their records."""
+    raw = own_stream.settings.topics.raw
+    for partition in (0, 1):
+        await own_stream.publish([Message(one, partition=partition) for one in real_traces[:5]])
+    async with AsyncExitStack() as stack:
+        async with foreign_member(own_stream) as consumer:
+            worker = await stack.enter_async_context(own_stream.worker())
+            await worker.owns(1)
+            reason = "Foreign member: a client with group.protocol=consumer is in the workers' group"
+            assert (await becomes(worker, "foreign_member", reason))["runbook"] == "KpForeignMember"
+            await worker.published(5)
+            (place,) = consumer.assignment()
+            passed_over = TopicPartition(raw, place.partition, 5)
+            await asyncio.to_thread(consumer.commit, offsets=[passed_over], asynchronous=False)
+        await own_stream.publish([Message(one, partition=place.partition) for one in real_traces[5:10]])
+        await worker.published(10)
+        await becomes(worker, "healthy")
+        assert page.value(await worker.metrics(), "kp_skipped_offsets_total") == 5
 
 
 async def test_a_worker_whose_model_is_slow_is_behind_until_it_is_fast_again(

@@ -12,7 +12,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from aiokafka.errors import NoError, RebalanceInProgressError
-from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.clients import adapted, client_arguments
@@ -51,7 +51,9 @@ class TransactionalAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # a
 
     A consumer with ``group.protocol=consumer`` (KIP-848) names no assignor. Brokers would admit it, upgrade
     the group and assign the partitions themselves. They refuse this if the members' assignments carry data of
-    the assignor, which an upgrade would lose (KAFKA-18134).
+    the assignor, which an upgrade would lose (KAFKA-18134). In a group that such a consumer has joined first,
+    brokers admit these members and assign the partitions, whatever the assignor
+    (``GroupMetadata.is_assigned_by_brokers``).
     """
 
     name = "sticky-transactional"
@@ -111,6 +113,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         self._batch_bytes = batch_bytes
         self.answered_at = time.monotonic()
         self.group = GroupMetadata(config.group)
+        self._has_leader = True
 
     async def start(self) -> None:
         """Connect."""
@@ -162,8 +165,15 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
                 self.answered_at = time.monotonic()
+            if isinstance(request, JoinGroupRequest) and response.error_code == NoError.errno:
+                self._has_leader = bool(response.leader_id)  # only a member that leads assigns partitions
             if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
-                self.group = GroupMetadata(self.group.group, self._coordinator.member_id, self.generation)
+                self.group = GroupMetadata(
+                    self.group.group,
+                    self._coordinator.member_id,
+                    self.generation,
+                    is_assigned_by_brokers=not self._has_leader,
+                )
             return response
 
         return send_and_observe

@@ -53,11 +53,13 @@ class GroupMetadata:
         group: the group's name.
         member: the member's id; empty for a producer outside the group, which the brokers do not check.
         generation: the generation of the membership; -1 for a producer outside the group.
+        is_assigned_by_brokers: whether the brokers assign the partitions, and not a member.
     """
 
     group: str
     member: str = ""
     generation: int = -1
+    is_assigned_by_brokers: bool = False
 
 
 class UnstableOffsetsError(BrokerResponseError):  # type: ignore[misc]  # aiokafka is untyped

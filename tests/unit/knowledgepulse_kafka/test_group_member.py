@@ -8,11 +8,17 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion
+from aiokafka.protocol.group import (
+    JoinGroupRequest,
+    JoinGroupResponse_v5,
+    SyncGroupRequest,
+    SyncGroupResponse_v3,
+)
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_member import GroupMember, TransactionalAssignor
-from knowledgepulse_kafka.group_offsets import StableOffsetsResponse_v7
+from knowledgepulse_kafka.group_offsets import GroupMetadata, StableOffsetsResponse_v7
 
 AT = TopicPartition("raw-traces", 0)
 LOADING, NOT_COORDINATOR, NOT_AUTHORIZED, UNSTABLE = 14, 16, 30, 88
@@ -94,6 +100,18 @@ def test_each_assignment_carries_data_so_that_brokers_do_not_upgrade_the_group()
     encoded = [ConsumerProtocolMemberAssignment.decode(one.encode()) for one in assignments.values()]
     assert all(one.user_data for one in encoded)
     assert sorted(tp.partition for one in encoded for tp in one.partitions()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("leader", "is_assigned_by_brokers"), [("a-member", False), ("", True)])
+async def test_a_group_without_a_leader_is_assigned_by_brokers(member, leader, is_assigned_by_brokers):
+    """A consumer with group.protocol=consumer was there before the first worker (KIP-848)."""
+    joined = JoinGroupResponse_v5(0, 0, 1, TransactionalAssignor.name, leader, "a-member", [])
+    one = await member(joined, SyncGroupResponse_v3(0, 0, b""))
+
+    await one._coordinator._send_req(JoinGroupRequest("a-group", 1, 1, "a-member", None, "consumer", []))
+    await one._coordinator._send_req(SyncGroupRequest("a-group", 1, "a-member", None, []))
+
+    assert one.group == GroupMetadata("", "a-member", 1, is_assigned_by_brokers=is_assigned_by_brokers)
 
 
 OFFSET_FETCH = 9

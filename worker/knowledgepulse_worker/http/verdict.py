@@ -40,6 +40,7 @@ class State(StrEnum):
     STOPPING = "stopping"
     WAITING_FOR_KAFKA = "waiting_for_kafka"
     THROTTLED = "throttled"
+    FOREIGN_MEMBER = "foreign_member"
     HELD_BACK = "held_back"
     RECOVERING = "recovering"
     POISON = "poison"
@@ -53,6 +54,7 @@ RUNBOOK = {
     State.STARTING: "KpPartitionsUnowned",
     State.WAITING_FOR_KAFKA: "KpWaiting",
     State.THROTTLED: "KpThrottled",
+    State.FOREIGN_MEMBER: "KpForeignMember",
     State.HELD_BACK: "KpHeldBack",
     State.RECOVERING: "KpRecoveryLong",
     State.POISON: "KpPoison",
@@ -61,6 +63,11 @@ RUNBOOK = {
     State.POLICY_EDIT_REFUSED: "KpPolicyReloadFailed",
 }
 """The runbook's section on each state that may require action."""
+
+_FOREIGN_MEMBER = (
+    "a client with group.protocol=consumer is in the workers' group, and no worker scores the partitions "
+    "that the brokers give it"
+)
 
 _ORDINARY = {State.HEALTHY, State.STARTING, State.RECOVERING}
 """States that every worker passes through."""
@@ -120,6 +127,7 @@ class Observation:
         producer_silence: seconds for which the producer has waited to start at its coordinator.
         transaction_age: seconds for which a transaction has been in progress.
         is_rebalancing: whether a rebalance is in progress.
+        has_foreign_member: whether a client that is no worker is in the group.
         member_waits: what the group member waits for at its coordinator.
         reading_waits: what it waits for at the partitions' leaders.
         producer_waits: what the producer waits for.
@@ -145,6 +153,7 @@ class Observation:
     producer_silence: float = 0.0
     transaction_age: float = 0.0
     is_rebalancing: bool = False
+    has_foreign_member: bool = False
     member_waits: Waits = ()
     reading_waits: Waits = ()
     producer_waits: Waits = ()
@@ -219,6 +228,8 @@ class Diagnosis:
         if rebalancing > PATIENCE:
             reason = f"the group has been rebalancing for {rebalancing:.0f} s"
             yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.member_waits)
+        if seen.has_foreign_member:
+            yield _Finding(State.FOREIGN_MEMBER, _FOREIGN_MEMBER)
         if seen.recovering:
             reason = f"{seen.recovering} of {seen.partitions} partitions"
             yield _Finding(State.RECOVERING, reason, seen.member_waits)

@@ -147,6 +147,7 @@ class WorkerApp:
             producer_silence=producer_silence,
             transaction_age=progress.transaction_age,
             is_rebalancing=is_rebalancing,
+            has_foreign_member=progress.has_foreign_member,
             member_waits=progress.waits(MEMBERSHIP),
             reading_waits=progress.waits(READING),
             producer_waits=producer_waits,

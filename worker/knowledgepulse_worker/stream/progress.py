@@ -99,6 +99,11 @@ class Progress:
         return self._client.group.group
 
     @property
+    def has_foreign_member(self) -> bool:
+        """Whether a client that is no worker is in the group: for workers alone, brokers assign nothing."""
+        return self._client.group.is_assigned_by_brokers
+
+    @property
     def coordinator_answered(self) -> float:
         """When the group's coordinator last answered (``time.monotonic``)."""
         return self._client.answered_at

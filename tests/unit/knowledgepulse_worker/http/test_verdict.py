@@ -19,6 +19,7 @@ ILL = {
     "leader_silence": 60.0,
     "producer_silence": 6.0,
     "transaction_age": 6.0,
+    "has_foreign_member": True,
     "suspect_partitions": (2,),
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
@@ -49,6 +50,13 @@ def diagnosis(clock):
         ),
         ({"transaction_age": 6.0}, "Waiting for Kafka: a transaction has not been committed for 6 s"),
         ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
+        (
+            {"has_foreign_member": True, "recovering": 3},
+            (
+                "Foreign member: a client with group.protocol=consumer is in the workers' group, and no "
+                "worker scores the partitions that the brokers give it"
+            ),
+        ),
         (
             {"publishing_throttled": 42.4},
             (
