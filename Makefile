@@ -83,6 +83,10 @@ lint: $(VENV)/.test ## check style, imports and types
 docs: $(VENV)/.docs ## build the site of the documents, and check its links
 	PYTHONPATH=docs $(BIN)/python -m generator
 
+.PHONY: tables
+tables: $(VENV)/.test ## regenerate the tables of settings, metrics, commands and names in the documents
+	PYTHONPATH=docs $(BIN)/python -m generator tables
+
 .PHONY: schemas
 schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
 	$(BIN)/python -m knowledgepulse_schemas

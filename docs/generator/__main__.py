@@ -1,12 +1,17 @@
-"""`make docs`: build the site in build/docs/site."""
+"""`make docs`: build the site in build/docs/site. `make tables`: write the documents' generated parts."""
 
 from __future__ import annotations
 
 import sys
 
 from generator.build import BuildError, build
-from generator.staging import ROOT
+from generator.staging import ROOT, documents
+from generator.tables import renewed
 
+if sys.argv[1:] == ["tables"]:
+    for path in (ROOT / document for document in documents()):
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.exit()
 try:
     site = build(ROOT / "build/docs")
 except BuildError as error:

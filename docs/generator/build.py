@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from generator.links import broken_links
-from generator.staging import stage
+from generator.staging import ROOT, stage
 
 
 class BuildError(Exception):
@@ -23,7 +24,13 @@ def build(folder: Path) -> Path:
     stage(folder)
     zensical = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
     done = subprocess.run(  # noqa: S603  our own program
-        zensical, cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        zensical,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "docs")},  # for the extension generator.roles
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if done.returncode:
         raise BuildError(done.stdout)

@@ -22,18 +22,19 @@ PROCESSES: dict[str, Callable[[CollectorRegistry], Any]] = {
 
 
 def page() -> str:
-    """Return a section for each process, with a section for each metric."""
+    """Return a section for each process, with a table of its metrics."""
     return "\n".join(line for command, make in PROCESSES.items() for line in _section(command, make))
 
 
 def _section(command: str, make: Callable[[CollectorRegistry], Any]) -> Iterator[str]:
-    yield f"\n## {command}\n"
+    yield f"\n## `{command}`\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
     registry = CollectorRegistry()
     make(registry)
-    for collector in registry._collector_to_names:  # noqa: SLF001  the only way to the labels without a sample
+    for collector in registry._collector_to_names:  # noqa: SLF001  the only way to those without a sample
         (family,) = collector.describe()
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = ", ".join(f"`{label}`" for label in getattr(collector, "_labelnames", ()))
-        yield f"### `{name}` {{ #{name} }}\n"
-        yield f"{family.type}{', labels ' if labels else ''}{labels}\n"
-        yield f"{family.documentation}\n"
+        # A collector of the client library keeps the labels to itself, one of ours tells them in its family.
+        names = getattr(collector, "_labelnames", ()) or getattr(family, "_labelnames", ())
+        labels = ", ".join(f"`{label}`" for label in names)
+        yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
+    yield ""

@@ -30,11 +30,11 @@ def page() -> str:
 
 
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
-    yield f"\n## [{name}] {{ #{name} }}\n"
+    yield f"\n## `[{name}]`\n"
     if described := Settings.model_fields[name].description:
         yield f"{_prose(described)}\n"
     for key, field in model.model_fields.items():
-        yield f"### `{name}.{key}` {{ #{name}-{key} }}\n"
+        yield f"### `{name}.{key}`\n"
         if field.description:
             yield f"{_prose(field.description)}\n"
         yield f"- Type: {_type(field.annotation)}{_bounds(field)}"

@@ -8,24 +8,18 @@ from collections.abc import Iterator
 from os.path import normpath, relpath
 from pathlib import Path
 
-from generator import commands, metrics, python, settings
+from generator.tables import for_site
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "project"
 """The folder of the documents from outside docs/, under their paths in the repository."""
 
 _FOLDERS = ("deploy", "schemas", "tests", "worker")
-_GENERATED = {
-    "commands": commands.page,
-    "metrics": metrics.page,
-    "python": python.page,
-    "settings": settings.page,
-}
+_PLACES = {"README.md": "index.md", "docs/README.md": "documentation.md"}
 _FENCE = r"^```(?P<tag>\w+)(?: (?P<argument>[^\n]+))?\n(?P<text>.*?)^```$"
 _LABEL = r"(?P<picture>!?)\[(?P<label>(?:[^\[\]]|\[[^\]]*\])*)\]"
 _LINK = rf"{_LABEL}\((?!\w+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)"
 _FENCE_OR_LINK = re.compile(f"{_FENCE}|{_LINK}", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
 def stage(folder: Path) -> None:
@@ -37,21 +31,24 @@ def stage(folder: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / document).read_text(encoding="utf-8")
         text = _FENCE_OR_LINK.sub(lambda found, document=document: _staged(found, document, pages), text)
-        place.write_text(_MARK.sub(lambda found: _GENERATED[found[1]](), text), encoding="utf-8")
+        place.write_text(for_site(text), encoding="utf-8")
     shutil.copytree(ROOT / "docs/images", pages / "images")
     shutil.copytree(ROOT / "docs/theme", pages / "theme")
+    shutil.copytree(ROOT / "docs/templates", folder / "templates")
     shutil.copy(ROOT / "docs/zensical.toml", folder)
 
 
 def documents() -> Iterator[str]:
-    """Yield the paths of all documents but the README, which is the repository's first screen."""
-    yield from (path.name for path in ROOT.glob("*.md") if path.name != "README.md")
+    """Yield the paths of all documents."""
+    yield from (path.name for path in ROOT.glob("*.md"))
     for folder in ("docs", *_FOLDERS):
         yield from (str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.md"))
 
 
 def page_of(document: str) -> str:
-    """Return where the site has a document, or another file."""
+    """Return where the site has a document, or another file; the README is its home."""
+    if document in _PLACES:
+        return _PLACES[document]
     path = document.removeprefix("docs/") if document.startswith("docs/") else f"{PROJECT}/{document}"
     return re.sub(r"(^|/)README\.md$", r"\1index.md", path)
 

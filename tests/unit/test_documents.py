@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import knowledgepulse_worker.scoring
+from generator.tables import renewed
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.http.verdict import Diagnosis
@@ -55,6 +56,11 @@ def test_every_setting_that_is_named_is_there(document):
     named = set(re.findall(rf"`((?:{'|'.join(sections())})\.[a-z_]+)(?: = [^`]+)?`", read(document)))
     assert REMOVED.isdisjoint(settings)
     assert named <= settings | removed_in(document)
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if "<!-- generated:" in read(name)])
+def test_generated_tables_are_up_to_date(document):
+    assert read(document) == renewed(read(document)), "run `make tables`"
 
 
 def test_the_headers_table_names_every_header():

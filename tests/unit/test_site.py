@@ -8,7 +8,7 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
-from generator import commands, metrics, python, settings
+from generator import commands, metrics, python, settings, tables
 from generator.links import broken_links
 from generator.staging import page_of, stage
 from knowledgepulse_worker.cli.entry import main
@@ -33,12 +33,17 @@ def test_a_setting_has_its_type_default_and_variable():
 
 
 def test_the_page_of_metrics_has_the_metrics_of_every_process():
-    found = set(headings(metrics.page()))
+    found = set(re.findall(r"^\| `(kp_\w+)` ", metrics.page(), re.MULTILINE))
     for make in [*metrics.PROCESSES.values(), *TOOL_METRICS.values()]:
         make(registry := CollectorRegistry())
         assert {family.name for family in registry.collect()} <= {
             name.removesuffix("_total") for name in found
         }
+
+
+def test_a_metric_has_its_type_and_labels_also_if_it_has_no_sample():
+    assert "| `kp_quality_score` | histogram | `domain`, `outcome` |" in metrics.page()
+    assert "| `kp_dead_letters_total` | counter | `reason` |" in metrics.page()
 
 
 def test_the_page_of_commands_has_every_command_that_is_not_hidden():
@@ -50,20 +55,38 @@ def test_the_page_of_commands_has_every_command_that_is_not_hidden():
 
 
 def test_the_page_of_the_python_api_has_every_public_name():
-    found = headings(python.page())
+    directives = re.findall(r"^::: (\S+)$", python.directives(), re.MULTILINE)
     for name, names in python.PUBLIC.items():
-        assert set(names or importlib.import_module(name).__all__) <= set(found)
+        public = set(names or importlib.import_module(name).__all__) - {"__version__"}
+        assert public <= set(re.findall(r"^\| `(\w+)` ", python.page(), re.MULTILINE))
+        assert {f"{name}.{one}" for one in public} <= set(directives)
 
 
-def test_every_mark_in_a_page_is_replaced_and_links_follow_their_pages(tmp_path):
+def test_generated_parts_are_as_the_code_has_them_and_the_rest_stays():
+    written = tables.renewed("before\n<!-- generated: python -->\nthe former table\n<!-- end -->\nafter\n")
+
+    assert "| `Scorer` | Scores traces in order" in written
+    assert "the former table" not in written
+    assert written.startswith("before\n")
+    assert written.endswith("\n<!-- end -->\nafter\n")
+    assert tables.renewed(written) == written
+
+
+def test_the_site_has_no_marks_and_links_follow_their_pages(tmp_path):
     stage(tmp_path)
 
     pages = {str(path.relative_to(tmp_path / "pages")): path.read_text() for path in tmp_path.rglob("*.md")}
     assert not [name for name, text in pages.items() if "<!-- generated" in text]
+    assert "::: knowledgepulse_worker.Scorer" in pages["reference/python.md"]
+    assert "](operators/install.md)" in pages["index.md"], "the README is the site's home"
     assert "](../project/tests/chaos/index.md)" in pages["operators/failures.md"]
     assert "](../../../operators/dead-letters.md)" in pages["project/tests/chaos/index.md"]
     assert (tmp_path / "pages" / page_of("deploy/prometheus/alerts.yml")).exists()
     assert not list(tmp_path.rglob("*.html")), "the worker's own pages work only on a worker"
+
+
+def test_a_role_of_sphinx_is_shown_as_code():
+    assert python.ROLE.sub(r"`\1`", "see :class:`~a.Scorer` and :func:`b`") == "see `a.Scorer` and `b`"
 
 
 @pytest.mark.parametrize(

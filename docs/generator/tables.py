@@ -1,0 +1,34 @@
+"""The generated parts of documents: settings, metrics, commands and the names of the Python API.
+
+They stand in the documents between ``<!-- generated: NAME -->`` and ``<!-- end -->``, so that they can be
+read in the repository. `make tables` writes them, and a test compares them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from generator import commands, metrics, python, settings
+
+TABLES: dict[str, Callable[[], str]] = {
+    "commands": commands.page,
+    "metrics": metrics.page,
+    "python": python.page,
+    "settings": settings.page,
+}
+_PART = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+
+
+def renewed(text: str) -> str:
+    """Return a document with its generated parts as the code has them now."""
+    return _PART.sub(lambda part: f"<!-- generated: {part[1]} -->\n{_table(part[1])}\n<!-- end -->", text)
+
+
+def for_site(text: str) -> str:
+    """Return a document as the site has it: without marks, the Python API as mkdocstrings' directives."""
+    return _PART.sub(lambda part: python.directives() if part[1] == "python" else _table(part[1]), text)
+
+
+def _table(name: str) -> str:
+    return re.sub(r"\n{3,}", "\n\n", f"\n{TABLES[name]()}\n\n").removesuffix("\n")
