@@ -12,28 +12,20 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others
+from knowledgepulse_schemas.convert.words import words
 
 _TYPES = ("type", "part_kind", "kind")
 _TEXT = {"text", "input_text", "output_text"}
 _OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
 _REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
-_CALL = {
-    *(
-        "tool_use",
-        "toolCall",
-        "toolUse",
-        "tool.call",
-        "tool-call",
-        "tool_call",
-        "function_call",
-        "functionCall",
-    ),
-}
-_RESPONSE = {
-    *("tool_result", "toolResult", "tool.result", "tool-result", "tool-return", "function_result"),
-    *("retry-prompt", "tool_call_result", "functionResponse"),
-}
+_CALL = words("tool_use toolCall toolUse tool.call tool-call tool_call function_call functionCall")
+_RESPONSE = words(
+    """
+    tool_result toolResult tool.result tool-result tool-return function_result retry-prompt tool_call_result
+    functionResponse
+    """
+)
 _MEDIA = {"image", "document", "audio", "video", "image_url", "redacted_thinking", "redactedThinking", "file"}
 _NAMES = ("name", "toolName", "tool_name")
 _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "id")

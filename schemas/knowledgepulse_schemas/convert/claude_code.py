@@ -18,19 +18,11 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, lines_of, project_of
+from knowledgepulse_schemas.convert.words import words
 
 NAME = "claude_code"
 
-_KINDS = {
-    "user",
-    "assistant",
-    "system",
-    "summary",
-    "attachment",
-    "progress",
-    "file-history-snapshot",
-    "queue-operation",
-}
+_KINDS = words("user assistant system summary attachment progress file-history-snapshot queue-operation")
 _FOREIGN = {"reasoning_effort", "toolId", "finalText"}
 """Members of the lines that Droid prints, which are similar."""
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
@@ -50,26 +42,14 @@ _SYNTHETIC = "<synthetic>"
 """The model of texts that Claude Code itself adds to the agent's, such as "No response requested."."""
 _PLAN = "ExitPlanMode"
 """The tool that presents a plan to the user."""
-_BOOKKEEPING = {
-    *(
-        "system",
-        "summary",
-        "attachment",
-        "progress",
-        "file-history-snapshot",
-        "queue-operation",
-        "last-prompt",
-    ),
-    *("custom-title", "ai-title", "agent-name", "agent-color", "agent-setting", "tag", "mode", "pr-link"),
-    *(
-        "permission-mode",
-        "worktree-state",
-        "content-replacement",
-        "attribution-snapshot",
-        "saved_hook_context",
-    ),
-    *("speculation-accept", "started", "result", "hook_progress", "task-summary", "bridge-session"),
-}
+_BOOKKEEPING = words(
+    """
+    system summary attachment progress file-history-snapshot queue-operation last-prompt custom-title ai-title
+    agent-name agent-color agent-setting tag mode pr-link permission-mode worktree-state content-replacement
+    attribution-snapshot saved_hook_context speculation-accept started result hook_progress task-summary
+    bridge-session
+    """
+)
 """Types of lines about the session; those of its messages are "user" and "assistant"."""
 
 

@@ -21,7 +21,8 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, project_of
+from knowledgepulse_schemas.convert.sessions import Reader, project_of
+from knowledgepulse_schemas.convert.words import words
 
 NAME = "codex"
 
@@ -33,80 +34,34 @@ _SERVER = "mcp__"
 _ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}
 """Whether the agent has ended, by the events of a turn; None if its messages have to tell."""
 _ITEM_EVENTS = {"item_started", "item_updated", "item_completed"}
-_REPEATING_ITEMS = {
-    *("agentmessage", "reasoning", "plan", "hookprompt", "contextcompaction", "subagentactivity", "sleep"),
-    *("websearch", "imageview", "imagegeneration", "extension"),
-}
+_REPEATING_ITEMS = words(
+    """
+    agentmessage reasoning plan hookprompt contextcompaction subagentactivity sleep websearch imageview
+    imagegeneration extension
+    """
+)
 """Types of the interface's items that repeat items of the API, in lower case."""
 _CALL_ITEMS = {"commandexecution", "dynamictoolcall", "collabagenttoolcall", "filechange", "mcptoolcall"}
 """Types of the interface's items that record the end of a call, in lower case."""
-_EVENTS = {
-    *(
-        "agent_message",
-        "agent_message_delta",
-        "agent_reasoning",
-        "agent_reasoning_raw_content",
-        "token_count",
-    ),
-    *(
-        "agent_reasoning_section_break",
-        "agent_reasoning_delta",
-        "session_configured",
-        "user_message",
-        "error",
-    ),
-    *(
-        "task_started",
-        "turn_started",
-        "task_complete",
-        "turn_complete",
-        "turn_aborted",
-        "turn_diff",
-        "warning",
-    ),
-    *("exec_command_begin", "exec_command_end", "exec_command_output_delta", "exec_approval_request"),
-    *("patch_apply_begin", "patch_apply_updated", "patch_apply_end", "apply_patch_approval_request"),
-    *(
-        "mcp_tool_call_begin",
-        "mcp_tool_call_end",
-        "web_search_begin",
-        "web_search_end",
-        "view_image_tool_call",
-    ),
-    *("dynamic_tool_call_request", "dynamic_tool_call_response", "image_generation_begin"),
-    *(
-        "image_generation_end",
-        "plan_update",
-        "context_compacted",
-        "thread_rolled_back",
-        "thread_name_updated",
-    ),
-    *("entered_review_mode", "exited_review_mode", "undo_started", "undo_completed", "background_event"),
-    *(
-        "stream_error",
-        "deprecation_notice",
-        "mcp_startup_update",
-        "mcp_startup_complete",
-        "thread_goal_updated",
-    ),
-    *(
-        "get_history_entry_response",
-        "list_custom_prompts_response",
-        "skills_update_available",
-        "model_reroute",
-    ),
-    *("collab_agent_spawn_begin", "collab_agent_spawn_end", "collab_agent_interaction_begin"),
-    *("collab_agent_interaction_end", "collab_waiting_begin", "collab_waiting_end", "collab_close_begin"),
-    *(
-        "collab_close_end",
-        "collab_resume_begin",
-        "collab_resume_end",
-        "request_user_input",
-        "guardian_warning",
-    ),
-    *("elicitation_request", "request_permissions", "hook_started", "hook_completed", "terminal_interaction"),
-    *("thread_settings_applied", "guardian_assessment", "sub_agent_activity", "raw_response_item"),
-}
+_EVENTS = words(
+    """
+    agent_message agent_message_delta agent_reasoning agent_reasoning_raw_content token_count
+    agent_reasoning_section_break agent_reasoning_delta session_configured user_message error task_started
+    turn_started task_complete turn_complete turn_aborted turn_diff warning exec_command_begin
+    exec_command_end exec_command_output_delta exec_approval_request patch_apply_begin patch_apply_updated
+    patch_apply_end apply_patch_approval_request mcp_tool_call_begin mcp_tool_call_end web_search_begin
+    web_search_end view_image_tool_call dynamic_tool_call_request dynamic_tool_call_response
+    image_generation_begin image_generation_end plan_update context_compacted thread_rolled_back
+    thread_name_updated entered_review_mode exited_review_mode undo_started undo_completed background_event
+    stream_error deprecation_notice mcp_startup_update mcp_startup_complete thread_goal_updated
+    get_history_entry_response list_custom_prompts_response skills_update_available model_reroute
+    collab_agent_spawn_begin collab_agent_spawn_end collab_agent_interaction_begin
+    collab_agent_interaction_end collab_waiting_begin collab_waiting_end collab_close_begin collab_close_end
+    collab_resume_begin collab_resume_end request_user_input guardian_warning elicitation_request
+    request_permissions hook_started hook_completed terminal_interaction thread_settings_applied
+    guardian_assessment sub_agent_activity raw_response_item
+    """
+)
 """Events that are about the interface, or whose content is also in items of the API."""
 _NOTICE = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md instructions )")
 """How texts begin that Codex itself puts among the user's."""
@@ -126,11 +81,10 @@ def _recognises(line: dict[str, Any]) -> bool:
     return is_meta and ("items" in line or session is line)
 
 
-class _Session:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
+class _Session(Reader):
+    def __init__(self, framework: str) -> None:
+        super().__init__(framework)
         self._at: datetime | None = None
-        self._has_ended: bool | None = None
         self._is_copy = False  # a subagent's file may begin with its parent's
         self._requests: list[tuple[int, set[str]]] = []  # texts of the user that no event has confirmed
         self._has_events = False
@@ -141,10 +95,10 @@ class _Session:
         kind, payload = value.get("type"), value.get("payload")
         self._at = self.transcript.reached(value.get("timestamp"))
         if isinstance(payload, dict) and isinstance(kind, str):
-            count_others(value, {"timestamp", "type", "payload"}, "", self.transcript.losses)
+            count_others(value, {"timestamp", "type", "payload"}, "", self.losses)
             self._add_wrapped(kind, payload)
         elif isinstance(value.get("items"), list):
-            count_others(value, {"session", "items"}, "", self.transcript.losses)
+            count_others(value, {"session", "items"}, "", self.losses)
             self._add_meta(value.get("session"))
             for item in value["items"]:
                 self._add_item(item)
@@ -153,7 +107,7 @@ class _Session:
         elif {"id", "timestamp"} <= set(value):
             self._add_meta(value)
         else:
-            self.transcript.losses.add(str(value.get("record_type") or "other lines"), value)
+            self.losses.add(str(value.get("record_type") or "other lines"), value)
 
     def finish(self) -> hub.Run:
         """Return the run; without events, texts of the user are requests unless they begin as notices."""
@@ -161,7 +115,7 @@ class _Session:
             for position, texts in self._requests:
                 if not any(_NOTICE.match(text) for text in texts):
                     self.transcript.change(position, role="user")
-        return self.transcript.finish(ended=self._has_ended)
+        return super().finish()
 
     def _add_wrapped(self, kind: str, payload: dict[str, Any]) -> None:
         if kind == "session_meta":
@@ -171,7 +125,7 @@ class _Session:
             # Ids are ordered by time: the subagent's turns are younger than its session.
             self._is_copy = str(turn) < (self.transcript.run.native_id or "")
         if self._is_copy:
-            self.transcript.losses.add("copied lines of the parent", payload)
+            self.losses.add("copied lines of the parent", payload)
         elif kind == "response_item":
             self._add_item(payload)
         elif kind == "event_msg":
@@ -180,21 +134,19 @@ class _Session:
             if kind == "turn_context":
                 self.transcript.named(payload.get("model"))
             known = kind in _WRAPPERS or kind in _STATES
-            add = self.transcript.losses.add if known else self.transcript.losses.add_unknown
+            add = self.losses.add if known else self.losses.add_unknown
             add(kind, payload)
 
     def _add_meta(self, meta: Any) -> None:
         """Read the session's id and origin; a session that continues or copies another one repeats them."""
         run = self.transcript.run
         if not isinstance(meta, dict) or not isinstance(meta.get("id"), str):
-            self.transcript.losses.add("session_meta", meta)
+            self.losses.add("session_meta", meta)
             return
         rest = {name: value for name, value in meta.items() if name != "id"}
         if (base := rest.pop("history_base", None)) is not None:
-            self.transcript.losses.add_unknown(
-                "the session up to this fork", base, {"content": as_text(base)}
-            )
-        self.transcript.losses.add("session_meta", rest)
+            self.losses.add_unknown("the session up to this fork", base, {"content": as_text(base)})
+        self.losses.add("session_meta", rest)
         if run.native_id is None:
             run.native_id, run.names = meta["id"], project_of(meta.get("cwd"))
             parent, name = meta.get("parent_thread_id"), None
@@ -209,12 +161,11 @@ class _Session:
 
     def _add_item(self, item: Any) -> None:
         """Add an item of the Responses API."""
-        losses = self.transcript.losses
         try:
             own, server = _responses_item(item)
-            [message] = openai.messages_of([own], "response_item", losses)
+            [message] = openai.messages_of([own], "response_item", self.losses)
         except ConversionError:
-            losses.add_unknown("items of another form", item)
+            self.losses.add_unknown("items of another form", item)
             return
         if item.get("type") == "agent_message":
             self.transcript.add("user", message.parts, self._at)
@@ -224,9 +175,9 @@ class _Session:
             return
         if message.role == "assistant":
             phase = item.get("phase")
-            self._has_ended = None if phase is None else phase == "final_answer"
+            self.has_ended = None if phase is None else phase == "final_answer"
         parts = [
-            _judged(part, losses) if isinstance(part, hub.ToolCallResponse) else part
+            _judged(part, self.losses) if isinstance(part, hub.ToolCallResponse) else part
             for part in message.parts
         ]
         if server is not None:
@@ -248,9 +199,9 @@ class _Session:
             self._confirm(kind, event["message"])
             rest = _without_message(event)
         elif kind in _ENDINGS:
-            self._has_ended = _ENDINGS[kind]
+            self.has_ended = _ENDINGS[kind]
         elif kind == "turn_aborted":
-            self._has_ended = True
+            self.has_ended = True
             self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
         elif kind == "error":
             self.transcript.add("assistant", [hub.Error(str(event.get("message") or ""))], self._at)
@@ -260,7 +211,7 @@ class _Session:
         elif kind in _ITEM_EVENTS:
             self._add_item_event(kind, event)
             return
-        add = self.transcript.losses.add if kind in _EVENTS else self.transcript.losses.add_unknown
+        add = self.losses.add if kind in _EVENTS else self.losses.add_unknown
         add(f"event_msg.{kind}", rest)
 
     def _add_item_event(self, event_kind: str, event: dict[str, Any]) -> None:
@@ -270,22 +221,22 @@ class _Session:
         name = kind.replace("_", "").lower()  # also in camel case and in snake case
         path = f"event_msg.{event_kind}.{kind}"
         if event_kind != "item_completed":
-            self.transcript.losses.add(path, event)
+            self.losses.add(path, event)
         elif name == "usermessage" and (text := _text_of(item.get("content"))):
             self._confirm(event_kind, text)
             content = [
                 {member: value for member, value in one.items() if member != "text"} if _is_text(one) else one
                 for one in item["content"]
             ]
-            self.transcript.losses.add(path, {**event, "item": {**item, "content": content}})
+            self.losses.add(path, {**event, "item": {**item, "content": content}})
         elif name in _CALL_ITEMS:
             if isinstance(item.get("id"), str):
                 self._add_end(item["id"], item)
-            self.transcript.losses.add(path, event)
+            self.losses.add(path, event)
         elif name in _REPEATING_ITEMS:
-            self.transcript.losses.add(path, event)
+            self.losses.add(path, event)
         else:
-            self.transcript.losses.add_unknown(path, event)
+            self.losses.add_unknown(path, event)
 
     def _confirm(self, kind: str, text: str) -> None:
         """Make the item with the text of an event a request of the user.
@@ -309,7 +260,7 @@ class _Session:
         """Count the texts of a user's item that its request does not contain."""
         texts = (part.content for part in item.parts if isinstance(part, hub.Text))
         others = [text for text in texts if text.strip() not in request]
-        self.transcript.losses.add("texts beside a request", others)
+        self.losses.add("texts beside a request", others)
 
     def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
         """Add a call's duration, server and failure, which only the event of its end records."""

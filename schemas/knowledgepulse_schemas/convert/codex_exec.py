@@ -15,7 +15,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of
+from knowledgepulse_schemas.convert.sessions import Reader, event_of
 
 NAME = "codex_exec"
 
@@ -72,43 +72,38 @@ def _recognises(line: dict[str, Any]) -> bool:
     return line == {"type": "turn.started"} or bool({"thread_id", "item", "usage", "error"} & set(line))
 
 
-class _Stream:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
-        self._started: dict[str, Any] = {}  # the arguments of the calls without a response, by id
+class _Stream(Reader):
+    has_ended = False
+
+    def __init__(self, framework: str) -> None:
+        super().__init__(framework)
+        self._started: set[str] = set()  # ids of the calls that are not completed
         self._plan: Any = None
-        self._has_ended = False
 
     def add(self, value: dict[str, Any]) -> None:
         """Add an event."""
-        losses = self.transcript.losses
-        if (event := event_of(_Event, value, losses)) is None:
+        if (event := event_of(_Event, value, self.losses)) is None:
             return
-        count_unread(event, event.type, losses)
+        count_unread(event, event.type, self.losses)
         if event.type == "thread.started":
-            self.transcript.run.native_id = self.transcript.run.native_id or event.thread_id
+            self.transcript.began(event.thread_id)
         elif event.type in _STATES and event.item is not None:
             self._add_item(event.type, event.item)
         elif event.type == "turn.failed":
-            self._has_ended = True
+            self.has_ended = True
             self.transcript.add("assistant", [hub.Error((event.error and event.error.message) or "")])
         else:
-            self._has_ended = _ENDINGS.get(event.type, self._has_ended)
-            losses.add(event.type, event.message)
-
-    def finish(self) -> hub.Run:
-        """Return the run; without the end of its turn, it was cut off."""
-        return self.transcript.finish(ended=self._has_ended)
+            self.has_ended = _ENDINGS.get(event.type, self.has_ended)
+            self.losses.add(event.type, event.message)
 
     def _add_item(self, state: str, item: _Item) -> None:
-        losses = self.transcript.losses
         match item.type:
             case "reasoning":
                 self._add_text(state, hub.Reasoning(item.text or ""))
             case "agent_message":
                 self._add_text(state, hub.Text(item.text or ""))
             case "error":  # a notice of Codex; a failure is the turn's
-                losses.add("items of type error", item.message)
+                self.losses.add("items of type error", item.message)
             case "todo_list":
                 if item.items and item.items != self._plan:
                     self._plan = item.items
@@ -116,27 +111,22 @@ class _Stream:
             case _ if (call := _call(item)) is not None:
                 self._add_call(state, item, call)
             case _:
-                losses.add_unknown(f"items of type {item.type}", [item.text, item.message, item.model_extra])
+                content = [item.text, item.message, item.model_extra]
+                self.losses.add_unknown(f"items of type {item.type}", content)
 
     def _add_text(self, state: str, part: hub.Part) -> None:
         if state == "item.completed":
             self.transcript.add("assistant", [part])
 
     def _add_call(self, state: str, item: _Item, call: hub.ToolCall) -> None:
-        if item.id is not None and item.id in self._started:
-            self._tell_again(item.id, call.arguments)
-        elif item.id is not None or state == "item.completed":
-            self._started[item.id or ""] = call.arguments
+        if call.id in self._started:
+            self.transcript.tell_again(call.id, call.arguments)
+        elif call.id is not None or state == "item.completed":
+            self._started.update([call.id] if call.id else [])
             self.transcript.add("assistant", [call])
         if state == "item.completed":
-            self._started.pop(item.id or "", None)
-            self.transcript.add("tool", _responses(item, call, self.transcript.losses))
-
-    def _tell_again(self, call_id: str, arguments: Any) -> None:
-        """Set the arguments of a call to those of its end."""
-        if arguments != self._started[call_id]:
-            self.transcript.losses.add("arguments of another form at a call's start", self._started[call_id])
-            self.transcript.change_call(call_id, arguments=arguments)
+            self._started.discard(call.id or "")
+            self.transcript.add("tool", _responses(item, call, self.losses))
 
 
 def _call(item: _Item) -> hub.ToolCall | None:

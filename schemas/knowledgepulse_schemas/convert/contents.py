@@ -7,23 +7,15 @@ from collections.abc import Iterable, Iterator
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel
+from knowledgepulse_schemas.convert.words import words
 
-_MEDIA = {
-    *(
-        "image",
-        "image_url",
-        "image_file",
-        "input_image",
-        "audio",
-        "input_audio",
-        "video",
-        "video_url",
-        "media",
-    ),
-    *("file", "input_file", "document", "computer_screenshot", "cache_point", "redacted_thinking", "refusal"),
-    *("function", "namespace"),  # definitions of tools that a search has found
-}
-"""Types of parts that hold no text of the conversation."""
+_MEDIA = words(
+    """
+    image image_url image_file input_image audio input_audio video video_url media file input_file document
+    computer_screenshot cache_point redacted_thinking refusal function namespace
+    """
+)
+"""Types of parts that hold no text of the conversation, such as the tools that a search has found."""
 _TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 
 

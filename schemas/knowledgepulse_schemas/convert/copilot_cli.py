@@ -13,14 +13,15 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.input_format import of_lines
-from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, text_or_none
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, project_of
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread
+from knowledgepulse_schemas.convert.sessions import ANOTHER_FORM, Reader, event_of
 
 NAME = "copilot_cli"
 
 _KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
 _BOOKKEEPING = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
 """How the kinds of events begin that hold no content of the conversation."""
+_AROUND = {"type", "id", "parentId", "agentId", "timestamp", "data"}
 
 
 class _Request(InputModel):
@@ -70,40 +71,33 @@ def _recognises(line: dict[str, Any]) -> bool:
     return str(line.get("type")).startswith(_KINDS) and {"id", "parentId", "timestamp"} <= set(line)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
-        self._calls: dict[str, Any] = {}  # the arguments of the requested calls, by id
-
+class _Reader(Reader):
     def add(self, value: dict[str, Any]) -> None:
         """Add an event. What a subagent does is a loss, except for the answer that its caller gets."""
-        losses = self.transcript.losses
-        if (event := event_of(_Event, value, losses)) is None:
+        if (event := event_of(_Event, value, self.losses)) is None:
             return
         at = self.transcript.reached(event.timestamp)
         # Later versions name the agent on the event; the main agent's events name none.
         is_subagents = event.agent is not None or event.data.parent_call is not None
         is_read = not is_subagents and self._add_event(event, event.data, at)
         if is_read:
-            count_unread(event, event.type, losses)
+            count_unread(event, event.type, self.losses)
             return
         path = f"subagents' {event.type}" if is_subagents else event.type
-        count = losses.add if path.startswith(_BOOKKEEPING) else losses.add_unknown
+        count = self.losses.add if path.startswith(_BOOKKEEPING) else self.losses.add_unknown
         count(path, value["data"])
-        count_others(value, {"type", "id", "parentId", "agentId", "timestamp", "data"}, event.type, losses)
-
-    def finish(self) -> hub.Run:
-        """Return the run."""
-        return self.transcript.finish()
+        count_others(
+            value, {"type", "id", "parentId", "agentId", "timestamp", "data"}, event.type, self.losses
+        )
 
     def _add_event(self, event: _Event, data: _Data, at: datetime | None) -> bool:
         """Add an event, and return whether its kind is read."""
         transcript = self.transcript
         match event.type:
             case "session.start":
-                transcript.run.native_id = transcript.run.native_id or data.session
-                transcript.run.names = project_of((data.context or {}).get("cwd"))
-                count_others(data.context or {}, {"cwd"}, "session.start.data.context", transcript.losses)
+                context = data.context or {}
+                transcript.began(data.session, context.get("cwd"))
+                count_others(context, {"cwd"}, "session.start.data.context", self.losses)
             case "user.message":
                 transcript.add("user", [hub.Text(data.content or "")], at)
             case "system.message" | "system.notification":
@@ -111,7 +105,6 @@ class _Reader:
             case "assistant.message":
                 transcript.named(data.model)
                 calls = [hub.ToolCall(one.name, one.arguments, one.id) for one in data.requests]
-                self._calls |= {call.id: call.arguments for call in calls if call.id is not None}
                 texts = [hub.Text(data.content)] if data.content else []
                 thoughts = [hub.Reasoning(data.reasoning)] if data.reasoning else []
                 transcript.add("assistant", [*thoughts, *texts, *calls], at)
@@ -133,11 +126,12 @@ class _Reader:
 
     def _start(self, data: _Data, at: datetime | None) -> None:
         """Add a call that no message requested. The start of others repeats their arguments."""
-        if data.call is None or data.call not in self._calls:
-            call = hub.ToolCall(data.tool or "", data.arguments, text_or_none(data.call))
+        requested = self.transcript.call_of(data.call)
+        if requested is None:
+            call = hub.ToolCall(data.tool or "", data.arguments, data.call)
             self.transcript.add("assistant", [call], at)
-        elif data.arguments != self._calls[data.call]:
-            self.transcript.losses.add("arguments of another form at a call's start", data.arguments)
+        elif data.arguments != requested.arguments:
+            self.losses.add(ANOTHER_FORM, data.arguments)
 
 
 FORMAT = of_lines(NAME, "parentId", _recognises, _Reader)

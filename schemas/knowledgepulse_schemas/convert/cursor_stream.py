@@ -15,7 +15,7 @@ from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, project_of
+from knowledgepulse_schemas.convert.sessions import Reader, event_of
 
 NAME = "cursor_stream"
 
@@ -62,22 +62,22 @@ def _recognises(line: dict[str, Any]) -> bool:
     return members is not None and members <= set(line) and not _OTHERS & set(line)
 
 
-class _Stream:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
+class _Stream(Reader):
+    has_ended = False
+
+    def __init__(self, framework: str) -> None:
+        super().__init__(framework)
         self._pieces: list[hub.Text | hub.Reasoning] = []  # of an answer, or of a thought
         self._texts: list[str] = []  # of the agent
-        self._calls: dict[str | None, Any] = {}  # the arguments of the calls that have started, by id
-        self._has_ended = False
 
     def add(self, value: dict[str, Any]) -> None:
         """Add an event."""
         transcript = self.transcript
-        if (event := event_of(_Event, value, transcript.losses)) is None:
+        if (event := event_of(_Event, value, self.losses)) is None:
             return
-        transcript.run.native_id = transcript.run.native_id or event.session_id
+        transcript.began(event.session_id)
         at = transcript.reached_milliseconds(event.timestamp_ms)
-        count_unread(event, event.type, transcript.losses)
+        count_unread(event, event.type, self.losses)
         if event.type == "thinking":
             self._add_piece(hub.Reasoning(event.text or ""), at)
         elif event.message is not None and event.type in ("user", "assistant"):
@@ -89,16 +89,16 @@ class _Stream:
             self._end_pieces(at)
             self._add_result(event, at)
         else:
-            self._has_ended = self._has_ended and event.subtype != "init"
+            self.has_ended = self.has_ended and event.subtype != "init"
             transcript.named(event.model)
-            transcript.run.names = transcript.run.names or project_of(event.cwd)
+            transcript.began(directory=event.cwd)
             for unread in (event.text, event.result, event.tool_call):
-                transcript.losses.add(event.type, unread)
+                self.losses.add(event.type, unread)
 
     def finish(self) -> hub.Run:
         """Return the run; without its result, it was cut off."""
         self._end_pieces(None)
-        return self.transcript.finish(ended=self._has_ended)
+        return super().finish()
 
     def _add_piece(self, piece: hub.Text | hub.Reasoning, at: datetime | None) -> None:
         if self._pieces and type(self._pieces[-1]) is not type(piece):
@@ -120,7 +120,7 @@ class _Stream:
 
     def _add_message(self, event: _Event, message: _Message, at: datetime | None) -> None:
         path = f"{event.type}.message.content"
-        parts = tuple(parts_of(message.content, path, self.transcript.losses))
+        parts = tuple(parts_of(message.content, path, self.losses))
         text = hub.join_texts(parts)
         if event.type == "user":
             self._end_pieces(at)
@@ -139,31 +139,22 @@ class _Stream:
     def _add_call(self, event: _Event, tool_call: dict[str, Any], at: datetime | None) -> None:
         called = next((name for name, one in tool_call.items() if isinstance(one, dict)), None)
         if called is None:
-            self.transcript.losses.add("tool_call", tool_call)
+            self.losses.add("tool_call", tool_call)
             return
-        count_others(tool_call, {called}, "tool_call", self.transcript.losses)
+        count_others(tool_call, {called}, "tool_call", self.losses)
         details = dict(tool_call[called])
         result = details.pop("result", None)
-        call = _call(called, details, event.call_id, self.transcript.losses)
-        if event.call_id in self._calls and event.call_id is not None:
-            self._tell_again(event.call_id, call.arguments)
-        else:
-            self._calls[event.call_id] = call.arguments
+        call = _call(called, details, event.call_id, self.losses)
+        if not self.transcript.tell_again(call.id, call.arguments):
             self.transcript.add("assistant", [call], at)
         if event.subtype == "completed":
-            text, failed = _result(result, self.transcript.losses)
+            text, failed = _result(result, self.losses)
             response = hub.ToolCallResponse(text, event.call_id, call.name, failed, call.mcp_server)
             self.transcript.add("tool", [response], at)
 
-    def _tell_again(self, call_id: str, arguments: Any) -> None:
-        """Set the arguments of a call to those of its end."""
-        if arguments is not None and arguments != self._calls[call_id]:
-            self.transcript.losses.add("arguments of another form at a call's start", self._calls[call_id])
-            self.transcript.change_call(call_id, arguments=arguments)
-
     def _add_result(self, event: _Event, at: datetime | None) -> None:
         """Add how the session ended; the result of a success is all of the agent's texts."""
-        self._has_ended = True
+        self.has_ended = True
         text = event.result or ""
         is_told = self._is_told(text) or "".join(text.split()) == "".join("".join(self._texts).split())
         if event.is_error:

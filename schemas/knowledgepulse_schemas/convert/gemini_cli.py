@@ -19,7 +19,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript
+from knowledgepulse_schemas.convert.sessions import Reader
 
 NAME = "gemini_cli"
 
@@ -61,18 +61,18 @@ def _recognises(line: dict[str, Any]) -> bool:
     return isinstance(line.get("sessionId"), str) and "projectHash" in line
 
 
-class _Session:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
+class _Session(Reader):
+    def __init__(self, framework: str) -> None:
+        super().__init__(framework)
         self._messages: dict[str, _Version] = {}
 
     def add(self, line: dict[str, Any]) -> None:
         """Add a line, or a whole session."""
         if isinstance(line.get("$rewindTo"), str):
             self._rewind(line["$rewindTo"])
-            count_others(line, {"$rewindTo"}, "$rewindTo", self.transcript.losses)
+            count_others(line, {"$rewindTo"}, "$rewindTo", self.losses)
         elif isinstance(line.get("$set"), dict):
-            count_others(line, {"$set"}, "$set", self.transcript.losses)
+            count_others(line, {"$set"}, "$set", self.losses)
             self._replace(line["$set"])
         elif isinstance(line.get("id"), str) and "type" in line:
             self._add_message(line)
@@ -82,10 +82,10 @@ class _Session:
     def finish(self) -> hub.Run:
         """Return the run."""
         for turns, losses in self._messages.values():
-            self.transcript.losses.merge(losses)
+            self.losses.merge(losses)
             for role, own, time in turns:
                 self.transcript.add(role, own, self.transcript.reached(time))
-        return self.transcript.finish()
+        return super().finish()
 
     def _add_session(self, session: dict[str, Any]) -> None:
         run = self.transcript.run
@@ -93,7 +93,7 @@ class _Session:
             run.native_id = session["sessionId"]
         for value in session["messages"] if isinstance(session.get("messages"), list) else ():
             self._add_message(value)
-        count_others(session, {"sessionId", "messages"}, "", self.transcript.losses)
+        count_others(session, {"sessionId", "messages"}, "", self.losses)
 
     def _replace(self, session: dict[str, Any]) -> None:
         """Set members of the session; messages replace all that there are."""
@@ -115,8 +115,8 @@ class _Session:
     def _take_back(self, version: _Version) -> None:
         turns, losses = version
         contents = [asdict(part) for _, parts, _ in turns for part in parts]
-        self.transcript.losses.add("messages that were taken back", contents)
-        self.transcript.losses.merge(losses)
+        self.losses.add("messages that were taken back", contents)
+        self.losses.merge(losses)
 
     def _add_message(self, value: Any) -> None:
         losses = Losses()
@@ -124,7 +124,7 @@ class _Session:
             message = read(_Message, value)
             turns = list(_turns_of(message, losses))
         except ConversionError:
-            self.transcript.losses.add_unknown("messages of another form", value)
+            self.losses.add_unknown("messages of another form", value)
             return
         count_unread(message, "messages[]", losses)
         self._messages[message.id] = turns, losses  # a later version repeats the earlier one

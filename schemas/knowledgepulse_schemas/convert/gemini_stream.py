@@ -13,7 +13,7 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of
+from knowledgepulse_schemas.convert.sessions import Reader, event_of
 
 NAME = "gemini_stream"
 
@@ -54,20 +54,20 @@ def _recognises(line: dict[str, Any]) -> bool:
     return members is not None and members <= set(line)
 
 
-class _Stream:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
+class _Stream(Reader):
+    has_ended = False
+
+    def __init__(self, framework: str) -> None:
+        super().__init__(framework)
         self._answer: list[str] = []  # pieces of the answer
         self._answered_at: datetime | None = None
-        self._has_ended = False
 
     def add(self, value: dict[str, Any]) -> None:
         """Add an event."""
-        losses = self.transcript.losses
-        if (event := event_of(_Event, value, losses)) is None:
+        if (event := event_of(_Event, value, self.losses)) is None:
             return
         at = self.transcript.reached(event.timestamp)
-        count_unread(event, event.type, losses)
+        count_unread(event, event.type, self.losses)
         if event.type == "message" and event.role == "assistant" and event.delta:
             self._answer.append(event.content or "")
             self._answered_at = at
@@ -78,7 +78,7 @@ class _Stream:
     def finish(self) -> hub.Run:
         """Return the run; without its result, it was cut off."""
         self._end_answer()
-        return self.transcript.finish(ended=self._has_ended)
+        return super().finish()
 
     def _end_answer(self) -> None:
         if self._answer:
@@ -88,8 +88,8 @@ class _Stream:
     def _add_event(self, event: _Event, at: datetime | None) -> None:
         transcript = self.transcript
         if event.type == "init":
-            self._has_ended = False
-            transcript.run.native_id = transcript.run.native_id or event.session_id
+            self.has_ended = False
+            transcript.began(event.session_id)
             transcript.named(event.model)
         elif event.type == "message":
             role: hub.Role = "user" if event.role == "user" else "assistant"
@@ -100,17 +100,17 @@ class _Stream:
         elif event.type == "tool_result":
             transcript.add("tool", [self._response(event)], at)
         elif event.type == "result":
-            self._has_ended = True
+            self.has_ended = True
             if event.status == "error":
                 transcript.add("assistant", [hub.Error((event.error and event.error.message) or "")], at)
         else:  # warnings and errors after which it went on, since a result says how it ended
-            transcript.losses.add(event.type, [event.message, event.content, event.output])
+            self.losses.add(event.type, [event.message, event.content, event.output])
 
     def _response(self, event: _Event) -> hub.ToolCallResponse:
         """Return a call's response; an error may repeat the output."""
         output = as_text(event.output)
         message = (event.error and event.error.message) or ""
-        self.transcript.losses.add("tool_result.error.type", event.error and event.error.type)
+        self.losses.add("tool_result.error.type", event.error and event.error.type)
         texts = [output] if message in output else [output, message]
         return hub.ToolCallResponse(
             "\n".join(filter(None, texts)), event.tool_id, failed=event.status == "error"

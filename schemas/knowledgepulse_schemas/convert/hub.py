@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.words import words
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -33,16 +34,11 @@ ROLES: dict[str, Role] = {
 }
 """The vendors' names of the four roles."""
 
-_CUT_OFF = {
-    "content_filter",
-    "error",
-    "length",
-    "max_tokens",
-    "model_context_window_exceeded",
-    "model_length",
-    "refusal",
-    "safety",
-}
+_CUT_OFF = words(
+    """
+    content_filter error length max_tokens model_context_window_exceeded model_length refusal safety
+    """
+)
 """The vendors' finish reasons of an answer that was refused or cut off, in lower case."""
 
 

@@ -124,10 +124,13 @@ def of_session(
 
 
 def of_lines(
-    name: str, members: str, recognises: Callable[[dict[str, Any]], bool], reader: Callable[[], Reader]
+    name: str, members: str, recognises: Callable[[dict[str, Any]], bool], reader: Callable[[str], Reader]
 ) -> InputFormat:
-    """Return a format of session logs with a single run, which a new reader makes of their lines."""
-    return of_session(name, members, recognises, lambda document: run_of_lines(document, reader()))
+    """Return a format of session logs with a single run, which a new reader makes of their lines.
+
+    ``reader`` takes the name.
+    """
+    return of_session(name, members, recognises, lambda document: run_of_lines(document, reader(name)))
 
 
 def of_messages(

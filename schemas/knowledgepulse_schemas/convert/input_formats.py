@@ -46,28 +46,18 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.sessions import requests_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
+from knowledgepulse_schemas.convert.words import words
 
 AUTO = "auto"
 
 _NEAR = 0.5
 """Share of a format's members that a document needs before an error names the format."""
-_COMMON = {
-    *(
-        "content",
-        "context",
-        "data",
-        "id",
-        "input",
-        "inputs",
-        "message",
-        "messages",
-        "name",
-        "output",
-        "outputs",
-        "parts",
-    ),
-    *("role", "source", "steps", "timestamp", "type", "uuid"),
-}
+_COMMON = words(
+    """
+    content context data id input inputs message messages name output outputs parts role source steps
+    timestamp type uuid
+    """
+)
 """Names of members that many formats use."""
 
 

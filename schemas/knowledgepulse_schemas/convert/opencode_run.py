@@ -13,7 +13,7 @@ from knowledgepulse_schemas.convert import hub, opencode
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.reading import InputModel, count_unread, read
-from knowledgepulse_schemas.convert.sessions import Transcript
+from knowledgepulse_schemas.convert.sessions import Reader
 
 NAME = "opencode_run"
 
@@ -33,10 +33,7 @@ def _recognises(line: dict[str, Any]) -> bool:
     return is_event and line.get("type") in _PARTS
 
 
-class _Stream:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
-
+class _Stream(Reader):
     def add(self, value: dict[str, Any]) -> None:
         """Add an event."""
         transcript = self.transcript
@@ -45,22 +42,18 @@ class _Stream:
             part = None if event.part is None else read(opencode.Part, event.part)
             error = None if event.error is None else read(opencode.Failure, event.error)
         except ConversionError:
-            transcript.losses.add_unknown("events of another form", value)
+            self.losses.add_unknown("events of another form", value)
             return
-        transcript.run.native_id = transcript.run.native_id or event.session
+        transcript.began(event.session)
         at = transcript.reached_milliseconds(event.timestamp)
-        count_unread(event, event.type, transcript.losses)
+        count_unread(event, event.type, self.losses)
         if part is not None:
-            for role, own in opencode.messages_of(part, transcript.losses):
+            for role, own in opencode.messages_of(part, self.losses):
                 transcript.add(role, [own], at)
             transcript.add("assistant", hub.cut_off((part.model_extra or {}).get("reason")), at)
         if error is not None:
-            count_unread(error, "error", transcript.losses)
-            transcript.add("assistant", [opencode.error_of(error, "error", transcript.losses)], at)
-
-    def finish(self) -> hub.Run:
-        """Return the run."""
-        return self.transcript.finish()
+            count_unread(error, "error", self.losses)
+            transcript.add("assistant", [opencode.error_of(error, "error", self.losses)], at)
 
 
 FORMAT = of_lines(NAME, "type timestamp sessionID part", _recognises, _Stream)

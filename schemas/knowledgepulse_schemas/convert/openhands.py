@@ -28,6 +28,7 @@ from knowledgepulse_schemas.convert.reading import (
     parse_time,
     read,
 )
+from knowledgepulse_schemas.convert.words import words
 
 NAME = "openhands"
 
@@ -35,27 +36,17 @@ _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", 
 _FAILURE = "ConversationErrorEvent"
 _UUID = len("xxxxxxxx-xxxx-xxxx")
 """The least length of the SDK's ids; earlier versions number their events."""
-_BOOKKEEPING = {
-    *("null", "agent_state_changed", "change_agent_state", "recall"),
-    *("condensation", "condensation_request"),  # of the prompt, by OpenHands itself
-}
-_EVENTS = {
-    *(
-        "SystemPromptEvent",
-        "ConversationStateUpdateEvent",
-        "TokenEvent",
-        "PauseEvent",
-        "LLMCompletionLogEvent",
-    ),
-    *(
-        "Condensation",
-        "CondensationRequest",
-        "CondensationSummaryEvent",
-        "InterruptEvent",
-        "HookExecutionEvent",
-    ),
-    "StreamingDeltaEvent",
-}
+_BOOKKEEPING = words(
+    """
+    null agent_state_changed change_agent_state recall condensation condensation_request
+    """
+)
+_EVENTS = words(
+    """
+    SystemPromptEvent ConversationStateUpdateEvent TokenEvent PauseEvent LLMCompletionLogEvent Condensation
+    CondensationRequest CondensationSummaryEvent InterruptEvent HookExecutionEvent StreamingDeltaEvent
+    """
+)
 """Events that are neither messages nor calls."""
 
 

@@ -17,7 +17,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, count_unread
-from knowledgepulse_schemas.convert.sessions import Transcript, event_of, project_of
+from knowledgepulse_schemas.convert.sessions import Reader, event_of
 
 NAME = "pi"
 
@@ -87,29 +87,24 @@ def _recognises(line: dict[str, Any]) -> bool:
     return False
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
-        self._has_ended: bool | None = None  # None unless the lines are printed events
-
+class _Reader(Reader):  # printed events without their end were cut off
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
         transcript = self.transcript
         kind = str(value.get("type"))
         if kind.startswith(_BOOKKEEPING) and kind not in {*_MESSAGES, "agent_end", "custom_message"}:
-            self._has_ended = False if kind == "agent_start" else self._has_ended
+            self.has_ended = False if kind == "agent_start" else self.has_ended
             transcript.losses.add(kind, value)
             return
         if (event := event_of(_Event, value, transcript.losses)) is None:
             return
         at = transcript.reached(event.timestamp)
         if kind == "agent_end":
-            self._has_ended = not event.retries
+            self.has_ended = not event.retries
             transcript.losses.add(kind, value)
             return
         if kind == "session":
-            transcript.run.native_id = transcript.run.native_id or event.id
-            transcript.run.names = transcript.run.names or project_of(event.cwd)
+            transcript.began(event.id, event.cwd)
         elif kind in _MESSAGES and event.message is not None:
             self._add_message(event.message)
         elif event.summary is not None or kind == "custom_message":
@@ -119,10 +114,6 @@ class _Reader:
             transcript.losses.add_unknown(kind, value)
             return
         count_unread(event, kind, transcript.losses)
-
-    def finish(self) -> hub.Run:
-        """Return the run; one of printed events without their end was cut off."""
-        return self.transcript.finish(ended=self._has_ended)
 
     def _add_message(self, message: _Message) -> None:
         transcript, path = self.transcript, f"message of {message.role}"

@@ -7,15 +7,19 @@ memory of its largest line and of its traces.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read
+from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read, text_or_none
+
+ANOTHER_FORM = "arguments of another form at a call's start"
+"""The path of arguments that differ from those that a call's end, or the request for it, tells."""
 
 _Event = TypeVar("_Event", bound=InputModel)
 
@@ -83,6 +87,11 @@ class Transcript:
         except OverflowError:
             return None
 
+    def began(self, native_id: Any = None, directory: Any = None) -> None:
+        """Note the run's id and its working directory, unless earlier lines have told them."""
+        self.run.native_id = self.run.native_id or text_or_none(native_id)
+        self.run.names = self.run.names or project_of(directory)
+
     def named(self, model: Any) -> None:
         """Note the model of an answer."""
         if isinstance(model, str) and model and model not in self.run.models:
@@ -101,6 +110,23 @@ class Transcript:
         """Set attributes of a call, if there is one with this id."""
         self._change(self._calls.get(call_id), hub.ToolCall, call_id, changes)
 
+    def tell_again(self, call_id: str | None, arguments: Any) -> bool:
+        """Set the arguments of an earlier call to those of its end, and return whether there is one.
+
+        Those of its start are a loss if they differ.
+        """
+        call = self.call_of(call_id)
+        if call is not None and arguments is not None and arguments != call.arguments:
+            self.losses.add(ANOTHER_FORM, call.arguments)
+            self.change_call(call.id or "", arguments=arguments)
+        return call is not None
+
+    def call_of(self, call_id: str | None) -> hub.ToolCall | None:
+        """Return the last call with an id; None if there is none."""
+        position = self._calls.get(call_id or "")
+        parts = () if position is None else self.run.messages[position].parts
+        return next((part for part in parts if isinstance(part, hub.ToolCall) and part.id == call_id), None)
+
     def fail(self, call_id: str) -> None:
         """Mark the response to a call as failed, also if it is still to come."""
         self._failed.add(call_id)
@@ -108,9 +134,7 @@ class Transcript:
 
     def has_call(self, part: hub.Part) -> bool:
         """Return whether an earlier message has the same call with the same id."""
-        if not isinstance(part, hub.ToolCall) or part.id is None or part.id not in self._calls:
-            return False
-        return part in self.run.messages[self._calls[part.id]].parts
+        return isinstance(part, hub.ToolCall) and self.call_of(part.id) == part
 
     def _with_failure(self, part: hub.Part) -> hub.Part:
         is_failed = isinstance(part, hub.ToolCallResponse) and part.id in self._failed
@@ -140,21 +164,32 @@ class Transcript:
         return self.run
 
 
-class Reader(Protocol):
-    """Reads the lines of one run."""
+class Reader(ABC):
+    """Reads the lines of one run.
 
-    transcript: Transcript
+    Attributes:
+        has_ended: whether the agent had ended; None if its messages have to tell. A stream that ends with an
+            event has not before it.
+    """
 
+    has_ended: bool | None = None
+
+    def __init__(self, framework: str) -> None:
+        self.transcript = Transcript(framework)
+        self.losses = self.transcript.losses
+
+    @abstractmethod
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
 
     def finish(self) -> hub.Run:
         """Return the run, after its last line."""
+        return self.transcript.finish(ended=self.has_ended)
 
 
 def run_of_lines(document: Any, reader: Reader) -> Iterator[hub.Run]:
     """Yield the run that a reader makes of a document's lines; nothing if they have no messages."""
-    for line in lines_of(document, reader.transcript.losses):
+    for line in lines_of(document, reader.losses):
         reader.add(line)
     run = reader.finish()
     if run.messages:

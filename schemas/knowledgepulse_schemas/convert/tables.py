@@ -19,7 +19,8 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import as_text, count_others, each
-from knowledgepulse_schemas.convert.sessions import Transcript, project_of
+from knowledgepulse_schemas.convert.sessions import Reader
+from knowledgepulse_schemas.convert.words import words
 
 ROLES: dict[str, hub.Role] = {
     **hub.ROLES,
@@ -103,6 +104,15 @@ DROID = Table(  # ~/.factory/sessions/*.jsonl
         Line({"type": {"todo_state", "session_end", "compaction_state"}}, beside=True),
     ),
 )
+_KIMI_BESIDE = words(
+    """
+    metadata turn.prompt turn.steer turn.ended config.update profile.bind usage.record full_compaction.begin
+    full_compaction.complete full_compaction.cancel plan_mode.enter plan_mode.exit plan_mode.cancel
+    plugin.session_start runtime.set_binding token_counting.measured token_counting.turn_recorded llm.request
+    llm.tools_snapshot tools.set_active_tools tools.update_store permission.set_mode
+    permission.record_approval_result mcp.tools_discovered file_history.tracked file_history.checkpoint
+    """
+)
 KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1.5
     "kimi",
     "type protocol_version",
@@ -132,33 +142,12 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
         Line({"type": "context.append_loop_event", "event.type": "step.begin"}, at="time", beside=True),
         Line({"type": "context.append_loop_event"}, "assistant", "event", "time"),
         Line({"type": "context.apply_compaction"}, "system", "summary", "time"),
-        Line(
-            {
-                "type": {
-                    "metadata",
-                    "turn.prompt",
-                    "turn.steer",
-                    "turn.ended",
-                    "config.update",
-                    "profile.bind",
-                    "usage.record",
-                    *("full_compaction.begin", "full_compaction.complete", "full_compaction.cancel"),
-                    *("plan_mode.enter", "plan_mode.exit", "plan_mode.cancel", "plugin.session_start"),
-                    *("runtime.set_binding", "token_counting.measured", "token_counting.turn_recorded"),
-                    "llm.request",
-                    "llm.tools_snapshot",
-                    "tools.set_active_tools",
-                    "tools.update_store",
-                    "permission.set_mode",
-                    "permission.record_approval_result",
-                    "mcp.tools_discovered",
-                    "file_history.tracked",
-                    "file_history.checkpoint",
-                }
-            },
-            beside=True,
-        ),
+        Line({"type": _KIMI_BESIDE}, beside=True),
     ),
+)
+_MANAGED_BESIDE = words(
+    "agent.thinking session.status_running session.status_terminated span.model_request_start"
+    " span.model_request_end"
 )
 MANAGED = Table(  # the events of a session of Claude's Managed Agents
     "claude_managed",
@@ -187,18 +176,7 @@ MANAGED = Table(  # the events of a session of Claude's Managed Agents
         ),
         Line({"type": {"session.status_idle"}}, at="processed_at", sets={"ended": "stop_reason.type"}),
         Line({"type": {"session.error"}}, at="processed_at", error="error.message"),
-        Line(
-            {
-                "type": {
-                    "agent.thinking",
-                    "session.status_running",
-                    "session.status_terminated",
-                    "span.model_request_start",
-                    "span.model_request_end",
-                }
-            },
-            beside=True,
-        ),
+        Line({"type": _MANAGED_BESIDE}, beside=True),
     ),
 )
 DROID_STREAM = Table(  # what `droid exec --output-format stream-json` prints
@@ -278,15 +256,14 @@ CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints, and
 TABLES = (CURSOR, DROID, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, table: Table) -> None:
-        self.transcript = Transcript(table.name)
+        super().__init__(table.name)
         self._table = table
-        self._has_ended: bool | None = None
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
-        losses = self.transcript.losses
+        losses = self.losses
         kind = ".".join(
             str(one) for one in (value.get("type", value.get("role")), _at(value, "event.type")) if one
         )
@@ -307,16 +284,11 @@ class _Reader:
             interrupted = value.get("status") in _INTERRUPTED
             self.transcript.add("assistant", [hub.Error(str(problem), interruption=interrupted)], at)
 
-    def finish(self) -> hub.Run:
-        """Return the run."""
-        return self.transcript.finish(ended=self._has_ended)
-
     def _add_message(self, line: Line, value: dict[str, Any], kind: str, at: datetime | None) -> None:
         name = line.role or ""
         role = ROLES.get(str(_at(value, name[1:]) if name.startswith("=") else name), "system")
-        losses = self.transcript.losses
         if line.parts == "=":
-            messages = messages_of([value], role, kind, losses)
+            messages = messages_of([value], role, kind, self.losses)
             parts = [(one.role, part) for one in messages for part in one.parts]
         else:
             whole = line.parts.startswith("=")
@@ -326,13 +298,13 @@ class _Reader:
                 if whole
                 else [_typed(_at(value, path), kind) for path, _, kind in paths]
             )
-            parts = [(own or role, part) for own, part in parts_of(content, kind, losses)]
+            parts = [(own or role, part) for own, part in parts_of(content, kind, self.losses)]
         parts = [(own, self._own(own, part)) for own, part in parts]
         for group in dict.fromkeys(own for own, _ in parts):
             message = hub.Message(group, tuple(part for own, part in parts if own == group))
             if not (line.once and self._is_repeated(message)):
                 self.transcript.add(group, message.parts, at)
-        self._has_ended = None if role == "user" else self._has_ended
+        self.has_ended = None if role == "user" else self.has_ended
 
     def _is_repeated(self, message: hub.Message) -> bool:
         last = self.transcript.run.messages[-1:]
@@ -348,15 +320,14 @@ class _Reader:
         return hub.Text("\n".join(own)) if own else part
 
     def _set(self, name: str, value: Any) -> None:
-        run = self.transcript.run
         if name == "ended":
-            self._has_ended = value in _ENDED if isinstance(value, str) else None
+            self.has_ended = value in _ENDED if isinstance(value, str) else None
         elif name == "cwd":
-            run.names = run.names or project_of(value)
+            self.transcript.began(directory=value)
         elif name == "model":
             self.transcript.named(value)
-        elif isinstance(value, str):
-            run.native_id = run.native_id or value
+        else:
+            self.transcript.began(value)
 
     def _reached(self, time: Any) -> datetime | None:
         if isinstance(time, int | float) and time > _SECONDS:
@@ -384,7 +355,7 @@ def _fits(value: Any, where: dict[str, Any]) -> bool:
         found = _at(value, path)
         if isinstance(wanted, type):
             is_found = isinstance(found, wanted)
-        elif isinstance(wanted, set):
+        elif isinstance(wanted, set | frozenset):
             is_found = found is None or isinstance(found, str)
             is_found = is_found and found in wanted
         else:
@@ -492,7 +463,7 @@ def format_of(table: Table) -> InputFormat:
         table.name,
         table.members,
         lambda line: any(_fits(line, first) for first in table.first),
-        lambda: _Reader(table),
+        lambda name: _Reader(table),
     )
 
 

@@ -37,8 +37,8 @@ class Options:
     """Trace fields that the input cannot provide.
 
     Attributes:
-        domains: XX
-            ``default``.
+        domains: The ``task_domain`` by the name of an agent, service, project or format; that of all others
+            by ``default``.
         outcomes: Run outcomes by the run's native id or the trace's id. They override the input's own.
         visibility: The visibility of the traces.
         privacy_level: The privacy level of the traces.
