@@ -26,6 +26,22 @@ DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """``created_at`` of a run without a time; fixed, so that repeated conversions give the same trace."""
 
+CODING_AGENTS = {
+    *("antigravity", "claude_code", "claude_stream", "cline", "codex", "codex_exec", "copilot_cli", "cursor"),
+    *(
+        "cursor_stream",
+        "droid",
+        "droid_stream",
+        "gemini_cli",
+        "gemini_stream",
+        "grok",
+        "kimi",
+        "mini_swe_agent",
+    ),
+    *("opencode", "opencode_run", "openhands", "pi", "qwen_code", "swe_agent", "vscode_chat"),
+}
+"""The formats of coding agents, whose traces have the task domain ``code`` unless told otherwise."""
+
 Step = dict[str, Any]
 
 _MIN_WORDS = 3
@@ -279,9 +295,13 @@ def _arguments(arguments: Any) -> dict[str, Any] | None:
 
 
 def _domain(run: hub.Run, domains: Mapping[str, str]) -> str:
-    """Return the domain of the run's first name in the map; the format's name and `default` come last."""
+    """Return the domain of the run's first name in the map; the format's name and `default` come last.
+
+    A map without any of them leaves the sessions of coding agents the domain `code`.
+    """
     names = (*run.names, run.framework, "default")
-    return next((domains[name] for name in names if name in domains), "default")
+    usual = "code" if run.framework in CODING_AGENTS else "default"
+    return next((domains[name] for name in names if name in domains), usual)
 
 
 def _success(run: hub.Run, outcome: hub.RunOutcome, *, failed_last: bool) -> tuple[bool, str]:

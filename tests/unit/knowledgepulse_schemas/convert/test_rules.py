@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import knowledgepulse_schemas.convert
-from knowledgepulse_schemas.convert import ConversionError, Losses, Options, RunOutcome
+from knowledgepulse_schemas.convert import INPUT_FORMATS, ConversionError, Losses, Options, RunOutcome
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     Error,
@@ -20,7 +20,7 @@ from knowledgepulse_schemas.convert.hub import (
     ToolDefinition,
 )
 from knowledgepulse_schemas.convert.reading import parse_time
-from knowledgepulse_schemas.convert.trace import to_trace
+from knowledgepulse_schemas.convert.trace import CODING_AGENTS, to_trace
 from knowledgepulse_schemas.trace import ReasoningTrace
 from knowledgepulse_worker.scoring import Scorer
 from support.exports import DOCUMENTS
@@ -344,6 +344,19 @@ def test_the_first_name_in_the_domain_map_decides_and_the_formats_is_the_last(na
 
     assert convert(ASK, DONE, names=names, options=options).trace.metadata.task_domain == domain
     assert convert(ASK, DONE, names=names).trace.metadata.task_domain == "default"
+
+
+def test_the_formats_of_coding_agents_exist():
+    assert {*INPUT_FORMATS} > CODING_AGENTS
+
+
+@pytest.mark.parametrize("name", sorted(CODING_AGENTS))
+def test_the_session_of_a_coding_agent_is_code_unless_told_otherwise(name):
+    def domain(**domains):
+        return to_trace(Run(name, [ASK, DONE]), Options(domains=domains)).trace.metadata.task_domain
+
+    assert domain() == domain(other="medical") == "code"
+    assert domain(default="finance") == domain(**{name: "finance"}) == "finance"
 
 
 @pytest.mark.parametrize(("name", "other"), [("visibility", "org"), ("privacy_level", "federated")])

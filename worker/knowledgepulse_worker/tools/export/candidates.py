@@ -65,7 +65,6 @@ def reason_text(key: str) -> str:
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
-    created_at_source: Any = None
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -94,8 +93,8 @@ class Candidate:
 
     Attributes:
         source: the header `kp-source`, or `file:line`.
-        timestamp_ms: the record's timestamp, or else the trace's `created_at`; None if neither is a time, or
-            if the converter knew none.
+        timestamp_ms: the record's timestamp, or else the trace's `created_at`, or else the file's last
+            change; None if none is a time.
         score: the score under the policy of the export if it has one, otherwise the recorded score.
         parts: None for a redacted copy or a file, which have no `kp-score`.
         policy: the digest of the policy that gave the score; None if it was not recorded.
@@ -201,13 +200,18 @@ class Rules:
         """The number of dimensions of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
-    def candidate(self, record: RawRecord) -> Candidate | LeftOut:
-        """Return a record's candidate, or the reason for leaving it out."""
+    def candidate(self, record: RawRecord, changed_ms: int | None = None) -> Candidate | LeftOut:
+        """Return a record's candidate, or the reason for leaving it out.
+
+        Args:
+            record: the record.
+            changed_ms: the last change of the file that holds the record, in milliseconds since the epoch.
+        """
         if (failure := last_header(record.headers, "kp-redaction-error")) is not None:
             return LeftOut(
                 "not_redacted", next((one for one in REDACTION_REASONS if one.encode() == failure), "")
             )
-        one = self._read(record)
+        one = self._read(record, changed_ms)
         if one is None or (self.has_score and one.parts is None):
             return LeftOut("foreign")
         return self._against(one) or one
@@ -229,7 +233,7 @@ class Rules:
         value = record.value or b""
         return value if self.choices.policy is None else with_quality_score(value, candidate.score)
 
-    def _read(self, record: RawRecord) -> Candidate | None:
+    def _read(self, record: RawRecord, changed_ms: int | None) -> Candidate | None:
         headers = worker_headers(record.headers)
         try:
             members = decode_members(record.value or b"", Members)
@@ -243,7 +247,7 @@ class Rules:
         if not source or score is None or not 0 <= score <= 1:
             return None
         domain = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
-        time = _time(record.timestamp_ms, metadata)
+        time = _time(record.timestamp_ms, metadata.created_at, changed_ms)
         one = Candidate(source, time, score, parts, policy_digest or None, domain, members)
         if self.choices.policy is None or parts is None:
             return one
@@ -253,18 +257,24 @@ class Rules:
         return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
 
 
-def _time(timestamp_ms: int, metadata: _Metadata) -> int | None:
-    """Return the time of a record; None if it has none, or if what the producer set is not a valid time."""
-    if timestamp_ms < 0 and metadata.created_at_source == "unknown":
-        return None
+def _time(timestamp_ms: int, created_at: str, changed_ms: int | None) -> int | None:
+    """Return the first known time of a record, its trace and its file; None if it is none."""
+    found = timestamp_ms if timestamp_ms >= 0 else _created_ms(created_at) or changed_ms
     try:
-        moment = parse_date_time(metadata.created_at)
-        created = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000
-        found = timestamp_ms if timestamp_ms >= 0 else round(created)
-        datetime.fromtimestamp(found / 1000, UTC)
+        if found is not None:
+            datetime.fromtimestamp(found / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
     return found
+
+
+def _created_ms(created_at: str) -> int | None:
+    """Return a trace's time; 0, the epoch, is what converters write that know none."""
+    try:
+        moment = parse_date_time(created_at)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _hash(text: str) -> str:

@@ -72,7 +72,7 @@ async def _carry_out(
         async for record in inputs.read(part, range(*offsets)):
             planned = wanted.pop((part, record.offset), None)
             if planned is not None:
-                one = rules.candidate(record)
+                one = rules.candidate(record, plan.changed_ms.get(part))
                 if not isinstance(one, Candidate) or (
                     examine and isinstance(await examined(rules, one, record), LeftOut)
                 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -35,10 +36,12 @@ class ExportInputs(Protocol):
     Attributes:
         identity: distinguishes each topic or file from another one of the same name.
         ranges: the offsets that each part holds.
+        changed_ms: the last change of each file, in milliseconds since the epoch; empty for topics.
     """
 
     identity: dict[str, str]
     ranges: dict[str, range]
+    changed_ms: dict[str, int]
 
     async def start(self, part: str, since_ms: int) -> int:
         """Return a part's first offset whose record has this time or a later one."""
@@ -55,6 +58,7 @@ class TopicInputs:
     progress: TopicProgressCallback
     identity: dict[str, str] = field(default_factory=dict)
     ranges: dict[str, range] = field(default_factory=dict)
+    changed_ms: dict[str, int] = field(default_factory=dict)
 
     async def start(self, part: str, since_ms: int) -> int:
         """Return a partition's first offset whose record has this time or a later one."""
@@ -104,11 +108,13 @@ class FileInputs:
     def __init__(self, paths: Sequence[Path], progress: TopicProgressCallback) -> None:
         self.identity: dict[str, str] = {}
         self.ranges: dict[str, range] = {}
+        self.changed_ms: dict[str, int] = {}
         self._progress = progress
         for path in paths:
             with _reading(path) as lines:
                 first = lines.readline()
                 self.ranges[str(path)] = range(sum(1 for _ in lines) + bool(first))
+                self.changed_ms[str(path)] = os.fstat(lines.fileno()).st_mtime_ns // 1_000_000
             # The first line is enough to distinguish files.
             self.identity[str(path)] = hashlib.sha256(first).hexdigest()[:16]
 

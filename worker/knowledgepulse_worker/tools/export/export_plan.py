@@ -54,7 +54,7 @@ async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules:
     reading = _Reading(rules, seen)
     for part, held in offsets.items():
         async for record in inputs.read(part, held):
-            await reading.add(record, part)
+            await reading.add(record, part, inputs.changed_ms.get(part))
     await reading.embed()
     if not reading.read:
         return None
@@ -67,7 +67,7 @@ async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules:
         dropped={name: count for name, count in sorted(reading.dropped.items()) if count},
         counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
     )
-    return Plan(inputs.identity, rules.choices, export, rows)
+    return Plan(inputs.identity, rules.choices, export, rows, inputs.changed_ms)
 
 
 async def _offsets(inputs: ExportInputs, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
@@ -111,9 +111,9 @@ class _Reading:
         self._texts: list[str] = []
         self._vectors: list[NDArray[np.float32]] = []
 
-    async def add(self, record: RawRecord, part: str) -> None:
+    async def add(self, record: RawRecord, part: str, changed_ms: int | None) -> None:
         self.read += 1
-        one = await self._checked(record)
+        one = await self._checked(record, changed_ms)
         if isinstance(one, LeftOut):
             self.dropped[one.key] += 1
             return
@@ -126,13 +126,15 @@ class _Reading:
         if len(self._texts) == _BATCH:
             await self.embed()
 
-    async def _checked(self, record: RawRecord) -> tuple[Candidate, bool | None] | LeftOut:
+    async def _checked(
+        self, record: RawRecord, changed_ms: int | None
+    ) -> tuple[Candidate, bool | None] | LeftOut:
         """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out.
 
         With the candidate, return whether it is clean; None if the SDK's cleaner was not run.
         """
         rules = self._rules
-        one = rules.candidate(record)
+        one = rules.candidate(record, changed_ms)
         if isinstance(one, LeftOut):
             return one
         identity = one.source, one.members.id

@@ -176,12 +176,21 @@ class Planned(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The plan of an export; its rows are in the order of reading."""
+    """The plan of an export.
+
+    Attributes:
+        source: the topics or files; see :class:`Manifest`.
+        choices: the options.
+        export: the result.
+        rows: the records to write, in the order of reading.
+        changed_ms: the last change of each file when the export was planned.
+    """
 
     source: dict[str, str]
     choices: Choices
     export: Export
     rows: list[Planned]
+    changed_ms: dict[str, int] = {}
 
 
 T = TypeVar("T", Manifest, Plan)

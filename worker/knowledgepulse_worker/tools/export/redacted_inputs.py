@@ -29,7 +29,7 @@ class RedactedInputs:
     """
 
     def __init__(self, inputs: ExportInputs, redact: Redact) -> None:
-        self.identity, self.ranges = inputs.identity, inputs.ranges
+        self.identity, self.ranges, self.changed_ms = inputs.identity, inputs.ranges, inputs.changed_ms
         self._inputs, self._redact = inputs, redact
 
     async def start(self, part: str, since_ms: int) -> int:

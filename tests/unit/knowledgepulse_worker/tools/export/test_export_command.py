@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import resource
 import subprocess
 import sys
+from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -332,18 +335,46 @@ def test_what_score_wrote_is_exported_without_kafka(tmp_path, real_traces):
     )
 
 
-def test_a_trace_of_unknown_time_has_no_day(tmp_path, real_traces):
-    """Converters without any time write 1970, which is not the day of anything."""
+@pytest.mark.parametrize(
+    ("created_at", "day"),
+    [
+        ("1970-01-01T00:00:00.000Z", "2026-03-25"),  # what converters write that know no time
+        ("2025-12-31T23:59:59.999Z", "2025-12-31"),
+        ("2025-12-31T23:59:59.999-05:00", "2026-01-01"),
+    ],
+)
+def test_a_trace_in_a_file_has_its_own_day_or_else_that_of_the_file(tmp_path, real_traces, created_at, day):
     scored = tmp_path / "scored.jsonl"
     trace = json.loads(with_quality_score(real_traces[0], 0.5))
-    trace["metadata"] |= {"created_at": "1970-01-01T00:00:00.000Z", "created_at_source": "unknown"}
+    trace["metadata"]["created_at"] = created_at
     scored.write_text(json.dumps(trace) + "\n")
+    changed = datetime(2026, 3, 25, 12, tzinfo=UTC).timestamp()
+    os.utime(scored, (changed, changed))
 
     assert export(tmp_path / "set", scored, "--embedder", "none")[0] == 0
 
     (table,) = (tmp_path / "set/data").rglob("*.parquet")
-    assert table.parent.name == "unknown"
-    assert parquet.read_table(table)["timestamp"].to_pylist() == [None]
+    assert table.parent.name == day
+    (time,) = parquet.read_table(table)["timestamp"].to_pylist()
+    assert time.date().isoformat() == day
+
+
+def test_an_export_that_was_killed_keeps_the_days_that_it_planned(tmp_path, real_traces, monkeypatch):
+    """The file may have grown since."""
+    scored, folder = tmp_path / "scored.jsonl", tmp_path / "set"
+    trace = json.loads(with_quality_score(real_traces[0], 0.5))
+    trace["metadata"]["created_at"] = "1970-01-01T00:00:00.000Z"
+    scored.write_text(json.dumps(trace) + "\n")
+    os.utime(scored, (86_400, 86_400))
+    with monkeypatch.context() as killed:
+        killed.setattr(Files, "write", Mock(side_effect=OSError("killed")))
+        assert export(folder, scored, "--embedder", "none")[0] != 0
+    os.utime(scored, (864_000, 864_000))
+
+    assert export(folder, scored, "--embedder", "none")[0] == 0
+
+    (table,) = (folder / "data").rglob("*.parquet")
+    assert table.parent.name == "1970-01-02"
 
 
 def test_a_redaction_function_that_fails_leaves_the_trace_out(tmp_path, real_traces, monkeypatch):
