@@ -8,6 +8,7 @@ import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embedder, LexicalEmbedder, load_embedder
+from knowledgepulse_worker.embedding.base import ModelInput
 from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.embedding.forward import precisions
 from knowledgepulse_worker.embedding.tokenizing import Window
@@ -39,7 +40,7 @@ def make_pytorch(max_tokens=256, precision="float32", text="sdk") -> Embedder:
     from knowledgepulse_worker.embedding.sentence_transformer import SentenceTransformerEmbedder
 
     return SentenceTransformerEmbedder(
-        find_model(None, None, None), Window(max_tokens), precision, text, device="cpu"
+        find_model(None, None, None), Window(max_tokens), ModelInput(text), precision, device="cpu"
     )
 
 

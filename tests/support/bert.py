@@ -5,15 +5,29 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 LETTERS = [chr(number) for number in range(ord("a"), ord("z") + 1)]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+PIECES = [
+    *("<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS),
+    *("▁ab", "de", "構建", "失", "敗", "ビルド", "▁한국", "어"),
+]
 WIDTH, INNER, LAYERS, HEADS, POSITIONS = 12, 24, 2, 3, 40
 
 
-def write_bert(folder: Path, *, pooling: str = "mean", normalize: bool = True, **config: object) -> Path:
-    """Write a model with random weights; ``config`` replaces members of its configuration."""
+def write_bert(
+    folder: Path, *, pooling: str = "mean", normalize: bool = True, unigram: bool = False, **config: object
+) -> Path:
+    """Write a model with random weights.
+
+    Args:
+        folder: where it is written.
+        pooling: ``mean`` or ``cls``.
+        normalize: whether its last module normalizes the vectors.
+        unigram: whether it has XLM-RoBERTa's kind of tokenizer (SentencePiece) instead of BERT's.
+        config: replaces members of its configuration.
+    """
     modules = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
     paths = ["", "1_Pooling", "2_Normalize"]
     for path in paths[: len(modules)]:
@@ -28,8 +42,14 @@ def write_bert(folder: Path, *, pooling: str = "mean", normalize: bool = True, *
     modes = {f"pooling_mode_{mode}": mode.startswith(pooling) for mode in ("cls_token", "mean_tokens")}
     _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": WIDTH, **modes})
     _write_json(folder / "config.json", CONFIG | config)
-    _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
-    tokenizer().save(str(folder / "tokenizer.json"))
+    if unigram:
+        roberta = "model_type" in config  # whose positions begin after the padding token's id, 1
+        about = {"pad_token": "<pad>", "model_max_length": POSITIONS - 2 * roberta}
+        _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"} | about)
+        unigram_tokenizer().save(str(folder / "tokenizer.json"))
+    else:
+        _write_json(folder / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
+        tokenizer().save(str(folder / "tokenizer.json"))
     save_file(tensors(), folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
@@ -60,6 +80,22 @@ def tokenizer() -> Tokenizer:
     bert.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     bert.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     return bert
+
+
+def unigram_tokenizer() -> Tokenizer:
+    """Return a small tokenizer of XLM-RoBERTa's kind."""
+    unigram = Tokenizer(
+        models.Unigram([(piece, -float(number)) for number, piece in enumerate(PIECES)], unk_id=3)
+    )
+    unigram.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    unigram.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    unigram.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    unigram.add_special_tokens(PIECES[:4])
+    return unigram
 
 
 def tensors() -> dict[str, np.ndarray]:

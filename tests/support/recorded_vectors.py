@@ -35,10 +35,17 @@ TEXTS = {
     "long": LONG,
     "long without a space": "x" * 5000,
 }
-SMALL_TEXTS = ["", "a", "abc def", "a [PAD] b", "x" * 30, "q w e r t y u i o p " * 10]
+SMALL_TEXTS = [
+    *("", "a", "abc def", "a [PAD] b", "a <pad> <pad>b", "構建失敗 ビルド 한국어  ﬁt", "x" * 30),
+    "q w e r t y u i o p " * 10,
+]
 SMALL_MODELS: dict[str, dict[str, Any]] = {
     f"{pooling}, {'normalized' if normalize else 'as it is'}": {"pooling": pooling, "normalize": normalize}
     for pooling, normalize in product(("mean", "cls"), (True, False))
+} | {
+    "Unigram": {"unigram": True},
+    "XLM-RoBERTa": {"unigram": True, "model_type": "xlm-roberta", "pad_token_id": 1},
+    "RoBERTa": {"unigram": True, "model_type": "roberta", "pad_token_id": 1, "layer_norm_eps": 1e-5},
 }
 """Variants of :func:`support.bert.write_bert`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -44,7 +45,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """A hash of everything that makes vectors comparable: weights, window, dimensions, text."""
+        """A hash of everything that makes vectors comparable: weights, window, dimensions, input."""
         ...
 
     @property
@@ -94,19 +95,43 @@ class Embedder(Protocol):
         ...
 
 
-def identity_of(model: str, text: TraceText) -> str:
-    """Return the identity of a model together with the text of a trace that it embeds.
+@dataclass(frozen=True)
+class ModelInput:
+    """What a model reads of a trace.
 
-    For ``sdk`` it is the model's own identity, as in ledgers from before the text could be chosen.
+    Attributes:
+        text: the text of the trace.
+        prefix: what precedes each text, as the model expects it, such as ``query: ``.
     """
-    return model if text == "sdk" else hashlib.sha256(f"{model} {text}".encode()).hexdigest()
 
+    text: TraceText = "sdk"
+    prefix: str = ""
 
-def readable(texts: Sequence[str], text: TraceText) -> Sequence[str]:
-    """Return texts with spaces between their parts, since a tokenizer would delete the separator."""
-    return [one.replace(PART_SEPARATOR, " ") for one in texts] if text == "parts" else texts
+    def identity(self, model: str) -> str:
+        """Return the identity of a model together with its input.
 
+        For the text ``sdk`` without a prefix, it is the model's own identity, as in ledgers from before these
+        could be chosen.
+        """
+        if self.prefix:
+            parts = f"{model} {self.text} {json.dumps(self.prefix)}"
+        elif self.text == "sdk":
+            return model
+        else:
+            parts = f"{model} {self.text}"
+        return hashlib.sha256(parts.encode()).hexdigest()
 
-def description_of(model: str, text: TraceText) -> str:
-    """Return the name of a model, with the text of a trace that it embeds, as metrics and logs show it."""
-    return model if text == "sdk" else f"{model}, text {text}"
+    def description(self, model: str) -> str:
+        """Return the name of a model with its input, as metrics and logs show it."""
+        named = model if self.text == "sdk" else f"{model}, text {self.text}"
+        return f"{named}, prefix {json.dumps(self.prefix, ensure_ascii=False)}" if self.prefix else named
+
+    def read(self, texts: Sequence[str]) -> list[str]:
+        """Return texts with their prefix, and with spaces between their parts.
+
+        A tokenizer would delete the separator, and so join the words on both sides.
+        """
+        return [
+            self.prefix + (text.replace(PART_SEPARATOR, " ") if self.text == "parts" else text)
+            for text in texts
+        ]

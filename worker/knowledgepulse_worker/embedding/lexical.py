@@ -31,7 +31,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of
+from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
 from knowledgepulse_worker.scoring import PART_SEPARATOR, TraceText
 
 MAX_PARTS = 3
@@ -89,8 +89,9 @@ class LexicalEmbedder:
 
     def __init__(self, dimensions: int = 384, text: TraceText = "parts") -> None:
         self.dimensions = dimensions
-        self.identity = identity_of(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest(), text)
-        self.description = description_of("lexical", text)
+        model_input = ModelInput(text)
+        self.identity = model_input.identity(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest())
+        self.description = model_input.description("lexical")
 
     def warm(self) -> None:
         """Do nothing, since no model has to be loaded."""

@@ -7,7 +7,7 @@ import logging
 import os
 from importlib.util import find_spec
 
-from knowledgepulse_worker.embedding.base import Embedder
+from knowledgepulse_worker.embedding.base import Embedder, ModelInput
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
 from knowledgepulse_worker.errors import ModelError
 from knowledgepulse_worker.extras import extra
@@ -56,21 +56,20 @@ def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
 
     model = find_model(settings.model, settings.revision, settings.cache_folder)
     window = Window(settings.max_tokens, settings.truncation)
+    model_input = ModelInput(settings.trace_text, settings.prefix)
     reason = "embedding.device: cuda needs PyTorch"
     if settings.device == "cpu" or (settings.device == "auto" and not _has_gpu()):
         if parallel > 1:  # the tokenizer's threads would compete with ours
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         precision = precisions()[0] if settings.precision == "auto" else settings.precision
         try:
-            return TransformerEmbedder(model, window, precision, settings.trace_text, parallel)
+            return TransformerEmbedder(model, window, model_input, precision, parallel)
         except UnsupportedModelError as error:
             reason = str(error)
     with extra("sentence-transformers", reason):
         from knowledgepulse_worker.embedding.sentence_transformer import SentenceTransformerEmbedder  # noqa: PLC0415
 
-    return SentenceTransformerEmbedder(
-        model, window, settings.precision, settings.trace_text, settings.device
-    )
+    return SentenceTransformerEmbedder(model, window, model_input, settings.precision, settings.device)
 
 
 def _has_gpu() -> bool:

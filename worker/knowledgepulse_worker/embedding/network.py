@@ -1,6 +1,7 @@
 """Build the network of a BERT sentence-transformers model from its safetensors with OpenVINO's operations.
 
-The architecture follows Devlin et al. 2019 (arXiv:1810.04805), as in transformers' ``BertModel``. The network
+The architecture follows Devlin et al. 2019 (arXiv:1810.04805), as in transformers' ``BertModel``. RoBERTa
+(Liu et al. 2019, arXiv:1907.11692) and XLM-RoBERTa differ in the numbers of the positions only. The network
 has the transformer and the pooling (mean or CLS) of a sentence-transformers folder.
 """
 
@@ -11,6 +12,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +36,22 @@ Weights = Mapping[str, NDArray[np.float32]]
 _MASKED = -1e4
 """Added to the attention scores of padding, whose share is then exp(-10,000) = 0 in every precision."""
 
-_CONFIG = {
-    "model_type": "bert",
-    "hidden_act": "gelu",
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-}
-"""Required values in ``config.json``; a missing member has this value, as in transformers."""
+_ROBERTA = ("roberta", "xlm-roberta")
+"""Model types whose positions begin after the padding token's id."""
 
-_OPTIONAL: dict[str, dict[str, Any]] = {
-    "sentence_bert_config.json": {"do_lower_case": False},
-    "config_sentence_transformers.json": {"default_prompt_name": None},
+_CONFIG: dict[str, tuple[Any, ...]] = {
+    "model_type": ("bert", *_ROBERTA),
+    "hidden_act": ("gelu",),
+    "position_embedding_type": ("absolute",),
+    "is_decoder": (False,),
 }
-"""Required values in these files, if they exist: a text must not be changed before it is tokenized."""
+"""Supported values in ``config.json``; a missing member has the first one, as in transformers."""
+
+_OPTIONAL: dict[str, dict[str, tuple[Any, ...]]] = {
+    "sentence_bert_config.json": {"do_lower_case": (False,)},
+    "config_sentence_transformers.json": {"default_prompt_name": (None,)},
+}
+"""Supported values in these files, if they exist: a text must not be changed before it is tokenized."""
 
 _POOLING = {
     "pooling_mode_cls_token": "cls",
@@ -74,6 +79,8 @@ class Bert:
         heads: the number of attention heads in a layer.
         epsilon: the epsilon of the layer normalization.
         positions: the longest text, in tokens.
+        padding: the id of the padding token, after which positions begin, as in RoBERTa; None if they begin
+            at 0.
         vocabulary: the number of token ids.
         pooling: ``mean`` for the mean over the text's tokens, or ``cls`` for the first token.
         weights: the tensors by their names in ``BertModel``, float32.
@@ -85,6 +92,7 @@ class Bert:
     heads: int
     epsilon: float
     positions: int
+    padding: int | None
     vocabulary: int
     pooling: str
     weights: Weights
@@ -112,20 +120,20 @@ def read_bert(folder: Path) -> Bert:
     for name, supported in _OPTIONAL.items():
         if (folder / name).exists():
             _require_supported(folder / name, _read_object(folder / name), supported)
-    try:
-        bert = Bert(
-            file=folder / "model.safetensors",
-            dimensions=int(config["hidden_size"]),
-            layers=int(config["num_hidden_layers"]),
-            heads=int(config["num_attention_heads"]),
-            epsilon=float(config.get("layer_norm_eps", 1e-12)),
-            positions=int(config["max_position_embeddings"]),
-            vocabulary=int(config["vocab_size"]),
-            pooling=_read_pooling(folder),
-            weights=_read_weights(folder / "model.safetensors"),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"embedding.model: {file} is incomplete: {error!r}") from error
+    number = partial(_number, file, config)
+    padding = int(number("pad_token_id")) if config.get("model_type") in _ROBERTA else None
+    bert = Bert(
+        file=folder / "model.safetensors",
+        dimensions=int(number("hidden_size")),
+        layers=int(number("num_hidden_layers")),
+        heads=int(number("num_attention_heads")),
+        epsilon=number("layer_norm_eps", 1e-12),
+        positions=int(number("max_position_embeddings")) - (0 if padding is None else padding + 1),
+        padding=padding,
+        vocabulary=int(number("vocab_size")),
+        pooling=_read_pooling(folder),
+        weights=_read_weights(folder / "model.safetensors"),
+    )
     if bert.heads < 1 or bert.dimensions % bert.heads:
         raise ModelError(
             f"embedding.model: {file}: {bert.dimensions} dimensions do not divide among {bert.heads} heads"
@@ -133,10 +141,18 @@ def read_bert(folder: Path) -> Bert:
     return bert
 
 
-def _require_supported(file: Path, config: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
-    for key, expected in supported.items():
-        if (found := config.get(key, expected)) != expected:
-            raise UnsupportedModelError(f"embedding.model: {file}: {key} is {found!r}, not {expected!r}")
+def _require_supported(file: Path, config: Mapping[str, Any], supported: Mapping[str, Sequence[Any]]) -> None:
+    for key, values in supported.items():
+        if (found := config.get(key, values[0])) not in values:
+            expected = " or ".join(map(repr, values))
+            raise UnsupportedModelError(f"embedding.model: {file}: {key} is {found!r}, not {expected}")
+
+
+def _number(file: Path, config: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    value = config.get(key, default)
+    if not isinstance(value, int | float):
+        raise ModelError(f"embedding.model: {file}: {key} is {value!r}, not a number")
+    return value
 
 
 def _read_object(file: Path) -> dict[str, Any]:
@@ -184,7 +200,7 @@ def _read_weights(file: Path) -> Weights:
     except (SafetensorError, KeyError, TypeError) as error:  # the last two for formats that NumPy lacks
         raise ModelError(f"embedding.model: {file} is damaged or of an unknown format: {error!r}") from error
     return {
-        name.removeprefix("bert."): tensor.astype(np.float32, copy=False)
+        name.removeprefix("bert.").removeprefix("roberta."): tensor.astype(np.float32, copy=False)
         for name, tensor in tensors.items()
         if np.issubdtype(tensor.dtype, np.floating)
     }
@@ -220,22 +236,24 @@ class _Builder:
     def vector(self, ids: openvino.Node, length: openvino.Node | None) -> openvino.Node:
         """Return the text's vector; ``length`` is None if there is no padding."""
         bert = self._bert
-        positions = _positions(ids)
-        present = None if length is None else ops.convert(ops.less(positions, length), "f32")
+        places = _places(ids)
+        present = None if length is None else ops.convert(ops.less(places, length), "f32")
         mask = None if present is None else ops.multiply(ops.subtract(_scalar(1), present), _scalar(_MASKED))
-        tokens = self._embed(ids, positions)
+        tokens = self._embed(ids, places if bert.padding is None else _places_without(ids, bert.padding))
         for number in range(bert.layers):
             tokens = self._layer(tokens, mask, f"encoder.layer.{number}")
         pooled = ops.gather(tokens, _axis(0), _axis(1)) if bert.pooling == "cls" else _mean(tokens, present)
         return ops.normalize_l2(pooled, _axes(1), 1e-12, "max")
 
-    def _embed(self, ids: openvino.Node, positions: openvino.Node) -> openvino.Node:
+    def _embed(self, ids: openvino.Node, places: openvino.Node) -> openvino.Node:
+        """Return the embeddings of the ids; ``places`` are the rows of the positions' table."""
         bert = self._bert
         words = self._table("embeddings.word_embeddings.weight", bert.vocabulary)
-        places = self._table("embeddings.position_embeddings.weight", bert.positions)
+        first = 0 if bert.padding is None else bert.padding + 1
+        positions = self._table("embeddings.position_embeddings.weight", first + bert.positions)
         kinds = self._table("embeddings.token_type_embeddings.weight", None)
         tokens = ops.add(ops.gather(_constant(words), ids, _axis(0)), _constant(kinds[:1]))
-        tokens = ops.add(tokens, ops.gather(_constant(places), positions, _axis(0)))
+        tokens = ops.add(tokens, ops.gather(_constant(positions), places, _axis(0)))
         return self._normalized(tokens, "embeddings.LayerNorm")
 
     def _layer(self, tokens: openvino.Node, mask: openvino.Node | None, name: str) -> openvino.Node:
@@ -308,9 +326,20 @@ def _mean(tokens: openvino.Node, present: openvino.Node | None) -> openvino.Node
     return ops.divide(total, ops.reduce_sum(present, _axes(0)))
 
 
-def _positions(ids: openvino.Node) -> openvino.Node:
+def _places(ids: openvino.Node) -> openvino.Node:
+    """Return 0, 1, 2 and so on, shape (tokens,)."""
     tokens = ops.gather(ops.shape_of(ids, "i64"), _axis(1), _axis(0))
     return ops.range(_axis(0), tokens, _axis(1), "i64")
+
+
+def _places_without(ids: openvino.Node, padding: int) -> openvino.Node:
+    """Number the ids from ``padding + 1``; each padding token in the text has the number ``padding``.
+
+    This is ``create_position_ids_from_input_ids`` of transformers' RoBERTa.
+    """
+    counted = ops.convert(ops.not_equal(ids, _axis(padding)), "i64")
+    numbers = ops.multiply(ops.cumsum(counted, _axis(1)), counted)
+    return ops.add(numbers, _axis(padding))
 
 
 def _constant(values: NDArray[np.float32]) -> openvino.Node:

@@ -10,13 +10,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
-from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
+from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
 from knowledgepulse_worker.embedding.forward import require_precision
 from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, well_formed
 from knowledgepulse_worker.embedding.weights import ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError, ModelError
-from knowledgepulse_worker.scoring import TraceText
 
 
 class SentenceTransformerEmbedder:
@@ -25,8 +24,8 @@ class SentenceTransformerEmbedder:
     Args:
         model: the model's folder.
         window: the part of a text that is read; its truncation must be ``standard``.
+        model_input: what the model reads of a trace.
         precision: ``bfloat16`` multiplies matrices in that format; ``auto`` selects it on a GPU.
-        text: the text of a trace that is embedded.
         device: ``auto`` selects a GPU if there is one.
 
     Raises:
@@ -41,8 +40,8 @@ class SentenceTransformerEmbedder:
         self,
         model: ModelFolder,
         window: Window,
+        model_input: ModelInput,
         precision: Precision | Literal["auto"] = "auto",
-        text: TraceText = "sdk",
         device: Literal["auto", "cpu", "cuda"] = "auto",
     ) -> None:
         if window.truncation == "sdk":
@@ -52,17 +51,17 @@ class SentenceTransformerEmbedder:
         self.precision: Precision = best if precision == "auto" else precision
         if self.device == "cpu":
             require_precision(self.precision)
-        self.description = description_of(model.description, text)
-        self._text = text
+        self.description = model_input.description(model.description)
+        self._input = model_input
         self._model = _load(model, self.device)
         window.require(_positions(self._model, window), model.description)
         self._model.max_seq_length = self._max_tokens = window.max_tokens
         self.dimensions = int(self._model.get_embedding_dimension() or 0)
-        self.identity = identity_of(_identity(model, window), text)
+        self.identity = model_input.identity(_identity(model, window))
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts; read unpaired surrogates as U+FFFD."""
-        read = [well_formed(text) for text in readable(texts, self._text)]
+        read = [well_formed(text) for text in self._input.read(texts)]
         bfloat16 = self.precision == "bfloat16"
         try:
             with torch.autocast(self.device, torch.bfloat16, enabled=bfloat16):

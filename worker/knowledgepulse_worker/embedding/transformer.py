@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
+from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
 from knowledgepulse_worker.embedding.embedding_cache import EmbeddingCache
 from knowledgepulse_worker.embedding.forward import NAME, Forward
 from knowledgepulse_worker.embedding.network import read_bert
 from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
 from knowledgepulse_worker.embedding.weights import ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError
-from knowledgepulse_worker.scoring import TraceText
 
 
 class TransformerEmbedder:
@@ -24,8 +23,8 @@ class TransformerEmbedder:
     Args:
         model: the model's folder.
         window: the part of a text that is read.
+        model_input: what the model reads of a trace.
         precision: the number format of the arithmetic.
-        text: the text of a trace that is embedded.
         parallel: the number of threads that call concurrently.
 
     Raises:
@@ -42,19 +41,19 @@ class TransformerEmbedder:
         self,
         model: ModelFolder,
         window: Window,
+        model_input: ModelInput,
         precision: Precision,
-        text: TraceText = "sdk",
         parallel: int = 1,
     ) -> None:
         bert = read_bert(model.path)
         window.require(bert.positions, model.description)
-        self.description = description_of(model.description, text)
+        self.description = model_input.description(model.description)
         self.dimensions = bert.dimensions
-        self.identity = identity_of(bert.identity(window), text)
+        self.identity = model_input.identity(bert.identity(window))
         self.parallel = parallel
         self.precision = precision
         self._window = window
-        self._text = text
+        self._input = model_input
         self._tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), window.max_tokens)
         self._forward = Forward(bert, precision, window.max_tokens, parallel)
         self._recent = EmbeddingCache()
@@ -62,7 +61,7 @@ class TransformerEmbedder:
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts one by one; read unpaired surrogates as U+FFFD."""
         try:
-            ids = self._tokenizer.ids(readable(texts, self._text))
+            ids = self._tokenizer.ids(self._input.read(texts))
             vectors, repeated = self._vectors([tuple(self._window.truncate(row)) for row in ids])
         except Exception as error:
             raise EmbeddingError(f"{self.description} failed on a batch of {len(texts)}: {error}") from error

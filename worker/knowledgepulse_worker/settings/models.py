@@ -255,6 +255,12 @@ class EmbeddingSettings(_Section):
         "with the end of the objective and the user's later messages. The default is `parts` "
         "with `lexical`, otherwise `sdk`",
     )
+    prefix: str = Field(
+        "",
+        max_length=200,
+        description="text that precedes each text, if the model was trained so: `query: ` for "
+        "multilingual-e5-small",
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="precision of the model; `auto`: bfloat16 if the processor has instructions for it, "

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.embedding.base import ModelInput
 from knowledgepulse_worker.embedding.embedding_cache import EmbeddingCache
 from knowledgepulse_worker.embedding.tokenizing import Window
 from knowledgepulse_worker.embedding.transformer import TransformerEmbedder
@@ -70,7 +71,7 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def make_embedder(model):
     """A factory of embedders; the network is compiled only once."""
-    compiled = TransformerEmbedder(model, Window(max_tokens=4), "float32")
+    compiled = TransformerEmbedder(model, Window(max_tokens=4), ModelInput(), "float32")
 
     def make(forward):
         embedder = copy.copy(compiled)

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from knowledgepulse_worker.embedding import LexicalEmbedder, load_embedder
@@ -59,15 +60,42 @@ def test_a_window_beyond_the_model_s_is_an_error(folder):
         load(model=str(folder), device="cpu", max_tokens=POSITIONS + 1)
 
 
+def test_positions_before_the_first_are_no_part_of_the_window(tmp_path):
+    """RoBERTa's positions begin after the padding token's id, so its table has more rows than it reads."""
+    folder = write_bert(tmp_path, unigram=True, model_type="xlm-roberta", pad_token_id=1)
+
+    with pytest.raises(ModelError, match=rf"got {POSITIONS - 1}; .* reads at most {POSITIONS - 2}"):
+        load(model=str(folder), device="cpu", max_tokens=POSITIONS - 1)
+    assert load(model=str(folder), device="cpu", max_tokens=POSITIONS - 2).embed(["x " * 50]).truncated == 1
+
+
+def test_a_prefix_precedes_each_text_and_is_part_of_the_identity(tmp_path):
+    """So a ledger is cut if it changes."""
+    folder = write_bert(tmp_path, unigram=True)
+    plain, query, passage = (
+        load(model=str(folder), device="cpu", precision="float32", max_tokens=16, prefix=prefix)
+        for prefix in ("", "ab: ", "de: ")
+    )
+
+    [vector] = query.embed(["abc def"]).vectors
+    assert np.array_equal(vector, plain.embed(["ab: abc def"]).vectors[0])
+    assert not np.array_equal(vector, plain.embed(["abc def"]).vectors[0])
+    assert len({plain.identity, query.identity, passage.identity}) == 3
+    assert query.description == f'{folder}, prefix "ab: "'
+
+
 def test_another_architecture_without_the_extra_names_both(tmp_path, monkeypatch):
-    folder = write_bert(tmp_path, model_type="xlm-roberta")
+    folder = write_bert(tmp_path, model_type="distilbert")
     monkeypatch.delitem(sys.modules, "knowledgepulse_worker.embedding.sentence_transformer", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
 
     with pytest.raises(MissingExtraError) as raised:
         load(model=str(folder), device="cpu", max_tokens=16)
 
-    assert f"{folder}/config.json: model_type is 'xlm-roberta', not 'bert'; " in str(raised.value)
+    assert (
+        f"{folder}/config.json: model_type is 'distilbert', not 'bert' or 'roberta' or 'xlm-roberta'; "
+        in str(raised.value)
+    )
     assert "torch is not installed; " in str(raised.value)
     assert "pip install -c constraints.txt '.[sentence-transformers]'" in str(raised.value)
 

@@ -35,10 +35,11 @@ def resave(folder, change):
 @pytest.mark.parametrize("variant", SMALL_MODELS)
 def test_it_computes_what_sentence_transformers_does(tmp_path, variant):
     folder = write_bert(tmp_path, **SMALL_MODELS[variant])
-    forward = Forward(read_bert(folder), "float32", POSITIONS)
+    bert = read_bert(folder)
+    forward = Forward(bert, "float32", bert.positions)
     tokenizer = read_tokenizer(folder, len(VOCABULARY))
 
-    got = [forward(Window(POSITIONS).truncate(tokenizer.encode(text).ids)) for text in SMALL_TEXTS]
+    got = [forward(Window(bert.positions).truncate(tokenizer.encode(text).ids)) for text in SMALL_TEXTS]
 
     np.testing.assert_allclose(got, recorded(variant), rtol=0, atol=1e-6)
 
@@ -93,8 +94,8 @@ def test_the_identity_depends_on_all_that_makes_vectors_comparable(folder, part)
     ("change", "message"),
     [
         (
-            lambda folder: edit(folder / "config.json", model_type="roberta"),
-            "config.json: model_type is 'roberta'",
+            lambda folder: edit(folder / "config.json", model_type="distilbert"),
+            "config.json: model_type is 'distilbert', not 'bert' or 'roberta' or 'xlm-roberta'",
         ),
         (lambda folder: edit(folder / "config.json", hidden_act="relu"), "config.json: hidden_act is 'relu'"),
         (
@@ -144,7 +145,16 @@ def build(folder):
         ("config.json", os.remove, "cannot be read: No such file"),
         ("config.json", lambda file: file.write_text("{"), "is not JSON"),
         ("config.json", lambda file: file.write_text("[]"), "is not a JSON object"),
-        ("config.json", lambda file: file.write_text('{"model_type": "bert"}'), "is incomplete: KeyError"),
+        (
+            "config.json",
+            lambda file: file.write_text('{"model_type": "bert"}'),
+            "config.json: hidden_size is None, not a number",
+        ),
+        (
+            "config.json",
+            lambda file: edit(file, model_type="xlm-roberta", pad_token_id=None),
+            "config.json: pad_token_id is None, not a number",
+        ),
         ("config.json", lambda file: edit(file, num_attention_heads=5), "12 dimensions .* 5 heads"),
         ("modules.json", os.remove, "cannot be read: No such file"),
         ("modules.json", lambda file: file.write_text('{"a": 1}'), "is not a list of modules"),

@@ -68,11 +68,12 @@ class Scored:
 
 
 def embedder_name(settings: EmbeddingSettings) -> str:
-    """Describe the embedder of novelty: the backend, its model unless it is the default, and the text."""
+    """Describe the embedder of novelty: the backend, its model unless it is the default, and its input."""
     if settings.backend == "none":
         return settings.backend
     backend = f"{settings.backend} {settings.model}" if settings.model else settings.backend
-    return f"{backend}, text {settings.trace_text}"
+    name = f"{backend}, text {settings.trace_text}"
+    return f"{name}, prefix {json.dumps(settings.prefix)}" if settings.prefix else name
 
 
 def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
