@@ -14,7 +14,7 @@ from bench.traces import STREAM_BYTES, of_size
 from bench.workers import SUSPENDABLE, MeasuredWorker, Publisher
 from support.traces import real_traces
 
-INTERVALS = (0.05, 0.2, 1.0)
+INTERVALS = (0.05, 0.1, 1.0)
 """Commit intervals in seconds; the second is the default."""
 PARTITIONS = (4, 64)
 COUNT, COUNT_SHORT = 6_000, 2_000

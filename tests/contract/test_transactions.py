@@ -19,6 +19,7 @@ from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
@@ -148,17 +149,18 @@ async def called(condition):
 async def test_records_and_offsets_of_a_transaction_are_visible_together_or_never(stage, name):
     async with stage.publisher(name) as publisher:
 
-        async def transact(partition, offset, *values, error=None):
-            async with publisher.transaction(
-                GroupMetadata(stage.group), {(stage.topic, partition): Position(offset)}
-            ) as write:
-                await write(records(stage, *values))
-                if error is not None:
-                    raise error
+        async def fail():
+            async with publisher.transaction() as write:
+                await write(records(stage, b"lost", b"lost too"))
+                await publisher._producer.send_group_offsets(
+                    {TopicPartition(stage.topic, 0): OffsetAndMetadata(5, "")}, group
+                )
+                raise ZeroDivisionError
 
+        group = GroupMetadata(stage.group)
         with pytest.raises(ZeroDivisionError):
-            await transact(0, 5, b"lost", b"lost too", error=ZeroDivisionError())
-        await transact(1, 7, b"1", b"2")
+            await fail()
+        await publisher.commit(records(stage, b"1", b"2"), {(stage.topic, 1): Position(7)}, group)
     async with stage.publisher(name):  # once the markers are written
         assert sorted(await read(stage)) == [b"1", b"2"]
         assert await stage.committed() == [0, 7]
@@ -179,8 +181,11 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
 
 async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name, caplog):
     async def be_replaced(former):
-        async with former.transaction(GroupMetadata(stage.group), {(stage.topic, 0): Position(5)}) as write:
+        async with former.transaction() as write:
             await write(records(stage, b"former"))
+            await former._producer.send_group_offsets(
+                {TopicPartition(stage.topic, 0): OffsetAndMetadata(5, "")}, GroupMetadata(stage.group)
+            )
             async with stage.publisher(name) as latter, latter.transaction() as write_as_latter:
                 await write_as_latter(records(stage, b"latter"))
 
@@ -219,16 +224,14 @@ async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage
     former = member.group
 
     async def publish(value, group):
-        async with publisher.transaction(group, {(stage.topic, 0): Position(5)}) as write:
-            await write(records(stage, value))
+        return await publisher.commit(records(stage, value), {(stage.topic, 0): Position(5)}, group)
 
     async with stage.publisher(name) as publisher:
-        await publish(b"as a member", former)
+        assert isinstance(await publish(b"as a member", former), Committed)
         await join()
         await until(lambda: member.group != former)
-        with pytest.raises(DeliveryError, match="rebalanced"):
-            await publish(b"as a former member", former)
-        await publish(b"again", member.group)
+        assert isinstance(await publish(b"as a former member", former), Rebalanced)
+        assert isinstance(await publish(b"again", member.group), Committed)
     async with stage.publisher(name):  # once the markers are written
         assert sorted(await read(stage)) == [b"again", b"as a member"]
 

@@ -67,18 +67,15 @@ async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_publishe
     log, group = AssemblyLog(settings, 0), assembly_group(settings.kafka.group)
     position = (await log.read()).position
     async with TransactionalPublisher(settings.kafka.client_config(), f"{group}-0") as former:
-
-        def transaction():
-            return former.transaction(
-                GroupMetadata(group), {(settings.assemble.spans, 0): Position(position)}
-            )
-
-        async with transaction() as write_as_former:
-            await write_as_former([log._mark(POSITION, b"%d" % position)])
+        await former.commit(
+            [log._mark(POSITION, b"%d" % position)],
+            {(settings.assemble.spans, 0): Position(position)},
+            GroupMetadata(group),
+        )
         assert not (await log.read()).by_member
 
         async def be_fenced_off():
-            async with transaction() as write_as_former:
+            async with former.transaction() as write_as_former:
                 await write_as_former(
                     [OutputRecord(settings.topics.raw, 0, NO_TIMESTAMP, b"k", b"again", ())]
                 )

@@ -36,6 +36,7 @@ from knowledgepulse_kafka.errors import (
     RefusedError,
     ThrottledError,
     first_of_group,
+    retrieve_exception,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Committed, Outcome, Rebalanced, Refused, Throttled
@@ -183,39 +184,26 @@ class TransactionalPublisher:
         return self._producer.missing_topics()
 
     @asynccontextmanager
-    async def transaction(
-        self, group: GroupMetadata | None = None, positions: Mapping[tuple[str, int], Position] | None = None
-    ) -> AsyncIterator[Write]:
+    async def transaction(self) -> AsyncIterator[Write]:
         """Open a transaction, commit it on exit and abort it on an error.
 
         A transaction begins once the brokers throttle the producer no more. They then answer its first
         records at once, however far these exceed a quota.
 
-        Args:
-            group: the group and the member that has read up to the positions; None commits no positions.
-            positions: the positions to commit in the same transaction, by topic and partition.
-
         Raises:
             RefusedError: the client or a broker refused records; nothing was published.
             ThrottledError: a quota would have kept the transaction open; nothing was published.
             IdleError: the brokers had forgotten the producer; nothing was published.
-            LostPartitionsError: the group has rebalanced; nothing was published.
             DeliveryError: the brokers did not confirm the transaction. None of its records are committed, or
                 all of them if only the response to the commit was lost.
             SecurityError: a right is missing.
         """
-        offsets = {
-            TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))
-            for place, position in (positions or {}).items()
-        }
         await asyncio.sleep(self._throttle.remaining)
         self._throttle.begin_sending(_SENDING_LIMIT)
         self._transaction_began = time.monotonic()
         try:
             async with self._producer.transaction():
                 yield self._write
-                if group is not None:
-                    await self._producer.send_group_offsets(offsets, group)
         except RefusedError:
             # The numbers of the refused records are missing in the producer's sequence (KIP-98).
             await self._start_again()
@@ -270,8 +258,8 @@ class TransactionalPublisher:
         alone: Collection[OutputRecord],
     ) -> Outcome:
         try:
-            async with self.transaction(group, positions) as write:
-                written = await write(records, alone)
+            async with self.transaction():
+                written = await self._write_with_positions(records, positions, group, alone)
         except RefusedError as error:
             return Refused(error)
         except ThrottledError as error:
@@ -280,9 +268,38 @@ class TransactionalPublisher:
             return Rebalanced()
         return Committed([location.offset for location in written])
 
+    async def _write_with_positions(
+        self,
+        records: Sequence[OutputRecord],
+        positions: Mapping[tuple[str, int], Position],
+        group: GroupMetadata,
+        alone: Collection[OutputRecord],
+    ) -> list[Location]:
+        """Write records, while the coordinators take the positions: the transaction is open for less long."""
+        batches = await self._send(records, alone)
+        offsets = {
+            TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))
+            for place, position in positions.items()
+        }
+        offsets_sent = asyncio.create_task(self._producer.send_group_offsets(offsets, group))
+        offsets_sent.add_done_callback(retrieve_exception)
+        try:
+            written = await _written(batches)
+            await offsets_sent
+        finally:
+            offsets_sent.cancel()
+        return [written[id(record)] for record in records]
+
     async def _write(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord] = ()
     ) -> list[Location]:
+        written = await _written(await self._send(records, alone))
+        return [written[id(record)] for record in records]
+
+    async def _send(
+        self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]
+    ) -> list[tuple[int, SentBatch]]:
+        """Hand records to the client; return the batches with their partitions, in order."""
         by_place: defaultdict[TopicPartition, list[OutputRecord]] = defaultdict(list)
         for record in records:
             by_place[await self._place(record)].append(record)
@@ -292,9 +309,7 @@ class TransactionalPublisher:
                     place: group.create_task(self._producer.send_batches(place, some, alone))
                     for place, some in by_place.items()
                 }
-        batches = [(place.partition, batch) for place, task in sending.items() for batch in task.result()]
-        written = await _written(batches)
-        return [written[id(record)] for record in records]
+        return [(place.partition, batch) for place, task in sending.items() for batch in task.result()]
 
     async def _place(self, record: OutputRecord) -> TopicPartition:
         if record.partition is not None:

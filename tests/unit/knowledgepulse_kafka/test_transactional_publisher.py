@@ -8,6 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
+    CommitFailedError,
     GroupAuthorizationFailedError,
     InvalidTransactionTimeout,
     KafkaError,
@@ -30,7 +31,7 @@ from knowledgepulse_kafka.errors import (
     TooLargeError,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata, MemberOffsetsRequest
-from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
+from knowledgepulse_kafka.outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.throttling import HeldBackError
@@ -105,6 +106,34 @@ def record(partition, number):
 
 async def test_each_record_s_offset_is_returned(commit):
     assert await commit([[5, 6], [0]]) == Committed([5, 6, 0])
+
+
+async def test_the_coordinators_take_the_positions_while_the_leaders_write_the_records():
+    """One after the other, a transaction of a worker took a quarter longer."""
+    delivery = asyncio.get_running_loop().create_future()
+
+    class Producer(FakeProducer):
+        async def send_batches(self, place, records, alone):
+            return [SentBatch(records, delivery)]
+
+        async def send_group_offsets(self, offsets, group):
+            assert not delivery.done()
+            delivery.set_result(RecordMetadata("topic", 0, None, 5, -1, 0, 0))
+
+    publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: Producer([]))
+
+    async with asyncio.timeout(10):
+        assert await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group")) == Committed([5])
+
+
+async def test_positions_that_are_refused_abort_the_transaction_after_its_records_are_written():
+    class Producer(FakeProducer):
+        async def send_group_offsets(self, offsets, group):
+            raise CommitFailedError
+
+    publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: Producer([[5]]))
+
+    assert await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group")) == Rebalanced()
 
 
 async def test_the_refusals_of_all_partitions_are_told_and_what_is_behind_them_is_not_at_fault(commit):

@@ -230,6 +230,8 @@ class Lane:
         else:
             self._waiting.append(taken)
             self._score_ready()
+            if self._is_half_full():
+                self._request_commit()
         return blocked
 
     def complete(self) -> list[RecordOutcome]:
@@ -328,6 +330,14 @@ class Lane:
             if self._outcomes:
                 self._request_commit()
             await self._wait_for_change()
+
+    def _is_half_full(self) -> bool:
+        """Return whether a commit now makes room before the lane has to wait for it."""
+        limits = self._limits
+        return 2 * len(self._outcomes) >= self.in_flight and (
+            2 * self.in_flight >= limits.in_flight_records
+            or 2 * self.in_flight_bytes >= limits.in_flight_bytes
+        )
 
     def _has_room(self, record: RawRecord) -> bool:
         return self.in_flight == 0 or (

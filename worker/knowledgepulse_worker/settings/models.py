@@ -119,11 +119,12 @@ class KafkaSettings(SecretSection):
         "the process ends",
     )
     commit_interval: float = Field(
-        0.2,
+        0.1,
         gt=0,
         le=5,
-        description="seconds between two transactions. A shorter interval publishes outputs sooner after "
-        "their scores; a longer one makes fewer requests",
+        description="seconds from the start of a transaction to the next. A shorter interval publishes "
+        "outputs sooner after their scores; a longer one makes fewer requests. The pause after a transaction "
+        "is at least as long as the transaction, up to this interval",
     )
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 from typing import cast
 
@@ -94,14 +95,21 @@ class FaustApp(faust.App):
             await self.crash(error)
 
     async def _commit_outcomes(self) -> None:
-        """Commit at every interval, or sooner if a lane waits for it."""
+        """Commit at every interval, or sooner if a lane asks for it.
+
+        The interval is from start to start. After a slow transaction, the lanes get as much time as it took.
+        """
         requested, interval = self.source.commit_requested, self._worker.settings.kafka.commit_interval
+        pause = interval
         while not self.should_stop:
             with suppress(TimeoutError):
-                async with asyncio.timeout(interval):
+                async with asyncio.timeout(pause):
                     await requested.wait()
             requested.clear()
+            started = time.monotonic()
             await self.source.commit()
+            taken = time.monotonic() - started
+            pause = max(interval - taken, min(interval, taken))
 
     async def on_stop(self) -> None:
         """Finish and commit, then leave the group."""

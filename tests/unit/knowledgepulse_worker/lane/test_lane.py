@@ -345,6 +345,36 @@ async def test_a_lane_at_its_in_flight_limit_requests_a_commit_and_waits(limits,
     assert lane.in_flight == lane.in_flight_bytes == 0
 
 
+@pytest.mark.parametrize("limits", [{"in_flight_records": 4}, {"in_flight_bytes": 4000}])
+async def test_a_half_full_lane_requests_a_commit_before_it_has_to_wait(limits, make_harness, raw):
+    """With a long commit interval, a worker without a model stood still for a third of the time."""
+    harness = make_harness(**limits)
+    lane = await harness.lane()
+    await feed(lane, raw(0, padding=400))
+    await harness.until(lambda: len(lane.complete()) == 1)
+    assert not harness.commit_requested
+
+    await feed(lane, raw(1, padding=400))
+    await harness.until(lambda: len(lane.complete()) == 2)
+    await feed(lane, raw(2, padding=400))
+
+    assert harness.commit_requested
+
+
+async def test_a_lane_full_of_what_is_not_scored_yet_requests_no_commit(make_harness, raw):
+    """Its transactions would hold a record each."""
+    harness = make_harness(in_flight_records=6)
+    lane = await harness.lane()
+    await feed(lane, raw(0))
+    await harness.until(lambda: len(lane.complete()) == 1)
+    harness.embedder.free.clear()
+
+    await feed(lane, *(raw(number) for number in range(1, 6)))
+
+    assert not harness.commit_requested
+    harness.embedder.free.set()
+
+
 async def test_a_full_lane_requests_a_commit_once_something_is_complete(make_harness, raw):
     harness = make_harness(in_flight_records=1)
     harness.embedder.free.clear()
