@@ -11,6 +11,7 @@ from knowledgepulse_worker.tools.backends.backend_client import (
     BackendClient,
     Wait,
     basic,
+    basic_or_bearer,
     bearer,
     key_of,
     wait,
@@ -24,7 +25,7 @@ _KINDS: dict[
     str, tuple[type[Phoenix | MLflow | Langfuse | LangSmith], Callable[[str | None], dict[str, str]]]
 ] = {
     "phoenix": (Phoenix, bearer),
-    "mlflow": (MLflow, basic),
+    "mlflow": (MLflow, basic_or_bearer),
     "langfuse": (Langfuse, basic),
     "langsmith": (LangSmith, lambda key: {} if key is None else {"x-api-key": key}),
 }
@@ -32,8 +33,8 @@ _KINDS: dict[
 BACKENDS = tuple(_KINDS)
 
 
-def variables_of(name: str) -> tuple[str, ...]:
-    """Return the environment variables with the key of a backend."""
+def variables_of(name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the environment variables with the key of a backend: alternatives, the preferred ones first."""
     return _KINDS[name][0].variables
 
 
@@ -54,7 +55,7 @@ async def connected(
         url: its address.
         project: the project, or MLflow's experiment.
         key_file: the file with its key, or with user and password, joined by a colon; the default is the
-            environment.
+            environment, see :func:`variables_of`.
         patience: seconds for which a request is repeated; None for no limit.
         wait: waits before a request is repeated.
 

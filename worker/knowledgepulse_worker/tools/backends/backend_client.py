@@ -59,11 +59,12 @@ async def wait(seconds: float, _reason: str) -> None:
     await asyncio.sleep(seconds)
 
 
-def key_of(names: Sequence[str], file: Path | None) -> str | None:
-    """Return a backend's key: a file's content, or else the environment's variables, joined by colons.
+def key_of(variables: Sequence[Sequence[str]], file: Path | None) -> str | None:
+    """Return a backend's key: a file's content, or else that of variables of the environment.
 
     Args:
-        names: the variables.
+        variables: alternatives, of which the first that is set is taken; two variables are a user and a
+            password, and are joined by a colon.
         file: the file, which is preferred.
 
     Raises:
@@ -72,8 +73,8 @@ def key_of(names: Sequence[str], file: Path | None) -> str | None:
     if file is not None:
         with file_errors(file, "read"):
             return file.read_text(encoding="utf-8").strip()
-    values = [os.environ.get(name, "") for name in names]
-    return ":".join(values) if all(values) else None
+    found = ([os.environ.get(name, "") for name in names] for names in variables)
+    return next((":".join(values) for values in found if all(values)), None)
 
 
 def bearer(key: str | None) -> dict[str, str]:
@@ -93,6 +94,15 @@ def bearer(key: str | None) -> dict[str, str]:
 def basic(pair: str | None) -> dict[str, str]:
     """Return the header with a user and a password, which are joined by a colon; empty without them."""
     return {} if pair is None else {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+
+
+def basic_or_bearer(key: str | None) -> dict[str, str]:
+    """Return the header with a user and a password, or else with a token, which has no colon.
+
+    Raises:
+        InputError: the token has characters that HTTP headers do not allow.
+    """
+    return basic(key) if ":" in (key or "") else bearer(key)
 
 
 class BackendClient:
@@ -117,7 +127,8 @@ class BackendClient:
     ) -> None:
         self.url = url.rstrip("/")
         self._headers = {"Accept": "application/json", **headers}
-        self._secrets = [one for secret in secrets if secret for one in (secret, *secret.split(":"))]
+        known = [one for secret in secrets if secret for one in (secret, secret.partition(":")[2])]
+        self._secrets = [*known, *(value.rpartition(" ")[2] for value in headers.values())]
         self._patience = patience
         self._wait = wait
 

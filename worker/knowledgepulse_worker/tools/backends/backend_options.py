@@ -12,7 +12,7 @@ backend_options = with_options(
     click.option(
         "--key-file",
         type=EXISTING,
-        help="File with the backend's key, or with user:password for MLflow, public:secret for Langfuse. The "
-        "default is the variable that the backend's own client reads.",
+        help="File with the backend's key: for MLflow a token or user:password, for Langfuse public:secret. "
+        "The default are the variables that the backend's own client reads.",
     ),
 )

@@ -33,7 +33,7 @@ class Langfuse:
     """The project of Langfuse to which the keys belong."""
 
     name = "langfuse"
-    variables = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+    variables = (("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"),)
 
     def __init__(self, client: BackendClient, project: str) -> None:
         if project != "default":

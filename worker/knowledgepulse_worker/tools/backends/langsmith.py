@@ -43,7 +43,7 @@ class LangSmith:
     """A project of LangSmith."""
 
     name = "langsmith"
-    variables = ("LANGSMITH_API_KEY",)
+    variables = (("LANGSMITH_API_KEY",),)
 
     def __init__(self, client: BackendClient, project: str) -> None:
         self._client = client

@@ -41,7 +41,7 @@ class MLflow:
     """An experiment of MLflow."""
 
     name = "mlflow"
-    variables = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    variables = (("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"), ("MLFLOW_TRACKING_TOKEN",))
 
     def __init__(self, client: BackendClient, project: str) -> None:
         self._client = client

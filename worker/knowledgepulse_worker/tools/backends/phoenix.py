@@ -54,7 +54,7 @@ class Phoenix:
     """A project of Phoenix."""
 
     name = "phoenix"
-    variables = ("PHOENIX_API_KEY",)
+    variables = (("PHOENIX_API_KEY",),)
 
     def __init__(self, client: BackendClient, project: str) -> None:
         self._client = client

@@ -83,7 +83,8 @@ def pull(backend: str, url: str, **options: Any) -> None:
     field are reported, as by `kp-worker convert`.
 
     The backend's key is read from `PHOENIX_API_KEY`, `MLFLOW_TRACKING_USERNAME` and
-    `MLFLOW_TRACKING_PASSWORD`, `LANGFUSE_PUBLIC_KEY` and `LANGFUSE_SECRET_KEY`, or `LANGSMITH_API_KEY`.
+    `MLFLOW_TRACKING_PASSWORD` or else `MLFLOW_TRACKING_TOKEN`, `LANGFUSE_PUBLIC_KEY` and
+    `LANGFUSE_SECRET_KEY`, or `LANGSMITH_API_KEY`.
     """
     if options["publishes"] and options["output"] is not None:
         raise click.UsageError("--publish and --output exclude each other: use one of them")

@@ -22,7 +22,7 @@ from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from knowledgepulse_worker.tools.score import score_command
-from support.backends import FAKES, START, AgentRun
+from support.backends import FAKES, START, AgentRun, FakeMLflow
 
 NOW = int(START.timestamp() * 1000) + 3_600_000
 """An hour after the first run."""
@@ -30,7 +30,7 @@ NOW = int(START.timestamp() * 1000) + 3_600_000
 
 @pytest.fixture(params=FAKES, ids=lambda fake: fake.name)
 def fake(request, monkeypatch):
-    for variable in variables_of(request.param.name):
+    for variable in variables_of(request.param.name)[0]:
         monkeypatch.setenv(variable, "hidden-key")
     return request.param()
 
@@ -150,6 +150,50 @@ async def test_a_key_is_sent_and_never_shown(fake, pull):
     with pytest.raises(SecurityError, match="refuses the key, status 401: not ") as refused:
         await pull(fake)
     assert "hidden-key" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "file", "sent"),
+    [
+        ({}, None, None),
+        ({"TOKEN": "a.b-c"}, None, "Bearer a.b-c"),
+        ({"USERNAME": "ann", "PASSWORD": "p:w"}, None, "Basic YW5uOnA6dw=="),
+        ({"USERNAME": "ann", "PASSWORD": "p:w", "TOKEN": "a.b-c"}, None, "Basic YW5uOnA6dw=="),
+        ({"USERNAME": "ann", "TOKEN": "a.b-c"}, None, "Bearer a.b-c"),
+        ({"TOKEN": "a.b-c"}, "d.e-f\n", "Bearer d.e-f"),
+        ({"TOKEN": "a.b-c"}, "ann:p:w\n", "Basic YW5uOnA6dw=="),
+    ],
+)
+async def test_mlflow_takes_a_token_or_a_user_as_its_own_client_does(
+    monkeypatch, tmp_path, variables, file, sent
+):
+    for names in variables_of("mlflow"):
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", value)
+    key_file = tmp_path / "key" if file else None
+    if key_file:
+        key_file.write_text(file)
+    fake = FakeMLflow()
+    async with fake.served() as url, connected("mlflow", url, "default", key_file) as backend:
+        assert [page async for page in backend.runs(None)] == [[]]
+    assert fake.headers.get("Authorization") == sent
+
+
+@pytest.mark.parametrize(
+    ("key", "secrets"),
+    [("a.b-c", ["a.b-c"]), ("ann:pass:word", ["ann:pass:word", "pass:word", "YW5uOnBhc3M6d29yZA=="])],
+)
+async def test_no_message_has_mlflow_s_key(tmp_path, key, secrets):
+    """Neither the password alone, nor the header, which servers may repeat."""
+    (tmp_path / "key").write_text(key)
+    fake = FakeMLflow()
+    fake.script.append(web.Response(status=403, text=f"not {', '.join(secrets)}, please"))
+    async with fake.served() as url, connected("mlflow", url, "default", tmp_path / "key") as backend:
+        with pytest.raises(SecurityError, match=r"refuses the key, status 403: not .*, please") as refused:
+            _ = [page async for page in backend.runs(None)]
+    assert [one for one in secrets if one in str(refused.value)] == []
 
 
 def score(run, value=0.5):
