@@ -154,6 +154,7 @@ class Fitted(BaseModel):
         auc: the AUC on traces that were not fitted to, with its 95% interval.
         within_groups: likewise over pairs of traces of one group; None if there are too few.
         new_agents: likewise over traces of agents that were not fitted to; None if there are too few.
+        ids: hashes of the traces' ids, by which they are left out of an evaluation; None if they are unknown.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
@@ -168,6 +169,7 @@ class Fitted(BaseModel):
     auc: tuple[FiniteFloat, FiniteFloat, FiniteFloat]
     within_groups: FiniteFloat | None = None
     new_agents: FiniteFloat | None = None
+    ids: str | None = None
 
 
 class Learned(BaseModel):

@@ -1,7 +1,8 @@
 """Evaluate scores against labels, compare policies on them, and detect leaks of the label into the score.
 
 A score that contains the label agrees with it and proves nothing. Every figure is therefore also computed for
-each dimension alone, and for the score with one dimension held constant.
+each dimension alone, and for the score with one dimension held constant. Traces that a learned value was
+fitted to prove nothing either, and are left out.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile
-from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.scoring import NoFactsError, Score, ScoredRecord
+from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import (
     CHANCE,
     Array,
@@ -37,6 +39,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     matched,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length
 from knowledgepulse_worker.tools.policies.shares import Repeats, repeats
 from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold
 
@@ -46,6 +49,23 @@ FIGURES = ("AUC", "precision", "recall", "passing")
 """``passing`` is the share of all traces that pass. The precision is None if no trace passes."""
 
 Figures = dict[str, Estimate | None]
+
+
+class LeftOut(NamedTuple):
+    """The labels of a domain that its learned value was fitted to.
+
+    Attributes:
+        labels: their number; None if the policy does not record which they were, and none are left out.
+        of: number of all labels of the domain.
+        on: the date of the fit.
+        auc: the AUC on traces that the value was not fitted to, as the fit found it.
+    """
+
+    labels: int | None
+    of: int
+    on: str
+    auc: Estimate
+
 
 ScoreVerdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
 
@@ -79,6 +99,8 @@ class DomainEvaluation(LabelCounts):
         share: what passes by the policy's share; None without one.
         repeats: what lowest novelties would withhold.
         operating: grid thresholds that some but not all traces pass.
+        length: the score, as in `fair`, against the length alone; None with too few labels, or for traces
+            that an earlier release scored.
         fair: the AUC of the score. If the score contains the label, the dimension that leaks it is held
             constant.
         verdict: the verdict on `fair` and its interval.
@@ -95,6 +117,7 @@ class DomainEvaluation(LabelCounts):
     share: OperatingPoint | None
     repeats: list[Repeats]
     operating: list[OperatingPoint]
+    length: AgainstLength | None
     fair: Estimate | None
     verdict: ScoreVerdict
     best_f1: OperatingPoint | None
@@ -108,6 +131,7 @@ class Evaluation:
     Attributes:
         policy: the policy's digest.
         domains: the evaluations by domain name, with ALL last if there are several.
+        fitted: by domain, the labels that the policy's learned value was fitted to.
         unmatched: number of labels that match no trace.
         sources: number of labels by source.
     """
@@ -115,6 +139,7 @@ class Evaluation:
     policy: str
     precision: float
     domains: dict[str, DomainEvaluation]
+    fitted: dict[str, LeftOut]
     unmatched: int
     unlabelled: int
     sources: dict[str, int]
@@ -127,13 +152,15 @@ class Compared:
     Attributes:
         domain: the profile's name in the first policy.
         held: whether outcome confidence is held constant for the AUC, as labels equal `metadata.success`.
-        policies: the values of :data:`FIGURES` by the policies' digests.
+        left_out: number of labels that are left out, since one of the policies was fitted to them.
+        policies: the values of :data:`FIGURES` by the policies' digests; empty if too few labels remain.
         differences: the figures of each later policy minus those of the first.
     """
 
     domain: str
     traces: int
     held: bool
+    left_out: int
     policies: dict[str, Figures]
     differences: dict[str, Figures]
 
@@ -148,17 +175,28 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a policy's scores against labels; see also :func:`matched`."""
     labelled = matched(records, labels, min_reward)
-    parts = labelled.by_domain(policy)
-    if len(parts) > 1:
-        parts[ALL] = labelled
+    judged = labelled.only(~labelled.fitted_to(policy))
+    parts = judged.by_domain(policy) if judged else {}
+    if judged and len(parts) > 1:
+        parts[ALL] = judged
+    found = {name: _left_out(name, each, policy) for name, each in labelled.by_domain(policy).items()}
     return Evaluation(
         policy=policy.digest,
         precision=precision,
         domains={name: _evaluate(name, each, policy, precision) for name, each in parts.items()},
+        fitted={name: left_out for name, left_out in found.items() if left_out},
         unmatched=len(labels) - len(labelled.labels),
         unlabelled=len(records) - len(labelled.traces),
         sources=dict(Counter(one.source or "no source" for one in labelled.labels.values()).most_common()),
     )
+
+
+def _left_out(name: str, labelled: Labelled, policy: Policy) -> LeftOut | None:
+    learned = policy.profile(name).learned
+    if learned is None or (fitted := learned.fitted) is None:
+        return None
+    labels = None if fitted.ids is None else int(labelled.fitted_to(policy).sum())
+    return LeftOut(labels, len(labelled.traces), fitted.on, Estimate(*fitted.auc))
 
 
 def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -> DomainEvaluation:
@@ -168,7 +206,8 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc.value)]
     # What leaks the label proves nothing.
     derived = [OUTCOME] if without and labelled.equals_success else []
-    fair = min((without[dimension] for dimension in (*leaks, *derived)), default=score)
+    constant = min((*leaks, *derived), key=without.__getitem__, default=None)
+    fair = without[constant] if constant else score
     verdict = _verdict(fair, labelled)
     proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
     profile = None if name == ALL else policy.profile(name)
@@ -187,6 +226,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
         share=_decided(profile, by_trace, labelled),
         repeats=repeats((score.novelty for score in by_trace), labelled.kept.tolist()),
         operating=[points[one] for one in GRID if 0 < points[one].passing < len(scores)],
+        length=None if verdict == "too few labels" else _length(labelled, policy, constant),
         fair=fair,
         verdict=verdict,
         best_f1=best,
@@ -200,6 +240,15 @@ def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
     if fair.low > CHANCE:
         return "tells apart"
     return "points the wrong way" if fair.high < CHANCE else "does not tell apart"
+
+
+def _length(labelled: Labelled, policy: Policy, constant: str | None) -> AgainstLength | None:
+    try:
+        values = logistic.values_of([one.record for one in labelled.traces])
+    except NoFactsError:
+        return None
+    order, folds = held_scores(labelled, policy, constant), logistic.folds_of(labelled.groups)
+    return against_length(order, values, labelled.kept, labelled.groups, folds)
 
 
 def _aucs(
@@ -272,7 +321,11 @@ def compare(
     ]
 
 
-def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:
+def _compare(name: str, given: Labelled, policies: Sequence[Policy]) -> Compared:
+    seen = np.any([given.fitted_to(policy) for policy in policies], axis=0)
+    labelled = given.only(~seen)
+    if labelled is None or not labelled.has(MIN_SUPPORT, MIN_SUPPORT):
+        return Compared(name, len(given.kept), given.equals_success, int(seen.sum()), {}, {})
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
     orders = [held_scores(labelled, policy, OUTCOME if held else None) for policy in policies]
@@ -293,6 +346,7 @@ def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compa
         name,
         len(kept),
         held,
+        int(seen.sum()),
         policies={digest: figures(at) for at, digest in digests.items()},
         differences={digest: figures(at, 0) for at, digest in digests.items() if at},
     )

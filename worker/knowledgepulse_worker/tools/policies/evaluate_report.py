@@ -1,4 +1,4 @@
-"""The reports of an evaluation, which ends with a verdict for each domain, and of a comparison."""
+"""The reports of an evaluation and of a comparison; the verdicts come first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from knowledgepulse_worker.tools.policies.evaluate import (
     DomainEvaluation,
     Evaluation,
     Figures,
+    LeftOut,
     OperatingPoint,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, MIN_SUPPORT
@@ -22,8 +23,28 @@ from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
 
+def verdicts(evaluation: Evaluation) -> Iterator[str]:
+    """Yield a sentence for each domain."""
+    for name, left_out in evaluation.fitted.items():
+        if name not in evaluation.domains:
+            told = f"none, as its learned value was fitted to all {left_out.of:,} labels"
+            yield f"verdict: {name}: {told}: {_recorded(left_out)}"
+    yield from (verdict(one, evaluation.precision) for one in evaluation.domains.values())
+
+
+def changes(compared: Sequence[Compared]) -> Iterator[str]:
+    """Yield a sentence for each difference between policies."""
+    for one in compared:
+        left_out = f"{one.left_out:,} labels are left out, as a learned value was fitted to them"
+        if not one.policies:
+            yield f"change: {one.domain}: not compared: {left_out}, and too few remain"
+        for digest, difference in one.differences.items():
+            told = f"; {left_out}" if one.left_out else ""
+            yield f"change: {one.domain}: {_sentence(digest, difference)}{told}"
+
+
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
-    """Yield the report of an evaluation, with warnings."""
+    """Yield the figures of an evaluation, with warnings."""
     domains = list(evaluation.domains.values())
     yield f"policy {evaluation.policy}; 95% intervals in parentheses, from resampling whole groups"
     yield "labels: " + ", ".join(
@@ -33,6 +54,10 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield f"labels that match no trace: {evaluation.unmatched:,}"
     if evaluation.unlabelled:
         yield f"traces without a label: {evaluation.unlabelled:,}"
+    for name, left_out in evaluation.fitted.items():
+        yield from _fitted(name, left_out)
+    if not domains:
+        return
     yield ""
     yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
     yield _aucs(domains)
@@ -50,8 +75,26 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
     yield ""
     yield "Traces that a lowest novelty (min_novelty) would withhold, and how many of them are worth keeping"
     yield _repeats(domains)
-    yield ""
-    yield from (verdict(one, evaluation.precision) for one in domains)
+
+
+def _fitted(name: str, left_out: LeftOut) -> Iterator[str]:
+    if left_out.labels is None:
+        yield (
+            f"warning: {name}: the policy does not record to which traces its learned value was fitted; if "
+            f"they are among these, the figures flatter: {_recorded(left_out)}"
+        )
+    elif left_out.labels:
+        yield (
+            f"{name}: left out {left_out.labels:,} of {counted(left_out.of, 'label')}, to which the learned "
+            f"value was fitted: {_recorded(left_out)}"
+        )
+
+
+def _recorded(left_out: LeftOut) -> str:
+    return (
+        f"AUC {with_interval(left_out.auc)} on traces that it was not fitted to, at its fit on "
+        f"{printable(left_out.on)}"
+    )
 
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:
@@ -66,6 +109,7 @@ def _aucs(domains: list[DomainEvaluation]) -> Table:
             aucs = (getattr(one, figures).get(name) for one in domains)
             table.add_row(label.format(title), *map(with_interval, aucs))
         table.add_section()
+    table.add_row("length alone", *(with_interval(one.length and one.length.alone) for one in domains))
     return table
 
 
@@ -125,7 +169,8 @@ def _score(one: DomainEvaluation) -> str:
         "does not tell apart": "does not tell these labels apart",
         "points the wrong way": "points the wrong way, as traces worth keeping score lower",
     }[one.verdict]
-    return f"{subject} {meaning}: AUC {with_interval(one.fair)}, where chance is 0.50"
+    length = f", {one.length}" if one.length else ""
+    return f"{subject} {meaning}: AUC {with_interval(one.fair)}, where chance is 0.50{length}"
 
 
 def _proposals(one: DomainEvaluation, precision: float) -> str:
@@ -148,8 +193,10 @@ def _worth(point: OperatingPoint, traces: int) -> str:
 
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
-    """Yield the figures of each domain, and a sentence for each difference."""
+    """Yield the figures of each domain."""
     for one in compared:
+        if not one.policies:
+            continue
         held = (
             "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
         )
@@ -161,7 +208,6 @@ def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
         for digest, figures in one.differences.items():
             table.add_row(f"{digest} - first", *(signed(figure) for figure in figures.values()))
         yield table
-        yield from (f"change: {one.domain}: {_sentence(*change)}" for change in one.differences.items())
 
 
 def _sentence(digest: str, difference: Figures) -> str:

@@ -27,6 +27,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
     precisions,
     ratios,
 )
+from knowledgepulse_worker.tools.policies.fitted_traces import recorded
 from knowledgepulse_worker.tools.policies.labelled_traces import (
     OUTCOME,
     LabelCounts,
@@ -37,6 +38,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     outcomes_in_text,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
 from knowledgepulse_worker.tools.policies.tune import (
     effect,
     lowest_within,
@@ -52,9 +54,6 @@ MIN_GROUPS = 20
 
 MARGIN = 0.03
 """How far above chance the interval of the AUC has to be, so that fewer than 1% of permuted labels pass."""
-
-LENGTH = ("steps", "characters", "calls")
-"""The facts that say how long a trace is."""
 
 TELLTALE = 0.85
 """An AUC of the length alone, or of the agent's name alone, from which it nearly is the label."""
@@ -93,6 +92,7 @@ class DomainFit(LabelCounts):
         learned: the value that is fitted to all labels; None if there are too few labels.
         appraisals: by name, the policy in force, the fitted one, and the length and the agent alone.
         difference: the AUC of the fitted value minus that of the policy in force.
+        length: the fitted value against the length alone.
         best_difference: likewise of the share worth keeping among the best traces; None if there are none.
         new_agents: the AUC, within an agent, of values fitted to the others; None without several agents.
         leaks: AUCs of the terms that predict the label on their own.
@@ -107,6 +107,7 @@ class DomainFit(LabelCounts):
     learned: Learned | None = None
     appraisals: dict[str, Appraisal] = field(default_factory=dict)
     difference: Estimate | None = None
+    length: AgainstLength | None = None
     best_difference: Estimate | None = None
     new_agents: Estimate | None = None
     leaks: dict[str, Estimate] = field(default_factory=dict)
@@ -184,7 +185,7 @@ def _fit_domain(
     orders = {
         "in force": held_scores(labelled, policy, constant),
         "fitted": held_scores(labelled, changed, constant, probabilities),
-        "length alone": logistic.out_of_fold({name: values[name] for name in LENGTH}, kept, folds),
+        "length alone": length_odds(values, kept, folds),
     }
     agents = [one.record.agent_id or "" for one in labelled.traces]
     if len({*agents}) > 1:
@@ -201,6 +202,7 @@ def _fit_domain(
         learned=learned.model_copy(update={"fitted": origin}),
         appraisals=appraisals,
         difference=difference,
+        length=against_length(orders["fitted"], values, kept, labelled.groups, folds),
         best_difference=best_difference,
         new_agents=new_agents,
         leaks={term: area for term, area in alone if leaks_label(area.value)},
@@ -272,6 +274,7 @@ def _origin(
         auc=(value, low, high),
         within_groups=fitted.within and round(fitted.within.value, 3),
         new_agents=new_agents and round(new_agents.value, 3),
+        ids=recorded([one.record for one in labelled.traces]),
     )
 
 

@@ -10,7 +10,6 @@ from knowledgepulse_worker.policy import Learned
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import (
-    LENGTH,
     MIN_GROUPS,
     MIN_TRACES_OF_EACH_KIND,
     TELLTALE,
@@ -18,6 +17,7 @@ from knowledgepulse_worker.tools.policies.fit import (
     Fit,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.length import LENGTH
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
 from knowledgepulse_worker.tools.policies.policy_output import learned_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
@@ -106,7 +106,8 @@ def _sentence(one: DomainFit) -> str:
     best = " → ".join(with_interval(each.best) for each in (force, fitted))
     figures = (
         f"AUC {with_interval(fitted.auc)}, {signed(one.difference)} against the policy in force"
-        f"{' (outcome confidence held constant)' if one.held else ''}; kept of the best: {best}"
+        f"{' (outcome confidence held constant)' if one.held else ''}"
+        f"{f', {one.length}' if one.length else ''}; kept of the best: {best}"
     )
     if one.missing:
         return f"no proposal, for want of {' and '.join(one.missing)}: {figures}"

@@ -16,6 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score, scores_under
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array
+from knowledgepulse_worker.tools.policies.fitted_traces import fitted_to
 from knowledgepulse_worker.tools.policies.groups import ORIGINS, Origin, groups_of
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of
 
@@ -98,6 +99,15 @@ class Labelled:
         self.kept = np.array([one.kept for one in traces])
         self.groups = np.unique([one.group for one in traces], return_inverse=True)[1]  # indices, from 0
         self.agreement = float(np.mean([one.kept == one.record.success for one in traces]))
+
+    def only(self, wanted: Array) -> Labelled | None:
+        """Return those that are wanted, by a mask of shape (traces,); None if there are none."""
+        traces = [one for one, is_wanted in zip(self.traces, wanted, strict=True) if is_wanted]
+        return Labelled(traces, self._records) if traces else None
+
+    def fitted_to(self, policy: Policy) -> Array:
+        """Return whether a learned value of a policy was fitted to each trace, shape (traces,)."""
+        return fitted_to(policy, [one.record for one in self.traces])
 
     def has(self, of_each: int, groups: int) -> bool:
         """Return whether there are enough traces of each kind, and enough groups to resample."""

@@ -48,11 +48,17 @@ def plot_tuning(tuning: Tuning, records: Sequence[ScoredRecord]) -> Figure:
 def plot_evaluation(evaluation: Evaluation, records: Sequence[ScoredRecord]) -> Figure:
     """Plot one row per comparable domain, under its verdict: AUCs, and precision and recall by threshold."""
     domains = [(one, one.score) for one in evaluation.domains.values() if one.score is not None]
-    left_out = "; ".join(
+    equal = (
         f"{one.domain}, where all {one.traces:,} labels are equal"
         for one in evaluation.domains.values()
         if one.score is None
     )
+    fitted = (
+        f"{name}, {counted(one.labels, 'label')} to which the learned value was fitted"
+        for name, one in evaluation.fitted.items()
+        if one.labels
+    )
+    left_out = "; ".join((*equal, *fitted))
     titles = [_evaluation_title(one) for one, _ in domains]
     figure, rows = _figure(titles, _about(evaluation.policy, records, left_out))
     for axes, (domain, score) in zip(rows, domains, strict=True):
@@ -167,6 +173,7 @@ def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
         "score": score,
         **{f"{name} alone".replace("_", " "): one for name, one in domain.alone.items()},
         **{f"score, {name} constant".replace("_", " "): domain.without[name] for name in domain.leaks},
+        **({"length alone": domain.length.alone} if domain.length else {}),
     }
     _plot_estimates(axes, domain, rows)
 

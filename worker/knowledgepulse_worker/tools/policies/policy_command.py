@@ -216,11 +216,12 @@ def evaluate(
 ) -> None:
     """Evaluate scores against labels.
 
-    Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, then a verdict: whether the score tells these labels apart, and which
-    thresholds are worth it. Warns if the score contains the label. Labels of one `group`, such as the trials
-    of one task, are resampled together. With several policies, it prints the differences of the others from
-    the first, each with its interval. Where several sources label the same traces, it prints how far they
+    Reads scored traces as `tune` does. Prints for each domain a verdict: whether the score tells these labels
+    apart, whether it is better than the length alone, and which thresholds are worth it. Then the AUC of the
+    score and of each dimension, and precision and recall by threshold. Warns if the score contains the label,
+    and leaves out traces that a learned value was fitted to. Labels of one `group`, such as the trials of one
+    task, are resampled together. With several policies, it prints the differences of the others from the
+    first, each with its interval. Where several sources label the same traces, it prints how far they
     agree; the last label counts, but no model's where there are people's.
     """
     from knowledgepulse_worker.tools.policies import evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
@@ -231,12 +232,18 @@ def evaluate(
     records = given.records()
     found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
-    if plot:
+    if plot and any(one.score for one in found.domains.values()):
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
 
         save(plot_evaluation(found, records), plot)
-    told = evaluate_report.evaluation_tables(found)
-    words = (*labels.agreement_lines(agreed), *told, *evaluate_report.comparison_tables(compared))
+    words = (
+        *evaluate_report.verdicts(found),
+        *evaluate_report.changes(compared),
+        "",
+        *evaluate_report.evaluation_tables(found),
+        *labels.agreement_lines(agreed),
+        *evaluate_report.comparison_tables(compared),
+    )
     print_report(vars(found) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)
 
 

@@ -65,9 +65,7 @@ def test_of_many_sources_those_with_the_most_labels_are_compared():
 
 
 @pytest.mark.parametrize(("second", "used"), [("ben", "20 from ben"), ("judge:m:1", "20 from ann")])
-def test_evaluate_prints_the_agreement_first_and_leaves_judges_out(
-    kp_worker, tmp_path, real_traces, second, used
-):
+def test_evaluate_prints_the_agreement_and_leaves_judges_out(kp_worker, tmp_path, real_traces, second, used):
     """A model's labels also if they come last."""
     traces = tmp_path / "traces.jsonl"
     traces.write_bytes(b"\n".join(real_traces[:20]))
@@ -85,7 +83,7 @@ def test_evaluate_prints_the_agreement_first_and_leaves_judges_out(
     assert result.exit_code == 0, result.output
     # Kept by both: 0, 6, 12, 18; by neither: 1, 5, 7, 11, 13, 17, 19. By chance, half of them.
     expected = f"agreement: ann and {second} give 11 of 20 traces the same label; Cohen's kappa 0.10"
-    assert result.stdout.splitlines()[0] == expected
+    assert expected in result.stdout.splitlines()
     assert f"\nlabels: {used}\n" in result.stdout
     left_out = "left out 20 labels of judges, as there are people's"
     assert (left_out in result.stderr) is second.startswith("judge")

@@ -7,7 +7,7 @@ import pytest
 
 from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
 from knowledgepulse_worker.tools.policies.evaluate import compare
-from knowledgepulse_worker.tools.policies.evaluate_report import comparison_tables
+from knowledgepulse_worker.tools.policies.evaluate_report import changes, comparison_tables
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.terminal.reports import plain
 
@@ -45,9 +45,7 @@ def test_a_better_policy_differs_by_more_than_chance(labelled):
     assert min(difference[name].low for name in ("AUC", "precision", "recall")) > 0
     passing = np.mean([record.under(DIVERSE).passes for record in records])
     assert second["passing"].value == passing
-    assert f"change: default: {DIVERSE.digest} has higher AUC, precision, recall" in [
-        *comparison_tables([one])
-    ]
+    assert [*changes([one])] == [f"change: default: {DIVERSE.digest} has higher AUC, precision, recall"]
     assert json.loads(json.dumps(plain(one)))["differences"]
 
 
@@ -59,9 +57,9 @@ def test_a_policy_with_the_same_weights_orders_alike(labelled, threshold, said):
     (one,) = compare(*labelled, [NOVEL, Policy(threshold=threshold)], min_reward=0.5)
 
     (difference,) = one.differences.values()
-    _, _, table, sentence = comparison_tables([one])
+    _, _, table = comparison_tables([one])
     assert difference["AUC"] == (0, 0, 0)
-    assert said in sentence
+    assert said in next(changes([one]))
     assert ([*table.columns[2].cells][1:] == ["-", "-"]) is (threshold == 1)
 
 
@@ -78,3 +76,21 @@ def test_labels_that_are_the_outcome_are_compared_without_it(make_record):
     assert one.held
     assert all(figures["AUC"].low < 0.5 < figures["AUC"].high for figures in one.policies.values())
     assert "outcome confidence constant" in [*comparison_tables([one])][1]
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (0, "not compared: 100 labels are left out, as a learned value was fitted to them, and too few"),
+        (100, "; 100 labels are left out, as a learned value was fitted to them"),
+    ],
+)
+def test_labels_that_a_policy_was_fitted_to_do_not_count(labelled, fitted_policy, others, said):
+    """Whichever of the policies it is."""
+    records, labels = labelled
+    policies = [NOVEL, fitted_policy(records[:100])]
+
+    (one,) = compare(records[: 100 + others], labels, policies, min_reward=0.5)
+
+    assert said in next(changes([one]))
+    assert one.policies == (compare(records[100:], labels, policies)[0].policies if others else {})

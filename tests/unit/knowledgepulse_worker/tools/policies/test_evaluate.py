@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.estimates import auc
 from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
-from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict
+from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict, verdicts
 from knowledgepulse_worker.tools.policies.labelled_traces import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.terminal.reports import plain
@@ -291,3 +292,89 @@ def test_the_verdict_says_what_the_score_is_worth(scattered, noise, sign, expect
     assert one.verdict == expected
     assert line.startswith(f"verdict: default: {sentence}")
     assert ("no threshold is proposed" in line) is (one.best_f1 is None) is (expected != "tells apart")
+
+
+@pytest.fixture(scope="module")
+def runs(make_record, make_counts):
+    """Create 200 traces. Short ones tend to be worth keeping; novelty says that, and more or less."""
+
+    def make(more):
+        rng = np.random.default_rng(8)
+        records, labels = [], {}
+        for n in range(200):
+            calls = int(rng.integers(1, 20))
+            keep = bool(calls / 20 + rng.normal(0, 0.3) < 0.5)
+            novelty = float(np.clip(1 - calls / 20 + more * (keep - 0.5), 0, 1))
+            counts = make_counts(calls)
+            records.append(make_record((0.5, novelty, 0.5, 0.5), id=f"kp:trace:{n}", counts=counts))
+            labels[records[-1].id] = Label(records[-1].id, keep=keep)
+        return records, labels
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (0, "against the length alone, so no better than preferring short runs"),
+        (1, "against the length alone"),
+        (-0.3, "against the length alone, so worse than preferring short runs"),
+    ],
+)
+def test_the_verdict_compares_the_score_with_the_length_alone(runs, more, said):
+    one = only(*runs(more))
+
+    assert said in verdict(one, 0.9)
+    assert one.length.alone.low > 0.5
+
+
+def test_traces_of_an_earlier_release_have_no_length(scattered):
+    records = [replace(one, counts=None) for one in scattered]
+
+    one = only(records, judged(records, lambda n, _: n % 2))
+
+    assert one.length is None
+    assert verdict(one, 0.9).endswith("where chance is 0.50; no threshold is proposed")
+
+
+def test_traces_that_the_policy_was_fitted_to_are_left_out(scattered, fitted_policy):
+    """The evaluation is that of the others."""
+    labels = judged(scattered, lambda n, score: score.tool_diversity > 0.5 or n % 3 == 0)
+    policy = fitted_policy(scattered[:120])
+
+    found = evaluate(scattered, labels, policy)
+
+    others = evaluate(scattered[120:], labels, policy)
+    assert found.domains == others.domains
+    assert found.domains["default"].traces == 80
+    told = (
+        "default: left out 120 of 200 labels, to which the learned value was fitted: AUC 0.68 (0.57-0.77) on"
+    )
+    assert any(str(line).startswith(told) for line in evaluation_tables(found))
+
+
+def test_without_other_traces_the_verdict_is_that_of_the_fit(scattered, fitted_policy):
+    found = evaluate(scattered, judged(scattered, lambda n, _: n % 2), fitted_policy(scattered))
+
+    assert found.domains == {}
+    (told,) = verdicts(found)
+    assert told == (
+        "verdict: default: none, as its learned value was fitted to all 200 labels: AUC 0.68 (0.57-0.77) on "
+        "traces that it was not fitted to, at its fit on 2026-11-26"
+    )
+    json.dumps(plain(found))
+
+
+def test_a_policy_that_does_not_record_its_traces_is_warned_about(scattered, fitted_policy):
+    labels = judged(scattered, lambda n, _: n % 2)
+
+    found = evaluate(scattered, labels, fitted_policy(scattered, ids=None))
+
+    assert found.domains["default"].traces == 200
+    told = " ".join(str(line) for line in evaluation_tables(found))
+    assert "warning: default: the policy does not record to which traces its learned value was fitted" in told
+
+
+def test_a_record_of_traces_that_no_fit_wrote_is_refused(scattered, fitted_policy):
+    with pytest.raises(InputError, match=r"`fitted.ids` of a learned value should be base64"):
+        evaluate(scattered, judged(scattered, lambda n, _: n % 2), fitted_policy(scattered, ids="no base64!"))

@@ -15,6 +15,7 @@ from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, 
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.fit import MIN_TRACES_OF_EACH_KIND, fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
+from knowledgepulse_worker.tools.policies.fitted_traces import fitted_to
 from knowledgepulse_worker.tools.policies.labelled_traces import OUTCOME, held_scores, matched
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.plots import plot_fit
@@ -103,6 +104,9 @@ def test_the_policy_records_what_it_was_fitted_to(planted):
     assert origin.auc[1] < origin.auc[0] < origin.auc[2]
     assert origin.within_groups is not None
     assert origin.new_agents is not None
+    assert fitted_to(
+        Policy(domains={"default": {"learned": only(fitted(records, labels)).learned}}), records
+    ).all()
 
 
 def test_the_value_in_the_policy_is_the_one_that_was_judged(usual):
@@ -204,7 +208,10 @@ def test_an_environment_that_ends_at_success_is_named(make_record, make_counts):
         records.append(make_record(tuple(rng.random(4)), id=name, counts=make_counts(calls)))
         labels[name] = Label(name, keep=bool(calls < 6) != (rng.random() < 0.05))
 
-    assert "length alone nearly is the label" in report(fitted(records, labels))
+    told = report(fitted(records, labels))
+
+    assert "length alone nearly is the label" in told
+    assert "against the length alone, so no better than preferring short runs; kept of the best" in told
 
 
 @pytest.mark.parametrize(
