@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -22,7 +23,8 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
-from knowledgepulse_worker.tools.backends.spans import span_trace_id
+from knowledgepulse_worker.tools.backends.sending import send_together
+from knowledgepulse_worker.tools.backends.spans import traced_run
 
 _OBSERVATIONS = "/api/public/v2/observations"
 _PAGE = "1000"
@@ -86,21 +88,14 @@ class Langfuse:
 
     async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
         """Write scores in one request, or one by one if it refuses some; see :class:`Backend`."""
-        if not scores:
-            return []
-        try:
-            answer = await self._client.send(
-                "POST", "/api/public/scores", content=[_score(one) for one in scores]
-            )
-            rejected = (answer or {}).get("rejected", 0)
-            reason = "; ".join(str(one.get("message")) for one in (answer or {}).get("errors", ()))
-        except Refused as refused:
-            rejected, reason = len(scores), str(refused)
-        if not rejected:
-            return []
-        if len(scores) == 1:
-            return [Refusal(scores[0], reason)]
-        return [refusal for one in scores for refusal in await self.send([one])]
+        return await send_together(scores, self._send)
+
+    async def _send(self, scores: Sequence[RunScore]) -> None:
+        content = [_score(one) for one in scores]
+        answer = await self._client.send("POST", "/api/public/scores", content=content) or {}
+        if answer.get("rejected"):
+            reason = "; ".join(str(one.get("message")) for one in answer.get("errors", ()))
+            raise Refused(HTTPStatus.MULTI_STATUS, reason)
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; see :class:`Backend`."""
@@ -108,7 +103,7 @@ class Langfuse:
 
     def run_of(self, trace: Mapping[str, Any]) -> str | None:
         """Return the OpenTelemetry trace id, which is that of Langfuse; see :class:`Backend`."""
-        return span_trace_id(trace["metadata"].get("span_context") or {}) or None
+        return traced_run(trace)
 
 
 def _score(score: RunScore) -> dict[str, Any]:

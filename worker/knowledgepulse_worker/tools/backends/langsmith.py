@@ -20,6 +20,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunScore,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.sending import send_each
 
 _PAGE = 100
 _LISTED = ["id", "trace_id", "start_time"]
@@ -97,14 +98,7 @@ class LangSmith:
 
     async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
         """Write a feedback for each score, in the place of an earlier one; see :class:`Backend`."""
-        refusals = []
-        for one in scores:
-            try:
-                await self._send(one)
-            except Refused as refused:
-                unknown = refused.status == HTTPStatus.NOT_FOUND
-                refusals.append(Refusal(one, "no such run" if unknown else str(refused)))
-        return refusals
+        return await send_each(scores, self._send)
 
     async def _send(self, score: RunScore) -> None:
         said = {"score": round(score.value, 4), "value": score.label, "comment": score.explanation}

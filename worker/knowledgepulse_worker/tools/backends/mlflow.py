@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +22,8 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
-from knowledgepulse_worker.tools.backends.spans import otlp_document, plain, span_trace_id, times_of
+from knowledgepulse_worker.tools.backends.sending import send_each
+from knowledgepulse_worker.tools.backends.spans import otlp_document, plain, times_of, traced_run
 
 _API = "/api/3.0/mlflow"
 _TRACES = 100
@@ -99,14 +99,7 @@ class MLflow:
 
     async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
         """Write an assessment for each score, in the place of an earlier one; see :class:`Backend`."""
-        refusals = []
-        for one in scores:
-            try:
-                await self._send(one)
-            except Refused as refused:
-                unknown = refused.status == HTTPStatus.NOT_FOUND
-                refusals.append(Refusal(one, "no such trace" if unknown else str(refused)))
-        return refusals
+        return await send_each(scores, self._send)
 
     async def _send(self, score: RunScore) -> None:
         path = f"{_API}/traces/{quote(score.run, safe='')}"
@@ -134,8 +127,8 @@ class MLflow:
 
     def run_of(self, trace: Mapping[str, Any]) -> str | None:
         """Return the trace's id, which contains that of OpenTelemetry; see :class:`Backend`."""
-        trace_id = span_trace_id(trace["metadata"].get("span_context") or {})
-        return f"tr-{trace_id}" if trace_id else None
+        run = traced_run(trace)
+        return None if run is None else f"tr-{run}"
 
 
 def _assessment(score: RunScore) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -26,12 +25,14 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.sending import send_together
 from knowledgepulse_worker.tools.backends.spans import (
     SpanTimes,
     otlp_document,
     plain,
     span_trace_id,
     times_of,
+    traced_run,
 )
 
 _TRACES = 100
@@ -106,17 +107,11 @@ class Phoenix:
 
     async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
         """Write annotations in one request, or one by one if it is refused; see :class:`Backend`."""
-        if not scores:
-            return []
+        return await send_together(scores, self._send)
+
+    async def _send(self, scores: Sequence[RunScore]) -> None:
         content = {"data": [_annotation(one) for one in scores]}
-        try:
-            await self._client.send("POST", "/v1/trace_annotations", [("sync", "true")], content)
-        except Refused as refused:
-            if len(scores) == 1:
-                reason = "no such trace" if refused.status == HTTPStatus.NOT_FOUND else str(refused)
-                return [Refusal(scores[0], reason)]
-            return [refusal for one in scores for refusal in await self.send([one])]
-        return []
+        await self._client.send("POST", "/v1/trace_annotations", [("sync", "true")], content)
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; see :class:`Backend`."""
@@ -124,7 +119,7 @@ class Phoenix:
 
     def run_of(self, trace: Mapping[str, Any]) -> str | None:
         """Return the OpenTelemetry trace id; see :class:`Backend`."""
-        return span_trace_id(trace["metadata"].get("span_context") or {}) or None
+        return traced_run(trace)
 
 
 def _annotation(score: RunScore) -> dict[str, Any]:

@@ -31,8 +31,16 @@ def otlp_document(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def span_trace_id(span: Mapping[str, Any]) -> str:
-    """Return the trace id of a span, or of a trace's `span_context`; empty if there is none."""
+    """Return the trace id of a span; empty if there is none."""
     return str(_member(span, "trace_id", "traceId") or "")
+
+
+def traced_run(trace: Mapping[str, Any]) -> str | None:
+    """Return OpenTelemetry's trace id of a trace's run, from its `metadata.span_context`, if it has one."""
+    match trace["metadata"].get("span_context"):
+        case {"trace_id": str(run)} if run:
+            return run
+    return None
 
 
 def plain(value: Mapping[str, Any]) -> Any:

@@ -59,21 +59,9 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
     one = msgspec.convert(members, _Line)
     # A line says `quality_score` where the header says `score`.
     score = msgspec.convert(members | {"score": one.quality_score}, Score)
-    return ScoredRecord(
-        source=source,
-        id=one.id,
-        task_domain=one.task_domain,
-        visibility=one.visibility,
-        privacy_level=one.privacy_level,
-        success=one.success,
-        confidence=one.confidence,
-        score=score,
-        embedder=one.embedder,
-        content=one.content,
-        counts=one.counts,
-        agent_id=one.agent_id,
-        partition=one.partition,
-    )
+    others = msgspec.structs.asdict(one)
+    del others["quality_score"]
+    return ScoredRecord(source=source, score=score, **others)
 
 
 def read_record(record: KafkaRecord) -> ScoredRecord | None:

@@ -1,0 +1,40 @@
+"""Send scores to a backend, and find those that it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+
+from knowledgepulse_worker.tools.backends.backend import Refusal, RunScore
+from knowledgepulse_worker.tools.backends.backend_client import Refused
+
+
+async def send_each(scores: Sequence[RunScore], send: Callable[[RunScore], Awaitable[None]]) -> list[Refusal]:
+    """Send scores one by one; return those that the backend refused.
+
+    Args:
+        scores: the scores.
+        send: sends one; raises Refused, with the status 404 if the backend has no such run.
+    """
+    refusals = []
+    for one in scores:
+        try:
+            await send(one)
+        except Refused as refused:
+            unknown = refused.status == HTTPStatus.NOT_FOUND
+            refusals.append(Refusal(one, "no such run" if unknown else str(refused)))
+    return refusals
+
+
+async def send_together(
+    scores: Sequence[RunScore], send: Callable[[Sequence[RunScore]], Awaitable[None]]
+) -> list[Refusal]:
+    """Send scores in one request, and one by one if that is refused; return those that the backend refused.
+
+    ``send``: sends some; raises Refused if the backend refuses any of them.
+    """
+    try:
+        await send(scores)
+    except Refused:
+        return await send_each(scores, lambda one: send([one]))
+    return []
