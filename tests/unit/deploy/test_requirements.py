@@ -1,26 +1,36 @@
-"""What is installed into the image: the tested versions, each file with its hash."""
+"""What is installed into the image and for the tests: the tested versions, each file with its hash."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib import metadata
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+TESTED = ["demo", "export", "otel", "policy", "secrets"]
 EXTRAS = {
-    "requirements.txt": ["worker", "otel"],
-    "requirements-cuda.txt": ["worker", "otel", "sentence-transformers"],
+    "deploy/requirements.txt": ["worker", "otel"],
+    "deploy/requirements-cuda.txt": ["worker", "otel", "sentence-transformers"],
+    "requirements/demo.txt": ["demo"],
+    "requirements/test.txt": TESTED,
+    "requirements/reference.txt": [*TESTED, "sentence-transformers"],
 }
 """Each file with the extras that it installs."""
+GROUPS = {
+    "requirements/test.txt": ["docs", "test"],
+    "requirements/reference.txt": ["docs", "test", "reference"],
+}
+"""And with the dependency groups."""
 
-every_file = pytest.mark.parametrize("file", [*EXTRAS, "build.txt", "weights.txt"])
+every_file = pytest.mark.parametrize("file", [*EXTRAS, "deploy/build.txt", "deploy/weights.txt"])
 
 
 def requirements(root, file):
     """Return the requirements in a file with their hashes."""
-    for line in (root / "deploy" / file).read_text().replace("\\\n", " ").splitlines():
+    for line in (root / file).read_text().replace("\\\n", " ").splitlines():
         requirement, *hashes = line.split("--hash=")
         yield Requirement(requirement), [one.strip() for one in hashes]
 
@@ -52,11 +62,19 @@ def test_versions_match_the_tested_ones(root, file):
 @pytest.mark.parametrize(
     "file",
     # What PyTorch needs is known only where it is installed.
-    ["requirements.txt", pytest.param("requirements-cuda.txt", marks=pytest.mark.reference)],
+    [
+        pytest.param(file, marks=[pytest.mark.reference] if "sentence-transformers" in extras else [])
+        for file, extras in EXTRAS.items()
+    ],
 )
-def test_all_dependencies_of_the_worker_are_included(root, file):
-    """The image has nothing else: pip follows no dependencies there."""
+def test_all_dependencies_are_included(root, file):
+    """pip follows none where these files are installed."""
+    groups = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
+    grouped = [
+        Requirement(one) for name in GROUPS.get(file, ()) for one in groups[name] if isinstance(one, str)
+    ]
     to_do, done = [("knowledgepulse-worker", frozenset(EXTRAS[file]))], set()
+    to_do += [(canonicalize_name(requirement.name), frozenset(requirement.extras)) for requirement in grouped]
     while to_do:
         wanted = to_do.pop()
         done.add(wanted)
@@ -68,5 +86,5 @@ def test_all_dependencies_of_the_worker_are_included(root, file):
 
 
 def test_only_the_image_for_cuda_has_pytorch(root):
-    assert "torch" in names(root, "requirements-cuda.txt")
-    assert not {"torch", "triton", "transformers"} & names(root, "requirements.txt")
+    assert "torch" in names(root, "deploy/requirements-cuda.txt")
+    assert not {"torch", "triton", "transformers"} & names(root, "deploy/requirements.txt")
