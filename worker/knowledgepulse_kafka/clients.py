@@ -15,6 +15,7 @@ from knowledgepulse_kafka.config import Config, revealed
 from knowledgepulse_kafka.metadata import never_creating
 from knowledgepulse_kafka.oauth import token_provider
 from knowledgepulse_kafka.reaching import reaching
+from knowledgepulse_kafka.stopping import stoppable
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import waiting_out
 from knowledgepulse_kafka.tls import RenewedContext
@@ -51,7 +52,7 @@ def new_admin_client(config: Config, throttle: Throttle) -> AIOKafkaAdminClient:
 def adapted(client: _Client, throttle: Throttle, waits: Waits | None = None) -> _Client:
     """Return a client of any kind that creates no topics, and waits while a broker throttles it.
 
-    It reaches the brokers although addresses are dead, or have changed.
+    It reaches the brokers although addresses are dead, or have changed, and stops although they are away.
 
     Args:
         client: the client.
@@ -59,7 +60,7 @@ def adapted(client: _Client, throttle: Throttle, waits: Waits | None = None) -> 
         waits: notes what the client waits for, if given.
     """
     noted = client if waits is None else noting(client, waits)
-    return reaching(waiting_out(never_creating(noted), throttle))
+    return stoppable(reaching(waiting_out(never_creating(noted), throttle)))
 
 
 def client_arguments(config: Config) -> dict[str, Any]:

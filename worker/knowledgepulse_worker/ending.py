@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 CLEANUP_LIMIT = 1.0
 """Seconds for the remaining tasks to end after cancellation."""
@@ -27,8 +29,16 @@ def run_in_time(work: Coroutine[Any, Any, None]) -> None:
             loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_LIMIT))
 
 
-async def within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
-    """Close a resource within a time limit, since closing may wait forever while a broker is down."""
-    with suppress(TimeoutError):
+async def within(limit: float, close: Callable[[], Awaitable[None]], what: str) -> None:
+    """Close a resource within a time limit, since closing may wait forever while a broker is down.
+
+    Args:
+        limit: the seconds after which it is abandoned, with a warning.
+        close: closes it.
+        what: its name in the warning.
+    """
+    try:
         async with asyncio.timeout(limit):
             await close()
+    except TimeoutError:
+        logger.warning("%s has not ended in %g s and is abandoned", what, limit)

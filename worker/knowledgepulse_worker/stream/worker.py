@@ -162,18 +162,22 @@ class _Process:
                 logger.info("scoring %s; status page and metrics at http://%s:%d/", raw, web.host, web.port)
                 await program.start()
 
-            heart = _start_background(beat(self.pipe, app.report), fail)
+            diagnose = partial(app.diagnose, lambda: publisher.start_age, publisher.waits)
+            watching = [
+                _start_background(work, fail)
+                for work in (beat(self.pipe, app.report), repeat(diagnose, INTERVAL))
+            ]
             background = [
                 _start_background(work, fail) for work in self._background(app, publisher, metrics, in_force)
             ]
             gc.collect()
             gc.freeze()  # full collections need not visit the objects of all imports
-            await _serve(start, program, settings, stop, failed, heart, background)
+            await _serve(start, program, settings, stop, failed, watching, background)
 
     async def _services(self, stack: AsyncExitStack, metrics: Metrics, in_force: PolicyInForce) -> Services:
         batcher = _make_batcher(self.embedder, metrics)
         if batcher is not None:
-            stack.push_async_callback(within, STOP_LIMIT, batcher.close)
+            stack.push_async_callback(within, STOP_LIMIT, batcher.close, "the embedder")
         redact = None
         redaction = self.settings.redaction
         if redaction.function is not None:
@@ -228,10 +232,9 @@ class _Process:
     def _background(
         self, app: WorkerApp, publisher: TransactionalPublisher, metrics: Metrics, in_force: PolicyInForce
     ) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield what runs beside the stream."""
+        """Yield what runs beside the stream until it begins to end."""
         settings = self.settings
         yield repeat(app.checks.check, INTERVAL)
-        yield repeat(partial(app.diagnose, lambda: publisher.start_age, publisher.waits), INTERVAL)
         yield repeat(partial(check_topics, publisher.missing_topics), INTERVAL)
         yield repeat(partial(check_changelog, settings, self.topics), CHANGELOG_INTERVAL)
         if self.config is not None:
@@ -281,9 +284,23 @@ async def _serve(
     settings: Settings,
     stop: asyncio.Event,
     failed: asyncio.Future[None],
-    heart: asyncio.Task[None],
+    watching: list[asyncio.Task[None]],
     background: list[asyncio.Task[None]],
 ) -> None:
+    """Run the program until it is to end, and end it.
+
+    Args:
+        start: starts it.
+        program: the program.
+        settings: the effective settings.
+        stop: set when a stop is requested.
+        failed: fails with a fatal error, also one of the end.
+        watching: the tasks that run until the program has ended: heartbeat and verdict.
+        background: the tasks that run until it begins to end.
+
+    Raises:
+        WorkerError: a fatal error, as the others that ``failed`` may hold.
+    """
     starting = asyncio.create_task(start())
     ends: list[asyncio.Future[Any]] = [
         asyncio.create_task(stop.wait()),
@@ -308,7 +325,10 @@ async def _serve(
         for task in background:
             task.cancel()
         # An orderly stop finishes scored records; after a failure there is nothing to wait for.
-        await within(STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0), program.stop)
-        heart.cancel()  # with no more heartbeats, the supervisor kills the process if it hangs from here on
-        for end in (starting, *ends):
+        limit = STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0)
+        await within(limit, program.stop, "the stream")
+        # With no more heartbeats, the supervisor kills the process if it hangs from here on.
+        for end in (starting, *ends, *watching):
             end.cancel()
+    if failed.done() and not failed.cancelled():
+        failed.result()

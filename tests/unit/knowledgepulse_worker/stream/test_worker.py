@@ -40,7 +40,7 @@ async def main():
     failed.set_exception(RuntimeError("a lane cannot go on"))
     faust = SimpleNamespace(wait_until_stopped=forever.wait, stop=stubborn, crashed=False)
     heart = asyncio.create_task(forever.wait())
-    await run._serve(done, faust, Settings(), asyncio.Event(), failed, heart, [])
+    await run._serve(done, faust, Settings(), asyncio.Event(), failed, [heart], [])
 
 ending.run_in_time(main())
 """
@@ -82,8 +82,10 @@ def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkey
     loop.close()
 
 
-async def test_closing_is_abandoned_after_the_limit():
-    await within(0.01, asyncio.Event().wait)
+async def test_closing_is_abandoned_after_the_limit(caplog):
+    await within(0.01, asyncio.Event().wait, "the stream")
+
+    assert caplog.messages == ["the stream has not ended in 0.01 s and is abandoned"]
 
 
 @pytest.mark.parametrize(

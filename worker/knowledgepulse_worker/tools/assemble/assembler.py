@@ -71,7 +71,7 @@ class Assembler:
         stopping.cancel()
         if stop.is_set():
             logger.info("stopping")
-        await within(limit, lambda: working)
+        await within(limit, lambda: working, "the assembler")
 
     async def work(self, is_stopping: Callable[[], bool]) -> None:
         """Read and publish until told to stop.

@@ -1,0 +1,36 @@
+"""Stop a consumer whose brokers are away.
+
+aiokafka cancels its fetches and awaits them; the cancellation of one that waits to be sent again escapes, and
+the rest stays open. A fetch that swallows the cancellation is awaited without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from aiokafka import AIOKafkaConsumer
+
+# Seconds after which a fetch that has not ended is cancelled again.
+_AGAIN = 0.1
+
+_Client = TypeVar("_Client")
+
+
+def stoppable(client: _Client) -> _Client:
+    """Return a client of any kind; if it is a consumer, it can be stopped whatever its fetches wait for."""
+    if isinstance(client, AIOKafkaConsumer):
+        client.stop = partial(_stop, client, client.stop)
+    return client
+
+
+async def _stop(consumer: AIOKafkaConsumer, stop: Callable[[], Awaitable[None]]) -> None:
+    if (fetcher := consumer._fetcher) is not None:  # noqa: SLF001 - there is no other list of its tasks
+        while running := {one for one in (fetcher._fetch_task, *fetcher._pending_tasks) if not one.done()}:  # noqa: SLF001
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=_AGAIN)
+        fetcher._pending_tasks.clear()  # noqa: SLF001
+    await stop()
