@@ -52,6 +52,10 @@ class ScriptedCoordinator(GroupCoordinator):
 class AFetcher:
     """The client's fetcher, which fetches nothing."""
 
+    def __init__(self):
+        self._fetch_task = asyncio.create_task(asyncio.sleep(0))
+        self._pending_tasks = set()
+
     async def close(self): ...
 
 
