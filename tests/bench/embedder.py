@@ -116,6 +116,10 @@ async def run(context: Context, budget: Budget) -> Section:
             budget.rounds(context.rounds),
         )
     section.figures += [Figure(name, "texts/s", values) for name, values in rates.items()]
+    section.figures += [
+        Figure(f"CPU time a text, {name}", "ms", [one * 1000 for one in side.cpu])
+        for name, side in sides.items()
+    ]
     for one in precisions:
         for mine, other, reach in (
             (f"our embedder, {one}", f"forward only, {one}", "0.9 at least"),

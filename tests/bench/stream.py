@@ -28,7 +28,7 @@ from bench.traces import STREAM_BYTES, of_size
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.settings import Settings
-from support.processes import suspend, wake
+from support.processes import cpu_seconds, suspend, wake
 from support.streams import Stream, admin_of, own_settings, tests_environment
 from support.traces import real_traces
 
@@ -106,9 +106,14 @@ class Progress:
 
 
 class Side:
-    """A process that drains the raw topic whenever it is resumed."""
+    """A process that drains the raw topic whenever it is resumed.
+
+    Attributes:
+        cpu: CPU seconds per record for each backlog that was drained.
+    """
 
     def __init__(self, process: Process, progress: Progress, log: Path) -> None:
+        self.cpu: list[float] = []
         self._process = process
         self._progress = progress
         self._log = log
@@ -116,9 +121,12 @@ class Side:
     async def drain(self, count: int) -> float:
         """Drain a number of records, and return the rate per second."""
         before = await self._progress.ends()
+        spent = cpu_seconds(self._process.pid)
         wake(self._process.pid)
         try:
-            return await self._progress.rate(before, count)
+            rate = await self._progress.rate(before, count)
+            self.cpu.append((cpu_seconds(self._process.pid) - spent) / count)
+            return rate
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._log.read_text()[-4000:]}") from None
         finally:
@@ -161,6 +169,10 @@ async def run(context: Context, budget: Budget) -> Section:
             for name_, values in (await alternate(drains, iter([number]))).items():
                 rates[name_] += values
     section.figures += [Figure(side, "records/s", values) for side, values in rates.items()]
+    section.figures += [
+        Figure(f"CPU time a record, {name}", "µs", [one * 1e6 for one in side.cpu[1:]])  # without the warm-up
+        for name, side in sides.items()
+    ]
     none, lexical = OURS.values()
     reach = {"aiokafka loop": "0.75", "plain Faust agent": "1.8"}
     section.figures += [

@@ -56,7 +56,9 @@ class _Runs:
         for count, worker in self.workers.items():
             name = _partitions(count)
             rounds = len(rates[name])
+            spent = [one * 1000 for one in worker.cpu[-rounds:]]
             self.section.figures += [
+                Figure(f"CPU time a trace, {name}", "ms", spent),
                 ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9"),
                 ratio(
                     f"CPU time a trace, {FORWARD} / {name}",
