@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +22,6 @@ from uuid import uuid4
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.errors import WorkerError
@@ -39,27 +36,20 @@ from knowledgepulse_worker.settings import (
     override,
     render,
 )
+from knowledgepulse_worker.tools.common.scored_records import read_counted
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
+from knowledgepulse_worker.tools.demo.demo_report import Results, line_of, summarise, what_next
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 
 PARTITIONS = 4
 THRESHOLD = 0.5
 """The threshold unless another is set. No trace reaches the default, as no agent gave its confidence."""
-THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
+AT_A_TIME = 2
+"""Traces that are published before their scores are awaited. A flood would show the time in a queue."""
 
 _START_LIMIT = 180.0
 _STALL_LIMIT = 60.0
-_BAR = 40
-
-
-@dataclass
-class Results:
-    """The contents of the output topics, and the duration of the run."""
-
-    outcomes: Counter[str]
-    scores: list[float] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
@@ -84,8 +74,8 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
         threshold, default = settings.policy.threshold, Policy().threshold
         console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}")
         results = await _watch(traces, settings, child, console)
-        _summarise(console, results, await child.status(), settings)
-        _what_next(console, child.status_page, stay=stay)
+        summarise(console, results, await child.status(), settings)
+        what_next(console, child.status_page, stay=stay)
         if stay:
             console.print("\nThe worker keeps running; press [bold]Ctrl-C[/] to stop it.")
             await _until_interrupted()
@@ -203,20 +193,23 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
         reader = await stack.enter_async_context(
             TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes)
         )
+        publisher = await stack.enter_async_context(TracePublisher(settings))
+        console.print(f"[bold]traces[/]  {len(traces)}, {AT_A_TIME} at a time; these pass:")
         progress = stack.enter_context(Progress(*columns, console=console))
         scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
         started = last = time.monotonic()
-        async with TracePublisher(settings) as publisher:
-            for trace in traces:
-                await publisher.publish(trace)
         positions = dict.fromkeys(itertools.product(outcomes, range(PARTITIONS)), 0)
-        while results.outcomes.total() < len(traces):
+        while (done := results.outcomes.total()) < len(traces):
             worker.check()
+            for trace in traces[publisher.published.records : done + AT_A_TIME]:
+                await publisher.publish(trace)
             async for record in _new_records(reader, positions):
                 last = time.monotonic()
                 results.outcomes[outcomes[record.topic]] += 1
-                if record.topic != topics.dead_letter:
-                    results.scores.append(_score(record.headers))
+                if scored := read_counted(record):
+                    results.scored.append(scored)
+                    if record.topic == topics.contribute:
+                        progress.console.print(line_of(scored))
             shown = ", ".join(f"{count} {outcome}" for outcome, count in results.outcomes.items())
             progress.update(
                 scoring, completed=results.outcomes.total(), description=f"[bold]scoring[/]  {shown}"
@@ -234,65 +227,6 @@ async def _new_records(reader: TopicReader, positions: dict[tuple[str, int], int
         async for record in reader.read(topic, partition, offsets):
             yield record
         positions[topic, partition] = offsets.stop
-
-
-def _score(headers: list[tuple[str, bytes]]) -> float:
-    return float(json.loads(dict(headers)["kp-score"])["score"])
-
-
-def _summarise(console: Console, results: Results, status: dict[str, Any], settings: Settings) -> None:
-    count = len(results.scores)
-    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
-    console.rule("[bold]results")
-    console.print(f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}")
-    console.print()
-    console.print(_histogram(results.scores, settings.policy.threshold))
-    console.print()
-    console.print(_passing(results.scores, count))
-    console.print()
-    times, budget = status["latency"]["scoring"], settings.limits.budget
-    console.print(
-        f"time to score: p50 {times['p50'] * 1000:.0f} ms, p99 {times['p99'] * 1000:.0f} ms; "
-        f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms"
-    )
-
-
-def _histogram(scores: list[float], threshold: float) -> Table:
-    table = Table(title="quality_score", title_justify="left", box=None, show_header=False)
-    bins = Counter(min(int(score * 20), 19) for score in scores)
-    most = max(bins.values(), default=1)
-    for number in range(min(bins, default=0), max(max(bins, default=0), int(threshold * 20)) + 1):
-        low = number / 20
-        colour = "green" if low >= threshold else "cyan"
-        mark = "◀ threshold" if low <= threshold < low + 0.05 else ""
-        table.add_row(
-            f"{low:.2f}", f"[{colour}]{'█' * round(bins[number] / most * _BAR)}[/]", str(bins[number]), mark
-        )
-    return table
-
-
-def _passing(scores: list[float], count: int) -> Table:
-    table = Table(title="share that would pass", title_justify="left", box=None)
-    for threshold in THRESHOLDS:
-        table.add_column(f"at {threshold:g}", justify="right")
-    table.add_row(*(f"{sum(score >= threshold for score in scores) / count:.0%}" for threshold in THRESHOLDS))
-    return table
-
-
-def _what_next(console: Console, status_page: str, *, stay: bool) -> None:
-    console.rule("[bold]next steps")
-    command = (
-        "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
-    )  # in a virtual environment it has a path
-    steps = Table.grid(padding=(0, 3))
-    if stay:
-        steps.add_row(status_page, "open the status page, and try other thresholds")
-    else:
-        steps.add_row(f"{command} demo --stay", "keep the worker and its status page running")
-    steps.add_row(f"{command} config > worker.toml", "write all settings; tune policy.threshold first")
-    steps.add_row(f"{command} score traces.jsonl", "score your own traces, without a broker")
-    steps.add_row("docker compose up", "start Kafka, a worker, Prometheus and Grafana")
-    console.print(steps)
 
 
 async def _until_interrupted() -> None:

@@ -1,0 +1,65 @@
+"""What the demo says at its end: how many traces pass, why the best one did, and what it took."""
+
+from collections import Counter
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.content import content
+from knowledgepulse_worker.settings import Settings, override
+from knowledgepulse_worker.tools.demo.demo_report import Results, line_of, summarise
+from support.scored import scored_record
+
+SETTINGS = override(Settings(), "policy", {"threshold": 0.5})
+STATUS = {"latency": {"scoring": {"p50": 0.031, "p99": 0.0876, "over_budget": 1}}}
+
+
+@pytest.fixture
+def printed():
+    """Return what is printed of results, in one line."""
+
+    def read(results, settings=SETTINGS):
+        console = Console(file=StringIO(), width=200, force_terminal=False)
+        summarise(console, results, STATUS, settings)
+        return " ".join(console.file.getvalue().split())
+
+    return read
+
+
+def record(objective, policy=SETTINGS.policy):
+    return replace(scored_record(policy=policy), content=content(objective, [], "", None))
+
+
+def test_it_tells_how_many_pass_and_why_the_best_one_did(printed):
+    results = Results(
+        Counter({"contribute": 1, "rejected": 3, "dead letter": 0}), [record("Fix the [red] build")], 9.6
+    )
+
+    text = printed(results)
+
+    assert "25% of 4 traces pass: 1 contribute, 3 rejected, 0 dead letter." in text
+    assert "is “Fix the [red] build”, most of all for its tool diversity (" in text
+    assert "A score took 31 ms (median) to 88 ms (p99); 1 of 1 took longer than the budget of 100 ms." in text
+    assert "All took 10 s." in text
+
+
+def test_the_best_trace_of_another_policy_is_named_without_a_reason(printed):
+    """Somebody has edited the policy under the running demo."""
+    text = printed(Results(Counter(contribute=1), [record("Fix it", Policy(threshold=0.2))], 1.0))
+
+    assert "is “Fix it”." in text
+
+
+def test_dead_letters_alone_are_counted(printed):
+    assert "0% of 2 traces pass: 2 dead letter." in printed(Results(Counter({"dead letter": 2}), [], 1.0))
+
+
+def test_an_objective_of_several_lines_is_one_short_line():
+    line = line_of(record("Fix\n\n" + "x" * 100))
+
+    assert "\n" not in line
+    assert line.endswith("…")
+    assert "Fix xxx" in line

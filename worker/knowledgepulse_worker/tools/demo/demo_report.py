@@ -1,0 +1,122 @@
+"""What the demo prints of its results."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.scoring.explanation import explain_score
+from knowledgepulse_worker.settings import Settings
+
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
+
+_BAR = 40
+_OBJECTIVE = 60
+
+
+@dataclass
+class Results:
+    """The contents of the output topics, and the duration of the run in seconds."""
+
+    outcomes: Counter[str]
+    scored: list[ScoredRecord] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def scores(self) -> list[float]:
+        """The quality scores."""
+        return [record.score.quality_score for record in self.scored]
+
+
+def line_of(record: ScoredRecord) -> str:
+    """Return a line with a trace's score and the beginning of its objective."""
+    return f"  [green]{record.score.quality_score:.2f}[/]  {escape(_objective(record))}"
+
+
+def summarise(console: Console, results: Results, status: dict[str, Any], settings: Settings) -> None:
+    """Print how many traces pass, how the scores are distributed, and what scoring took."""
+    scores, outcomes = results.scores, ", ".join(f"{n} {outcome}" for outcome, n in results.outcomes.items())
+    passing = results.outcomes["contribute"] / results.outcomes.total()
+    console.rule("[bold]results")
+    console.print(f"[bold]{passing:.0%} of {results.outcomes.total()} traces pass[/]: {outcomes}.")
+    console.print()
+    console.print(_histogram(scores, settings.policy.threshold))
+    console.print()
+    console.print(_passing(scores))
+    console.print()
+    if results.scored:
+        console.print(_best(results.scored, settings.policy))
+    times, budget = status["latency"]["scoring"], settings.limits.budget
+    console.print(
+        f"A score took {times['p50'] * 1000:.0f} ms (median) to {times['p99'] * 1000:.0f} ms (p99); "
+        f"{times['over_budget']} of {len(scores)} took longer than the budget of {budget * 1000:.0f} ms. "
+        f"All took {results.seconds:.0f} s."
+    )
+
+
+def _objective(record: ScoredRecord) -> str:
+    objective = " ".join(record.content.objective.split()) if record.content else record.id
+    return objective if len(objective) <= _OBJECTIVE else objective[: _OBJECTIVE - 1] + "…"
+
+
+def _best(scored: Sequence[ScoredRecord], policy: Policy) -> str:
+    best = max(scored, key=lambda record: record.score.quality_score)
+    text = f"The best, with {best.score.quality_score:.2f}, is “{escape(_objective(best))}”"
+    explanation = explain_score(best, policy)
+    if explanation is None:  # the policy was edited meanwhile
+        return f"{text}."
+    first, second, *_ = sorted(explanation.parts, key=lambda part: part.points, reverse=True)
+    reasons = (
+        f"{part.dimension.replace('_', ' ')} ({part.value:.2f} × {part.weight:g})" for part in (first, second)
+    )
+    return f"{text}, most of all for its {' and '.join(reasons)}."
+
+
+def _histogram(scores: Sequence[float], threshold: float) -> Table:
+    table = Table(title="quality_score", title_justify="left", box=None, show_header=False)
+    bins = Counter(min(int(score * 20), 19) for score in scores)
+    most = max(bins.values(), default=1)
+    for number in range(min(bins, default=0), max(max(bins, default=0), int(threshold * 20)) + 1):
+        low = number / 20
+        colour = "green" if low >= threshold else "cyan"
+        mark = "◀ threshold" if low <= threshold < low + 0.05 else ""
+        table.add_row(
+            f"{low:.2f}", f"[{colour}]{'█' * round(bins[number] / most * _BAR)}[/]", str(bins[number]), mark
+        )
+    return table
+
+
+def _passing(scores: Sequence[float]) -> Table:
+    table = Table(title="share that would pass", title_justify="left", box=None)
+    for threshold in THRESHOLDS:
+        table.add_column(f"at {threshold:g}", justify="right")
+    count = max(1, len(scores))
+    table.add_row(*(f"{sum(score >= threshold for score in scores) / count:.0%}" for threshold in THRESHOLDS))
+    return table
+
+
+def what_next(console: Console, status_page: str, *, stay: bool) -> None:
+    """Print commands to go on with."""
+    console.rule("[bold]next steps")
+    command = (
+        "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
+    )  # in a virtual environment it has a path
+    steps = Table.grid(padding=(0, 3))
+    if stay:
+        steps.add_row(status_page, "open the status page, and try other thresholds")
+    else:
+        steps.add_row(f"{command} demo --stay", "keep the worker and its status page running")
+    steps.add_row(f"{command} config > worker.toml", "write all settings; tune policy.threshold first")
+    steps.add_row(f"{command} score traces.jsonl", "score your own traces, without a broker")
+    steps.add_row("docker compose up", "start Kafka, a worker, Prometheus and Grafana")
+    console.print(steps)
