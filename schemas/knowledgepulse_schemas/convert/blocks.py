@@ -26,20 +26,25 @@ _RESPONSE = words(
     functionResponse
     """
 )
+_WRAPPERS = {"part"} | _CALL | _RESPONSE
 _MEDIA = {"image", "document", "audio", "video", "image_url", "redacted_thinking", "redactedThinking", "file"}
 _NAMES = ("name", "toolName", "tool_name")
-_CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "id")
+_CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "id")
 _RESPONSE_IDS = ("tool_use_id", *_CALL_IDS)
 _ARGUMENTS = ("input", "arguments", "args", "parameters")
 _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error")
+_STATES = ("success", "status")
 
 Parts = Iterator[tuple[hub.Role | None, hub.Part]]
 """The parts of a block, each with the role that the block tells."""
 
 
-def parts_of(block: Any, path: str, losses: Losses) -> Parts:
-    """Read a text, a block, or a list of them; a block of a type that is not known is a suspect loss."""
+def parts_of(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
+    """Read a text, a block, or a list of them; a block of a type that is not known is a suspect loss.
+
+    ``kind``: the type of a block that has none, and whose path says what it is.
+    """
     if isinstance(block, list):
         for one in block:
             yield from parts_of(one, path, losses)
@@ -47,27 +52,26 @@ def parts_of(block: Any, path: str, losses: Losses) -> Parts:
         if text := as_text(block):
             yield None, hub.Text(text)
     else:
-        yield from _parts(block, path, losses)
+        yield from _parts(block, path, losses, kind)
 
 
 def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResponse:
     """Return the response in a block with one of the usual names for its call."""
     call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
-    failed = retry or any(block.get(one) not in (None, False, "") for one in _FAILED)
+    failed = retry or block.get("success") is False or block.get("status") == "error"
+    failed = failed or any(block.get(one) not in (None, False, "") for one in _FAILED)
     return hub.ToolCallResponse(text, _text(call_id), _text(name), failed)
 
 
-def _parts(block: dict[str, Any], path: str, losses: Losses) -> Parts:
-    kind = as_text(_first(block, _TYPES))
-    inner = next(
-        (block[one] for one in ("part", *_CALL, *_RESPONSE) if isinstance(block.get(one), dict)), None
-    )
-    if inner is not None:  # the block is in a member, whose name is its type if it has none
-        name = next(one for one in block if block[one] is inner)
+def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:
+    name = next((one for one in block if one in _WRAPPERS and isinstance(block[one], dict)), None)
+    if name is not None:  # the block is in a member, whose name is its type if it has none
+        inner = block[name]
         count_others(block, {name, *_TYPES}, path, losses)
         yield from _parts(inner if _first(inner, _TYPES) else {"type": name, **inner}, path, losses)
         return
-    path = f"{path}.{kind}" if kind else path
+    if not kind and (kind := as_text(_first(block, _TYPES))):
+        path = f"{path}.{kind}"
     if kind in _OF_ROLE:
         count_others(block, {*_TYPES, "content"}, path, losses)
         for _, part in parts_of(block.get("content"), path, losses):
@@ -96,15 +100,20 @@ def _response(block: dict[str, Any], path: str, losses: Losses) -> Parts:
             f"{path}.origin", {name: origin[name] for name in origin if name not in ("tool_name", "id")}
         )
         block = {"name": origin.get("tool_name"), "id": origin.get("id"), **block}
-    count_others(block, {*_TYPES, *_NAMES, *_RESPONSE_IDS, *_RESULTS, *_FAILED, "origin"}, path, losses)
+    known = {*_TYPES, *_NAMES, *_RESPONSE_IDS, *_RESULTS, *_FAILED, *_STATES, "origin"}
+    count_others(block, known, path, losses)
     result = _first(block, _RESULTS)
     if isinstance(result, dict) and not _first(result, _TYPES):  # Kimi's flags are in the result
         known = {*_RESULTS, *_FAILED}
         count_others(result, known, f"{path}.result", losses) if known & result.keys() else None
         block = {**block, **{name: result[name] for name in _FAILED if name in result}}
         result = _first(result, _RESULTS) if known & result.keys() else as_text(result)
-    if isinstance(block.get("error"), str):
-        result = "\n".join(filter(None, [as_text(result), block["error"]]))
+    problem = block.get("error")
+    if isinstance(problem, dict):
+        count_others(problem, {"message"}, f"{path}.error", losses)
+        problem = problem.get("message")
+    if isinstance(problem, str) and problem not in as_text(result):
+        result = "\n".join(filter(None, [as_text(result), problem]))
     texts = [part.content for _, part in parts_of(result, path, losses) if isinstance(part, hub.Text)]
     yield "tool", responded("\n".join(texts), block.get("part_kind") == "retry-prompt", block)
 

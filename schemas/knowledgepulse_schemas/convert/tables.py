@@ -2,6 +2,10 @@
 
 A path is the names of members with dots between them. To add a program, write a :class:`Table`, record a
 session in ``tests/data/conversions``, and name the table in :data:`TABLES` and in docs/producers/convert.md.
+
+Sources, where there are any: https://github.com/badlogic/pi-mono, ``packages/coding-agent/docs``;
+https://github.com/google-gemini/gemini-cli, ``packages/core/src/output/types.ts``. There is no published
+schema of Copilot's events; the table follows logs of version 1.0.
 """
 
 from __future__ import annotations
@@ -10,16 +14,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.blocks import parts_of
+from knowledgepulse_schemas.convert.blocks import Parts, parts_of
 from knowledgepulse_schemas.convert.elements import elements
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import as_text, count_others, each
-from knowledgepulse_schemas.convert.sessions import Reader
+from knowledgepulse_schemas.convert.sessions import ANOTHER_FORM, Reader
 from knowledgepulse_schemas.convert.words import words
 
 ROLES: dict[str, hub.Role] = {
@@ -32,7 +37,8 @@ ROLES: dict[str, hub.Role] = {
 }
 """Names of roles, also those of Pydantic AI's messages and of ShareGPT's."""
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
-_INTERRUPTED = {"aborted", "cancelled"}
+_INTERRUPTED = {"abort", "aborted", "cancelled"}
+_FAILED = {"error", "failed"}
 _SECONDS = 1e11
 """Numbers above are times in milliseconds."""
 
@@ -42,26 +48,75 @@ class Line:
     """A kind of line.
 
     Attributes:
-        where: members that it has, by their paths: a value, a set of values, or a type; None for no member.
+        where: members that it has, by their paths: a value, a set of values, a tuple of beginnings, a type,
+            ``...`` for any value, or None for no member.
         role: the role of its message, or the path of the role after ``=``; None without a message.
-        parts: the paths of the message's parts, separated by spaces, each with ``:`` and a type if it holds
-            no block, but texts of this type; after ``=``, the type of the part that the line is; ``=`` alone
-            for a line that is a message of any vendor.
-        at: the path of its time.
-        sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, and ``ended`` for how it ended.
+        parts: the paths of the message's parts, separated by spaces; with ``:`` and a type if it holds no
+            block, but texts of this type; with ``=`` and a type if the object there is a block, or the line
+            itself without a path; ``=`` alone for a line that is a message of any vendor.
+        at: the path of its time; of several, the last one. None if it is beside the conversation.
+        sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, and ``ended`` for how it ended,
+            which may also be true or false.
         error: the path of the message of a failure.
-        once: whether another line may repeat the message, so that it counts once.
+        stop: the path of the reason why an answer or the run ended.
+        once: whether another line may repeat the message, or the call with its id, so that it counts once.
+        piece: whether its text is a piece of an answer.
+        of: whose line it is, if not the run's.
         beside: whether it is known to hold no part of the conversation, or nothing that other lines do not.
     """
 
     where: dict[str, Any]
     role: str | None = None
     parts: str = ""
-    at: str = "timestamp"
-    sets: dict[str, str] = field(default_factory=dict)
+    at: str | None = None
+    sets: dict[str, str | bool] = field(default_factory=dict)
     error: str = ""
+    stop: str = ""
     once: bool = False
+    piece: bool = False
+    of: str = ""
     beside: bool = False
+
+    def __post_init__(self) -> None:
+        """Read the time of any other line from ``timestamp`` by default."""
+        object.__setattr__(self, "at", "timestamp" if self.at is None and not self.beside else self.at)
+
+    @cached_property
+    def paths(self) -> list[tuple[str, str, str]]:
+        """The paths of its parts, each with ``:`` or ``=`` and a type, if it has one."""
+        found = (re.split("([:=]|$)", one, maxsplit=1) for one in self.parts.split())
+        return [(path, mark, kind) for path, mark, kind in found]
+
+    @cached_property
+    def beside_parts(self) -> _Paths:
+        """The paths of all that is read besides its parts."""
+        paths = [*self.where, *(self.at or "").split(), self.error, self.stop, *self.sets.values()]
+        return _Paths(paths)
+
+    @cached_property
+    def all_paths(self) -> _Paths:
+        """The paths of all that is read."""
+        role = (self.role or "").removeprefix("=")
+        return _Paths([*self.beside_parts.read, role, *(path for path, *_ in self.paths)])
+
+
+class _Paths:
+    """Paths of what is read of an object; what is at none of them is its rest."""
+
+    def __init__(self, paths: Iterable[Any]) -> None:
+        self.read = {path for path in paths if isinstance(path, str)}
+        self._above = {path[:end] for path in self.read for end, one in enumerate(path) if one == "."}
+
+    def rest_of(self, value: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+        """Yield what an object has at none of the paths, each with its path."""
+        for name, one in value.items():
+            path = f"{within}{name}"
+            if path in self.read:
+                continue
+            if path in self._above and isinstance(one, dict):
+                yield from self.rest_of(one, f"{path}.")
+            else:
+                yield path, one
 
 
 @dataclass(frozen=True)
@@ -74,6 +129,8 @@ class Table:
         first: what one of the format's lines has, as in ``Line.where``; one of several alternatives.
         lines: the kinds of lines, of which the first that fits counts.
         wrapper: the pattern that opens the element around the user's own text, if there is one.
+        known: paths of members that say nothing of the run, separated by spaces.
+        ended: False for a stream that an event ends.
     """
 
     name: str
@@ -81,6 +138,8 @@ class Table:
     first: tuple[dict[str, Any], ...]
     lines: tuple[Line, ...]
     wrapper: re.Pattern[str] | None = None
+    known: str = ""
+    ended: bool | None = None
 
 
 CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times and results
@@ -139,7 +198,7 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
             at="time",
             sets={"ended": "event.finishReason"},
         ),
-        Line({"type": "context.append_loop_event", "event.type": "step.begin"}, at="time", beside=True),
+        Line({"type": "context.append_loop_event", "event.type": "step.begin"}, beside=True),
         Line({"type": "context.append_loop_event"}, "assistant", "event", "time"),
         Line({"type": "context.apply_compaction"}, "system", "summary", "time"),
         Line({"type": _KIMI_BESIDE}, beside=True),
@@ -248,65 +307,193 @@ CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints, and
     "role content",
     tuple(_CHAT | one for one in ({"content": str}, {"content": list}, {"tool_calls": list})),
     (
-        Line({"role": {"meta", "_checkpoint", "_usage"}}, sets={"id": "session_id"}, beside=True),
+        Line({"role": {"meta", "_checkpoint", "_usage"}}, beside=True),
         Line({"role": "_system_prompt"}, "system", "content"),
         Line(_CHAT, "=role", "="),
     ),
 )
-TABLES = (CURSOR, DROID, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
+_COPILOT_BESIDE = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
+_COPILOT_KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
+_MESSAGE = {"type": {"message", "message_end"}}
+_PI_NOTICES = words("bashExecution branchSummary compactionSummary custom hookMessage system")
+_PI_TIMES = "timestamp message.timestamp"
+_PI_BESIDE = words(
+    "agent_ auto_ compaction_ message_start message_update queue_ session_ thinking_level_ tool_ turn_"
+    " custom label model_change"
+)
+PI = Table(  # ~/.pi/agent/sessions/*/*.jsonl, ~/.openclaw/agents/*/sessions/*.jsonl, `pi --mode json`
+    "pi",
+    "type id timestamp cwd",
+    (
+        {"type": "session", "id": str, "timestamp": ..., "cwd": ...},
+        _MESSAGE  # those of Droid have no time of their own
+        | {
+            "message.role": {"user", "assistant", "toolResult", *_PI_NOTICES},
+            "message.content": list,
+            "message.timestamp": int,
+        },
+    ),
+    (
+        Line(
+            _MESSAGE | {"message.role": "assistant"},
+            "assistant",
+            "message.content",
+            _PI_TIMES,
+            {"model": "message.model"},
+            error="message.errorMessage",
+            stop="message.stopReason",
+        ),
+        Line(_MESSAGE | {"message.role": "toolResult"}, "tool", "message=toolResult", _PI_TIMES),
+        Line(_MESSAGE | {"message.role": "user"}, "user", "message.content", _PI_TIMES),
+        Line(
+            _MESSAGE | {"message.role": _PI_NOTICES},
+            "system",
+            "message.command message.output message.summary message.content",
+            _PI_TIMES,
+        ),
+        Line({"type": "session"}, sets={"id": "id", "cwd": "cwd"}),
+        Line({"type": "agent_start"}, sets={"ended": False}, beside=True),
+        Line({"type": "agent_end", "willRetry": True}, sets={"ended": False}, beside=True),
+        Line({"type": "agent_end"}, sets={"ended": True}, beside=True),
+        Line({"type": "custom_message"}, "system", "summary content"),
+        Line({"summary": str}, "system", "summary content"),
+        Line({"type": tuple(_PI_BESIDE)}, beside=True),
+    ),
+    known="id parentId type",
+)
+COPILOT = Table(  # ~/.copilot/session-state/*/events.jsonl; later versions name the agent on the event
+    "copilot_cli",
+    "parentId",
+    ({"type": _COPILOT_KINDS, "id": ..., "parentId": ..., "timestamp": ..., "data": dict},),
+    (
+        Line({"agentId": str}, at="timestamp", of="subagents'", beside=True),
+        Line({"data.parentToolCallId": str}, at="timestamp", of="subagents'", beside=True),
+        Line({"type": "tool.execution_start"}, "assistant", "data=tool_call", once=True),
+        Line({"type": "tool.execution_complete"}, "tool", "data=tool_result"),
+        Line({"type": "session.start"}, sets={"id": "data.sessionId", "cwd": "data.context.cwd"}),
+        Line({"type": "user.message"}, "user", "data.content"),
+        Line({"type": {"system.message", "system.notification"}}, "system", "data.content"),
+        Line(
+            {"type": "assistant.message"},
+            "assistant",
+            "data.reasoningText:thinking data.content data.toolRequests",
+            sets={"model": "data.model"},
+        ),
+        Line({"type": "session.error"}, error="data.message"),
+        Line({"type": "abort"}, error="data.reason", stop="type"),
+        Line({"type": _COPILOT_BESIDE}, at="timestamp", beside=True),
+    ),
+    known="id parentId agentId",
+)
+GEMINI_STREAM = Table(  # what `gemini --output-format stream-json` prints
+    "gemini_stream",
+    "type timestamp tool_id",
+    (
+        {"type": "init", "session_id": ..., "timestamp": ..., "model": ...},
+        {"type": "message", "role": ..., "content": ..., "timestamp": ...},
+        {"type": "tool_use", "tool_name": ..., "tool_id": ..., "parameters": ...},
+        {"type": "tool_result", "tool_id": ..., "status": ..., "timestamp": ...},
+        {"type": "result", "status": ..., "timestamp": ...},
+    ),
+    (
+        Line({"type": "init"}, sets={"id": "session_id", "model": "model", "ended": False}),
+        Line({"type": "message", "role": "assistant", "delta": True}, "assistant", "content", piece=True),
+        Line({"type": "message", "role": str}, "=role", "content"),
+        Line({"type": "tool_use"}, "assistant", "=tool_use"),
+        Line({"type": "tool_result"}, "tool", "=tool_result"),
+        Line({"type": "result"}, sets={"ended": True}, error="error.message", stop="status"),
+        Line({"type": {"error", "warning"}}, at="timestamp", beside=True),  # after which it went on
+    ),
+    ended=False,
+)
+TABLES = (PI, CURSOR, DROID, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
 
 
 class _Reader(Reader):
     def __init__(self, table: Table) -> None:
         super().__init__(table.name)
         self._table = table
+        self._pieces: list[str] = []  # of an answer
+        self._answered_at: datetime | None = None
+        self._known = {*table.known.split()}
+        self.has_ended = table.ended
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
-        losses = self.losses
-        kind = ".".join(
-            str(one) for one in (value.get("type", value.get("role")), _at(value, "event.type")) if one
-        )
+        kind = ".".join(str(one) for one in (_kind(value), _at(value, "event.type")) if one)
         line = next((one for one in self._table.lines if _fits(value, one.where)), None)
-        if line is None or line.beside:
-            (losses.add if line else losses.add_unknown)(kind, value, *([] if line else [{"content": value}]))
-            return
-        at = self._reached(_at(value, line.at))
-        for name, path in line.sets.items():
-            self._set(name, _at(value, path))
-        read = [*line.where, line.at, line.error, *line.sets.values()]
-        if line.role is not None:
-            read += [line.role.removeprefix("="), *(path.partition(":")[0] for path in line.parts.split())]
+        for name, path in line.sets.items() if line else ():
+            self._set(name, _at(value, path) if isinstance(path, str) else path)
+        if line is None:
+            self.losses.add_unknown(kind, value, {"content": value})
+        elif line.beside:
+            self._reached_at(line, value)
+            self.losses.add(f"{line.of} {kind}".lstrip(), value)
+        else:
+            self._add_line(line, value, kind)
+
+    def finish(self) -> hub.Run:
+        """Return the run."""
+        self._end_pieces()
+        return super().finish()
+
+    def _add_line(self, line: Line, value: dict[str, Any], kind: str) -> None:
+        at = self._reached_at(line, value)
+        if line.piece:
+            self._pieces.append(as_text(_at(value, line.parts)))
+            self._answered_at = at
+        else:
+            self._end_pieces()
+        if line.role is not None and not line.piece:
             self._add_message(line, value, kind, at)
-        for name, rest in _without(value, [path.split(".") for path in read if path]).items():
-            losses.add(f"{kind}.{name}", None if line.parts.startswith("=") else rest)
-        if line.error and (problem := _at(value, line.error)) is not None:
-            interrupted = value.get("status") in _INTERRUPTED
-            self.transcript.add("assistant", [hub.Error(str(problem), interruption=interrupted)], at)
+        for name, rest in () if line.parts.startswith("=") else line.all_paths.rest_of(value):
+            if name not in self._known:
+                self.losses.add(f"{kind}.{name}", rest)
+        if line.error or line.stop:
+            self.transcript.add("assistant", _problem(line, value), at)
+
+    def _end_pieces(self) -> None:
+        """Add an answer that came in pieces."""
+        if self._pieces:
+            self.transcript.add("assistant", [hub.Text("".join(self._pieces))], self._answered_at)
+            self._pieces.clear()
 
     def _add_message(self, line: Line, value: dict[str, Any], kind: str, at: datetime | None) -> None:
         name = line.role or ""
         role = ROLES.get(str(_at(value, name[1:]) if name.startswith("=") else name), "system")
-        if line.parts == "=":
-            messages = messages_of([value], role, kind, self.losses)
-            parts = [(one.role, part) for one in messages for part in one.parts]
-        else:
-            whole = line.parts.startswith("=")
-            paths = [path.partition(":") for path in line.parts.split()]
-            content = (
-                {**value, "type": line.parts[1:]}
-                if whole
-                else [_typed(_at(value, path), kind) for path, _, kind in paths]
-            )
-            parts = [(own or role, part) for own, part in parts_of(content, kind, self.losses)]
+        parts = [(own or role, part) for own, part in self._parts(line, value, role, kind)]
         parts = [(own, self._own(own, part)) for own, part in parts]
         for group in dict.fromkeys(own for own, _ in parts):
             message = hub.Message(group, tuple(part for own, part in parts if own == group))
             if not (line.once and self._is_repeated(message)):
                 self.transcript.add(group, message.parts, at)
-        self.has_ended = None if role == "user" else self.has_ended
+        if role == "user" and self.has_ended and self._table.ended is None:
+            self.has_ended = None
+
+    def _parts(self, line: Line, value: dict[str, Any], role: hub.Role, kind: str) -> Parts:
+        """Yield the parts of a line's message, each with the role that it tells."""
+        if line.parts == "=":
+            for message in messages_of([value], role, kind, self.losses):
+                yield from ((message.role, part) for part in message.parts)
+            return
+        for path, mark, block_type in line.paths:
+            content = _at(value, path) if path else value
+            if mark != "=":
+                yield from parts_of(_typed(content, block_type), kind, self.losses)
+            elif isinstance(content, dict):
+                within = f"{path}." if path else ""
+                rest = line.beside_parts.rest_of(content, within)
+                block = {name.removeprefix(within): one for name, one in rest}
+                yield from parts_of(block, f"{kind}.{path}".rstrip("."), self.losses, block_type)
+            else:
+                self.losses.add_unknown(f"{kind}.{path}", content, {"content": content})
 
     def _is_repeated(self, message: hub.Message) -> bool:
+        """Check for the last message, or for a call with the id of an earlier one."""
+        match message.parts:
+            case (hub.ToolCall(id=str(call_id)) as part,) if call := self.transcript.call_of(call_id):
+                self.losses.add(ANOTHER_FORM, part.arguments if part.arguments != call.arguments else None)
+                return True
         last = self.transcript.run.messages[-1:]
         return any((one.role, one.parts) == (message.role, message.parts) for one in last)
 
@@ -321,7 +508,7 @@ class _Reader(Reader):
 
     def _set(self, name: str, value: Any) -> None:
         if name == "ended":
-            self.has_ended = value in _ENDED if isinstance(value, str) else None
+            self.has_ended = value in _ENDED if isinstance(value, str) else value
         elif name == "cwd":
             self.transcript.began(directory=value)
         elif name == "model":
@@ -329,14 +516,36 @@ class _Reader(Reader):
         else:
             self.transcript.began(value)
 
+    def _reached_at(self, line: Line, value: dict[str, Any]) -> datetime | None:
+        """Note the times of a line, and return the last."""
+        times = [self._reached(_at(value, path)) for path in (line.at or "").split()]
+        return times[-1] if times else None
+
     def _reached(self, time: Any) -> datetime | None:
         if isinstance(time, int | float) and time > _SECONDS:
             return self.transcript.reached_milliseconds(time)
         return self.transcript.reached(time)
 
 
+def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
+    """Yield the failure or the interruption that a line tells."""
+    reason, message = as_text(_at(value, line.stop or "status")), _at(value, line.error or "-")
+    if message is None and not line.stop:
+        return
+    if reason in _INTERRUPTED:
+        yield hub.Error(as_text(message), interruption=True)
+    elif message is not None or reason in _FAILED:
+        yield hub.Error(as_text(message))
+    else:
+        yield from hub.cut_off(reason)
+
+
+def _kind(value: dict[str, Any]) -> Any:
+    return value.get("type", value.get("role"))
+
+
 def _typed(value: Any, kind: str) -> Any:
-    """Return a text, or objects with texts, as blocks of a type; anything else unchanged."""
+    """Return a text, or objects with texts, as blocks of a type; anything unchanged without one."""
     if not kind or value is None:
         return value
     if isinstance(value, list):
@@ -345,7 +554,9 @@ def _typed(value: Any, kind: str) -> Any:
 
 
 def _at(value: Any, path: str) -> Any:
-    for name in path.split(".") if path else ():
+    if "." not in path:
+        return value.get(path) if isinstance(value, dict) else None
+    for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
@@ -356,25 +567,16 @@ def _fits(value: Any, where: dict[str, Any]) -> bool:
         if isinstance(wanted, type):
             is_found = isinstance(found, wanted)
         elif isinstance(wanted, set | frozenset):
-            is_found = found is None or isinstance(found, str)
-            is_found = is_found and found in wanted
+            is_found = (found is None or isinstance(found, str)) and found in wanted
+        elif wanted is ...:
+            is_found = path in value
+        elif isinstance(wanted, tuple):
+            is_found = isinstance(found, str) and found.startswith(wanted)
         else:
             is_found = found == wanted
         if not is_found:
             return False
     return True
-
-
-def _without(value: Any, paths: Iterable[list[str]]) -> dict[str, Any]:
-    """Return the members of an object at none of the paths."""
-    rest: dict[str, Any] = dict(value)
-    for name in {path[0] for path in paths}:
-        below = [path[1:] for path in paths if path[0] == name]
-        if name in rest and all(below) and isinstance(rest[name], dict):
-            rest[name] = _without(rest[name], below)
-        else:
-            rest.pop(name, None)
-    return rest
 
 
 @dataclass(frozen=True)
@@ -422,8 +624,9 @@ def chat_format_of(chat: Chat) -> InputFormat:
         values = document.get(chat.within) if isinstance(document, dict) and chat.within else document
         return isinstance(values, list) and bool(values) and all(_fits(one, chat.message) for one in values)
 
-    read = [name.split(".") for name, wanted in chat.message.items() if wanted is not dict]
-    read += [chat.role.split("."), chat.parts.split(".")]
+    read = _Paths(
+        [*(name for name, wanted in chat.message.items() if wanted is not dict), chat.role, chat.parts]
+    )
 
     def run_of(document: Any, path: str) -> hub.Run:
         if not recognises(document):
@@ -434,7 +637,7 @@ def chat_format_of(chat: Chat) -> InputFormat:
             run.native_id = document["id"] if isinstance(document.get("id"), str) else None
         for value in document[chat.within] if chat.within else document:
             role = ROLES.get(str(_at(value, chat.role)), "system")
-            for name, rest in _without(value, read).items():
+            for name, rest in read.rest_of(value):
                 run.losses.add(f"[].{name}", rest)
             for own, part in parts_of(_at(value, chat.parts), "[]", run.losses):
                 is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
