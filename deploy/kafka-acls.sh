@@ -49,7 +49,7 @@ topics)
     allow --operation Create --operation Describe --operation DescribeConfigs \
         --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" \
         ${redacted:+--topic "$redacted"} --topic "$changelog" --topic "$policies"
-    allow --operation Alter --topic "$changelog"
+    allow --operation Alter --topic "$raw" --topic "$changelog"
     ;;
 publish)
     allow --operation Write --topic "$raw"

@@ -13,7 +13,7 @@ from aiokafka.partitioner import murmur2
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM
+from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from support.commands import kp_worker
 from support.streams import Message, admin_of
@@ -40,6 +40,24 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
         existing[topics.rejected].max_message_bytes
         == existing[topics.raw].max_message_bytes + OUTPUT_HEADROOM
     )
+
+
+async def test_topics_adds_partitions_to_the_raw_topic_if_it_is_told_to(make_stream, config):
+    stream = await make_stream(2)
+    settings, raw = config(stream.settings), stream.settings.topics.raw
+    changelog = changelog_topic_name(stream.settings.kafka.group)
+
+    _, without_a_number, _ = await kp_worker("topics", "--config", settings)
+    status, output, errors = await kp_worker("topics", "--config", settings, "--partitions", "5")
+    _, again, fewer = await kp_worker("topics", "--config", settings, "--partitions", "3")
+
+    assert f"{raw}: exists, 2 partitions" in without_a_number
+    assert status == 0
+    assert f"{raw}: extended, 5 partitions" in output
+    assert f"{changelog}: extended, 5 partitions" in output
+    assert f"contribute has 2 partitions, {raw} has 5: the key decides" in errors
+    assert f"{raw}: exists, 5 partitions" in again
+    assert f"{raw} has 5 partitions, not 3; Kafka cannot remove partitions" in fewer
 
 
 async def test_publish_sends_lines_unchanged_with_the_requested_key(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from aiokafka.admin import NewPartitions
 
 from knowledgepulse_worker.tools.audit import audit
 from support.commands import kp_worker
-from support.streams import Message, admin_of, score_of
+from support.streams import Message, score_of
 
 pytestmark = pytest.mark.integration
 
@@ -25,9 +24,7 @@ async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, re
         await worker.owns(2)  # the killed one may have published everything
         await stream.outputs(worker, raw)
         assert await worker.stop() == 0
-    async with admin_of(stream.settings.kafka.bootstrap_servers) as admin:
-        await admin.create_partitions({stream.settings.topics.raw: NewPartitions(total_count=4)})
-    assert (await kp_worker("topics", "--config", config(stream.settings)))[0] == 0  # extends the changelog
+    assert (await kp_worker("topics", "--partitions", "4", "--config", config(stream.settings)))[0] == 0
     raw += await stream.publish(Message(line, b"key", n % 4) for n, line in enumerate(real_traces))
     async with stream.worker() as worker:
         outputs = await stream.outputs(worker, raw)

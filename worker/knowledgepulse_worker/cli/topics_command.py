@@ -25,7 +25,7 @@ from knowledgepulse_worker.tools.terminal.console import errors
     "--partitions",
     type=click.IntRange(min=1),
     default=4,
-    help="Partition count of a new raw topic.",
+    help="Partition count of a new raw topic; if given, an existing one with fewer gets as many.",
 )
 @click.option(
     "--replication-factor",
@@ -39,31 +39,45 @@ def topics(ctx: click.Context, config: Path | None, partitions: int, replication
     """Create missing topics, and report existing ones with other settings.
 
     New output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
-    gets one partition. If partitions were added to the raw topic, an existing changelog gets as many. The
+    gets one partition. If partitions are added to the raw topic, an existing changelog gets as many. The
     size limit of the output and dead-letter topics is 1 MiB above the raw topic's, so that a record fits with
     its score and headers. Their retention is unlimited, because outputs have the timestamps of their records
     and the outputs of old records would otherwise be deleted at once.
     """
     settings = load_settings(config)
-    existing = asyncio.run(_topics(settings, partitions, replication_factor))
-    count = existing[settings.topics.raw].partitions
-    if count != partitions and ctx.get_parameter_source("partitions") is ParameterSource.COMMANDLINE:
-        raw, has = settings.topics.raw, counted(count, "partition")
-        errors.print(f"differs: {raw} has {has}, not {partitions}; --partitions is for a new topic")
+    grow = ctx.get_parameter_source("partitions") is ParameterSource.COMMANDLINE
+    existing = asyncio.run(_topics(settings, partitions, replication_factor, grow=grow))
+    raw = existing[settings.topics.raw]
+    if grow and raw.partitions > partitions:
+        has = counted(raw.partitions, "partition")
+        errors.print(f"differs: {raw.name} has {has}, not {partitions}; Kafka cannot remove partitions")
 
 
-async def _topics(settings: Settings, partitions: int, replication_factor: int) -> dict[str, Topic]:
-    """Create and report the topics; return them by name."""
+async def _topics(
+    settings: Settings, partitions: int, replication_factor: int, *, grow: bool
+) -> dict[str, Topic]:
+    """Create and report the topics; return them by name.
+
+    Args:
+        settings: the names of the topics, and the connection.
+        partitions: the partition count of a missing raw topic.
+        replication_factor: the replication factor of new topics.
+        grow: whether a raw topic with fewer partitions gets as many.
+    """
     await require_rights(settings.kafka.client_config(), creation_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(partitions, replication_factor)
-        existing = await admin.existing() | created
+        before = await admin.existing() | created
+        existing = dict(before)
+        if grow and existing[settings.topics.raw].partitions < partitions:
+            existing[settings.topics.raw] = await admin.add_partitions(settings.topics.raw, partitions)
         changelog = await admin.grow_changelog(existing)
         existing[changelog.name] = changelog
-    for _, topic in sorted(existing.items()):
-        state = "created" if topic.name in created else "exists"
+    for name, topic in sorted(existing.items()):
+        grown = topic.partitions > before[name].partitions
+        state = "created" if name in created else "extended" if grown else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"
-        click.echo(f"{topic.name}: {state}, {counted(topic.partitions, 'partition')}, {limit}")
+        click.echo(f"{name}: {state}, {counted(topic.partitions, 'partition')}, {limit}")
     for difference in differences(existing, settings.topics):
         errors.print(f"differs: {difference}")
     return existing
