@@ -74,7 +74,7 @@ def _some_of(values: tuple[str, ...]) -> BeforeValidator:
         for one in value:
             if one not in values:
                 raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is not accepted")
-        return tuple(one for one in values if one in value)
+        return tuple(level for level in values if level in value)
 
     return BeforeValidator(some)
 
@@ -477,17 +477,17 @@ class Policy(BaseModel):
     def _threshold(self, name: str) -> float:
         """Return the nearest threshold; a nearer share, which has none, inherits it."""
         return next(
-            (one.threshold for one in self._tables(name) if one.threshold is not None), self.threshold
+            (table.threshold for table in self._tables(name) if table.threshold is not None), self.threshold
         )
 
     def _share(self, name: str) -> float | None:
         """Return the share, unless a nearer table has a threshold."""
-        tables = (one for one in self._tables(name) if not one.share is one.threshold is None)
+        tables = (table for table in self._tables(name) if not table.share is table.threshold is None)
         nearest = next(tables, None)
         return self.share if nearest is None else nearest.share
 
     def _min_novelty(self, name: str) -> float:
-        named = (one.min_novelty for one in self._tables(name) if one.min_novelty is not None)
+        named = (table.min_novelty for table in self._tables(name) if table.min_novelty is not None)
         return next(named, self.min_novelty)
 
     def _tables(self, name: str) -> list[DomainPolicy]:
@@ -511,7 +511,9 @@ def are_of_one_policy(first: str, second: str) -> bool:
 def by_digest(policies: Iterable[Policy]) -> dict[str, Policy]:
     """Return policies by their digests of this release and of those up to 0.3.0."""
     found = list(policies)
-    return {one.digest[:FORMER_DIGEST_LENGTH]: one for one in found} | {one.digest: one for one in found}
+    return {policy.digest[:FORMER_DIGEST_LENGTH]: policy for policy in found} | {
+        policy.digest: policy for policy in found
+    }
 
 
 def begun_anew(old: Policy, new: Policy) -> list[str]:

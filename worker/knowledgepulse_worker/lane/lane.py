@@ -255,14 +255,18 @@ class Lane:
     def scores_records(self, complete: Sequence[RecordOutcome]) -> list[OutputRecord]:
         """Return the records that keep the last scores of the domains to which these records add any."""
         added = [
-            (one.score.quality_score, one.ranked_in)
-            for one in complete
-            if one.score is not None and one.ranked_in is not None
+            (outcome.score.quality_score, outcome.ranked_in)
+            for outcome in complete
+            if outcome.score is not None and outcome.ranked_in is not None
         ]
         if not added:
             return []
         before, self._scores_to_commit = self._scores, after(self._scores, added)
-        offsets = {one.ranked_in.domain: one.record.offset for one in complete if one.ranked_in is not None}
+        offsets = {
+            outcome.ranked_in.domain: outcome.record.offset
+            for outcome in complete
+            if outcome.ranked_in is not None
+        }
         model = self._services.model
         changed = {
             name: DomainScores(offset, self.topic_id, model, self._scores_to_commit[name])
@@ -272,7 +276,10 @@ class Lane:
         forgotten = [name for name in before if name not in self._scores_to_commit]
         return [
             *(self._changelog_record(scores_key(name), None) for name in forgotten),
-            *(self._changelog_record(scores_key(name), encode_scores(one)) for name, one in changed.items()),
+            *(
+                self._changelog_record(scores_key(name), encode_scores(last))
+                for name, last in changed.items()
+            ),
         ]
 
     def committed(self, count: int, written: Iterable[tuple[int, OutputRecord]]) -> None:

@@ -159,7 +159,7 @@ class Recent:
 
     def detailed(self, record: ScoredRecord, objective: str | None) -> None:
         """Record the details of a published trace."""
-        policy = next((one for one in self.policies if is_digest_of(one, record.policy or "")), None)
+        policy = next((known for known in self.policies if is_digest_of(known, record.policy or "")), None)
         trace = RecentTrace(
             _bounded(record), policy, excerpt(record.task_domain), excerpt(objective), time.time()
         )

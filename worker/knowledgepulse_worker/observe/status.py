@@ -125,9 +125,13 @@ class Status:
                 "owned_count": int(now.by("kp_partitions", "state").get("owned", 0)),
                 "owned": list(_partitions(now)),
             },
-            "contributed": [_trace(one, content=content) for one in reversed(recent.traces["contribute"])],
-            "rejected": [_trace(one, content=content) for one in reversed(recent.traces["rejected"])],
-            "dead_letters": [_dead_letter(one, content=content) for one in reversed(recent.dead_letters)],
+            "contributed": [
+                _trace(trace, content=content) for trace in reversed(recent.traces["contribute"])
+            ],
+            "rejected": [_trace(trace, content=content) for trace in reversed(recent.traces["rejected"])],
+            "dead_letters": [
+                _dead_letter(letter, content=content) for letter in reversed(recent.dead_letters)
+            ],
         }
 
     def _outcomes(self, now: _Values) -> dict[str, Any]:
@@ -182,10 +186,12 @@ class Status:
         return {
             "limit": LAST_SCORES,
             "agents": _breakdown(
-                ((one.agent_id, one.decision) for one in origins), None if content else fleet.agent_ids
+                ((origin.agent_id, origin.decision) for origin in origins),
+                None if content else fleet.agent_ids,
             ),
             "frameworks": _breakdown(
-                ((one.framework, one.decision) for one in origins), None if content else fleet.frameworks
+                ((origin.framework, origin.decision) for origin in origins),
+                None if content else fleet.frameworks,
             ),
         }
 
@@ -283,7 +289,7 @@ def _dead_letter(record: dict[str, Any], *, content: bool) -> dict[str, Any]:
 
 def _score(score: Score, *, content: bool) -> dict[str, Any]:
     """Return a score's fields under their names in the ``kp-score`` header, including omitted fields."""
-    fields = {one.encode_name: getattr(score, one.name) for one in msgspec.structs.fields(score)}
+    fields = {field.encode_name: getattr(score, field.name) for field in msgspec.structs.fields(score)}
     return fields if content else {**fields, "nearest": None}
 
 

@@ -88,7 +88,9 @@ class PoisonSearch:
         return took_records
 
     def _clear(self, partition: int, below: int) -> None:
-        for location in [one for one in self._deaths if one.partition == partition and one.offset < below]:
+        for location in [
+            death for death in self._deaths if death.partition == partition and death.offset < below
+        ]:
             del self._deaths[location]
             self._dead_letters.discard(location)
             self._skipped.discard(location)

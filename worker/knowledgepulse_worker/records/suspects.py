@@ -78,7 +78,7 @@ class Suspects:
     @property
     def partitions(self) -> tuple[int, ...]:
         """The partitions with a record that was alone in progress at a death."""
-        return tuple(sorted({one.partition for one in self._suspects}))
+        return tuple(sorted({suspect.partition for suspect in self._suspects}))
 
     def is_alone(self, location: Location) -> bool:
         """Return whether a record is to be processed while no other is."""
@@ -120,7 +120,11 @@ class Suspects:
 
     def committed(self, partition: int, offset: int) -> None:
         """Clear the suspects of a partition below a committed offset."""
-        cleared = {one for one in self._suspects if one.partition == partition and one.offset < offset}
+        cleared = {
+            suspect
+            for suspect in self._suspects
+            if suspect.partition == partition and suspect.offset < offset
+        }
         if cleared and self._tell(committed=(partition, offset)):
             self._suspects -= cleared
 

@@ -145,7 +145,7 @@ def _cleaned(value: Any, level: str, *, secret: bool = False) -> Any:
     if isinstance(value, str):
         return _clean_repeatedly(value, level)
     if isinstance(value, list):
-        return [_cleaned(one, level, secret=secret) for one in value]
+        return [_cleaned(item, level, secret=secret) for item in value]
     if isinstance(value, dict):
         return {
             _clean_repeatedly(name, level): _cleaned(one, level, secret=_is_secret(name))

@@ -43,7 +43,7 @@ def message_of(
         describe: returns the line of a problem.
         before: lines of other problems.
     """
-    lines = [*before, *(describe(one) for one in error.errors(include_url=False)[:MAX_PROBLEMS])]
+    lines = [*before, *(describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS])]
     lines = [_shortened(printable(line), _MAX_LENGTH) for line in lines]
     if (others := error.error_count() - MAX_PROBLEMS) > 0:
         lines.append(f"and {counted(others, 'other problem')}")

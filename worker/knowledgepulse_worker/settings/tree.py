@@ -47,4 +47,11 @@ def annotation_at(path: Sequence[str]) -> Any:
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     candidates = (annotation, *get_args(annotation)) if get_origin(annotation) is not dict else ()
-    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel)
+        ),
+        None,
+    )

@@ -15,7 +15,7 @@ class CommandGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if command := next((one for one in args if one in self.commands), None):
+            if command := next((arg for arg in args if arg in self.commands), None):
                 error.message += f"; the options of {command!r} follow its name"
             raise
 

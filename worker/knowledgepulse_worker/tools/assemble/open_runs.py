@@ -210,7 +210,7 @@ class OpenRuns:
         self.memory -= run.size + RUN_MEMORY + len(run.spans) * SPAN_MEMORY
         self._published[trace_id] = run.last_offset
         if len(self._deadlines) > 2 * len(self._open) + _STALE:
-            self._deadlines = [one for one in self._deadlines if one[2] in self._open]
+            self._deadlines = [deadline for deadline in self._deadlines if deadline[2] in self._open]
             heapify(self._deadlines)
         return run
 

@@ -91,7 +91,7 @@ class PartitionAssembler:
             outputs = self.outputs.of_run(run, converted, self.partition)
             self.metrics.completed(run.completed_by)
             self._pending.published[run.trace_id] = run.last_offset
-            self._pending.traces += sum(isinstance(one, OutputRecord) for one in outputs)
+            self._pending.traces += sum(isinstance(record, OutputRecord) for record in outputs)
             for output in outputs:
                 self._pending.add(output)
             if self._pending.is_full:

@@ -64,7 +64,7 @@ def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
     try:
         documents = [document for export in run.exports for document in read(export)]
         outcomes = list(convert(documents, OTLP, options))
-        if any(isinstance(one, NoRunError) for one in outcomes):
+        if any(isinstance(result, NoRunError) for result in outcomes):
             if not any(map(of_agents, documents)):
                 return ConvertedRun()
             outcomes = [ConversionError(f"trace {run.trace_id}: {_NO_AGENT}")]

@@ -65,8 +65,8 @@ class RunOutputs:
             outputs.append(self.of_unreadable(RawRecord(*origin, key, value, ()), error))
         if converted.errors:
             failure = converted.errors[0][0], "; ".join(message for _, message in converted.errors)
-            sources = (RawRecord(*origin, key, one, ()) for one in join(run.spans.values()))
-            outputs += [self._refused(one, "invalid_trace", *failure) for one in sources]
+            sources = (RawRecord(*origin, key, value, ()) for value in join(run.spans.values()))
+            outputs += [self._refused(source, "invalid_trace", *failure) for source in sources]
         return outputs
 
     def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | Refused:

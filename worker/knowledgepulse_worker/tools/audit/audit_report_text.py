@@ -40,8 +40,8 @@ def _table(report: Report) -> Table:
     table = Table("partition", box=None, pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, justify="right")
-    for one in report.partitions:
-        table.add_row(str(one.partition), *(f"{count:,}" for count in _row(one)))
+    for part in report.partitions:
+        table.add_row(str(part.partition), *(f"{count:,}" for count in _row(part)))
     if len(report.partitions) > 1:
         totals = [sum(column) for column in zip(*map(_row, report.partitions), strict=True)]
         table.add_section()
@@ -66,25 +66,25 @@ def _notes(report: Report) -> Iterator[str]:
     parts = report.partitions
     counts = {
         "named a policy that was not kept, so their score could not be recomputed": sum(
-            one.unknown_policy for one in parts
+            part.unknown_policy for part in parts
         ),
-        "had a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
+        "had a novelty that was recomputed from their texts": sum(part.novelty_embedded for part in parts),
         "scored too close to the threshold to confirm the decision from their texts": sum(
-            len(one.near_threshold) for one in parts
+            len(part.near_threshold) for part in parts
         ),
         "got new scores when the raw topic was reread from before the ledger": report.rescored,
         "could not be checked, because the output topics were trimmed": sum(
-            one.outputs_trimmed for one in parts
+            part.outputs_trimmed for part in parts
         ),
     }
     counts["had a rank that could not be audited, because earlier scores are not all known"] = sum(
-        one.shares_unaudited for one in parts
+        part.shares_unaudited for part in parts
     )
     counts["began the last scores of their domain anew, since the ledger was cut"] = sum(
-        one.shares_begun for one in parts
+        part.shares_begun for part in parts
     )
     for reason, why in _REASONS.items():
-        count = sum(one.novelty_unaudited.get(reason, 0) for one in parts)
+        count = sum(part.novelty_unaudited.get(reason, 0) for part in parts)
         counts[f"had a novelty that could not be audited: {why}"] = count
     yield from (f"{counted(count, 'record')} {what}" for what, count in counts.items() if count)
     if report.deleted:
@@ -98,7 +98,7 @@ def _notes(report: Report) -> Iterator[str]:
 
 
 def _ranges(report: Report) -> Iterator[str]:
-    ranges = [(one.partition, *offsets) for one in report.partitions for offsets in one.deleted]
+    ranges = [(part.partition, *offsets) for part in report.partitions for offsets in part.deleted]
     for partition, first, last in ranges[:DETAILS]:
         yield f"{partition}/{first}" + (f" to {last}" if last > first else "")
     if len(ranges) > DETAILS:
@@ -106,11 +106,13 @@ def _ranges(report: Report) -> Iterator[str]:
 
 
 def _wrong(report: Report) -> Iterator[str]:
-    for one in report.partitions:
-        partition = f"{report.topic}/{one.partition}"
-        yield from (f"missing: {partition}/{offset} has no output" for offset in one.missing)
-        yield from (f"differs: {partition}/{each.offset}: {each.what}" for each in one.differing)
+    for part in report.partitions:
+        partition = f"{report.topic}/{part.partition}"
+        yield from (f"missing: {partition}/{offset} has no output" for offset in part.missing)
+        yield from (
+            f"differs: {partition}/{difference.offset}: {difference.what}" for difference in part.differing
+        )
         yield from (
             f"without entry: {partition}/{offset} has an output, but no entry in the changelog"
-            for offset in one.without_entry
+            for offset in part.without_entry
         )

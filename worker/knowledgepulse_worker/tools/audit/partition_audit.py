@@ -36,7 +36,7 @@ from knowledgepulse_worker.tools.audit.vectors import Vectors
 _END = Known(sys.maxsize)
 _CHUNK = 128
 # The exceptions of dead letters whose records were scored, but whose outputs were refused.
-_REFUSALS = {one.__name__ for one in (TooLargeError, UnacceptableError, DeliveryError)}
+_REFUSALS = {error.__name__ for error in (TooLargeError, UnacceptableError, DeliveryError)}
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,9 @@ class PartitionAudit:
             case.wrong.append(f"repeats differ in {', '.join(unequal)}")
         for output in outputs:
             case.wrong += check_dead_letter(case.rejection, output)
-        self._check_scores(case, [one for one in outputs if one.says.failure is None], rescored=rescored)
+        self._check_scores(
+            case, [scored for scored in outputs if scored.says.failure is None], rescored=rescored
+        )
         if case.wrong:
             report.differing.append(Difference(case.offset, "; ".join(dict.fromkeys(case.wrong))))
 

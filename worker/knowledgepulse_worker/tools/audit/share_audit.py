@@ -63,7 +63,9 @@ class ShareAudit:
             if expected.of is None or expected.of < profile.share_window:
                 return "unaudited", []
             scores = domain.recent.last()[profile.domain].scores
-            better, equal = (sum(compare(one, score.quality_score) for one in scores) for compare in (gt, eq))
+            better, equal = (
+                sum(compare(other, score.quality_score) for other in scores) for compare in (gt, eq)
+            )
             if score.rank is not None and better < score.rank <= better + equal:
                 expected = replace(expected, rank=score.rank)
         wrong = [

@@ -68,7 +68,7 @@ async def audit(
                 await log.open(topics[name])
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
         kept = await read_policies(reader, admin.policies) if admin.policies in topics else []
-        policies = by_digest([settings.policy, *(one.policy for one in kept)])
+        policies = by_digest([settings.policy, *(version.policy for version in kept)])
         run = _Run(settings, policies, topics, log, cache(embedder))
         return await run.audit(committed, admin.changelog)
 

@@ -91,10 +91,10 @@ async def read_contributions(settings: Settings, records: Collection[ScoredRecor
     if topic is None:
         return []
     async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
-        held = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
+        read = [record async for record in read_topic(reader, topic, None, lambda _read, _total: None)]
     with skipping_foreign_records(name) as foreign:
-        decoded = [foreign.decoded(record, lambda one: _decode(one.value or b"")) for record in held]
-    all_of_them = list(filter(None, decoded))
-    sources, ids = {one.source for one in records}, {one.id for one in records}
-    ids |= {one.trace_id for one in all_of_them if one.source in sources and one.trace_id}
-    return [one for one in all_of_them if one.source in sources or one.trace_id in ids]
+        decoded = [foreign.decoded(record, lambda record: _decode(record.value or b"")) for record in read]
+    held = list(filter(None, decoded))
+    sources, ids = {record.source for record in records}, {record.id for record in records}
+    ids |= {result.trace_id for result in held if result.source in sources and result.trace_id}
+    return [result for result in held if result.source in sources or result.trace_id in ids]

@@ -209,6 +209,6 @@ def _message(body: Any) -> str:
         return ""
     issues = body.get("issues")
     issues = issues if isinstance(issues, list) else []
-    said = [f"{one.get('path')}: {one.get('message')}" for one in issues if isinstance(one, dict)]
+    said = [f"{issue.get('path')}: {issue.get('message')}" for issue in issues if isinstance(issue, dict)]
     text = "; ".join([str(body.get("error", "")), *said])
     return clean_text(text[: 4 * MAX_MESSAGE])[:MAX_MESSAGE]

@@ -168,7 +168,10 @@ async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[Dea
     batch: list[DeadLetter] = []
     async for letter in letters:
         batch.append(letter)
-        if len(batch) == TRANSACTION_RECORDS or sum(one.record.size for one in batch) >= TRANSACTION_BYTES:
+        if (
+            len(batch) == TRANSACTION_RECORDS
+            or sum(letter.record.size for letter in batch) >= TRANSACTION_BYTES
+        ):
             yield batch
             batch = []
     yield batch

@@ -50,7 +50,7 @@ def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) ->
         if explanation.learned:
             yield ""
             yield "the largest contributions to the learned value, in log odds; they are not causes:"
-            yield from (f"  {one.words}: {one.points:+.2f}" for one in explanation.learned)
+            yield from (f"  {part.words}: {part.points:+.2f}" for part in explanation.learned)
         yield ""
         yield _nearest(score)
         yield ""

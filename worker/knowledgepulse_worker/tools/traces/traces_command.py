@@ -203,7 +203,7 @@ async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict
     """Return the policies that the workers kept, by digest; empty if the settings' policy suffices."""
     from knowledgepulse_worker.tools.policies.scored_topics import policy_history  # noqa: PLC0415 - files need no Kafka
 
-    if all(one.policy is None or is_digest_of(settings.policy, one.policy) for one in records):
+    if all(record.policy is None or is_digest_of(settings.policy, record.policy) for record in records):
         return {}
     try:
         return by_digest(kept.policy for kept in await policy_history(settings))
