@@ -10,6 +10,7 @@ import itertools
 import random
 import signal
 import time
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,6 +30,7 @@ from chaos.trial import LIMIT, PARTITIONS, RING, Trial
 from chaos.witness import Identity
 from knowledgepulse_worker.http.probes import LIVE, READY
 from knowledgepulse_worker.policy import (
+    BUCKETS,
     FACTS_VERSION,
     REFERENCE_WEIGHTS,
     TERMS,
@@ -36,6 +38,7 @@ from knowledgepulse_worker.policy import (
     Learned,
     Policy,
     Term,
+    Words,
 )
 from support import batches
 from support.streams import Worker, admin_of
@@ -107,12 +110,16 @@ async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
 
 
 def _learned() -> Learned:
-    """Return a learned value with random weights of all terms."""
+    """Return a learned value with random weights of all terms and words."""
     terms = {
         name: Term(mean=0.5, deviation=0.5, weight=round(random.gauss(0, 0.5), 4), clip=3) for name in TERMS
     }
     return Learned(
-        share=round(random.uniform(0.1, 1), 4), facts_version=FACTS_VERSION, intercept=0, terms=terms
+        share=round(random.uniform(0.1, 1), 4),
+        facts_version=FACTS_VERSION,
+        intercept=0,
+        terms=terms,
+        words=Words(unit=0.001, weights=b64encode(random.randbytes(BUCKETS)).decode()),
     )
 
 

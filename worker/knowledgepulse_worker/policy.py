@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
@@ -110,6 +112,15 @@ class Weights(BaseModel):
 DIMENSIONS = tuple(Weights.model_fields)
 """The names of the four dimensions of a score, in the order of the formula."""
 
+
+class Reading(IntEnum):
+    """What learned values read of a trace besides its dimensions; each includes those before."""
+
+    NOTHING = 0
+    COUNTS = 1
+    WORDS = 2
+
+
 FACTS_VERSION = 1
 """The version of the set of facts. A later one adds facts, and changes none."""
 
@@ -137,6 +148,45 @@ class Term(BaseModel):
     deviation: Annotated[FiniteFloat, Field(gt=0)]
     weight: Annotated[float, Field(ge=-100, le=100)]
     clip: Annotated[float, Field(gt=0, le=100)]
+
+
+BUCKETS = 1024
+"""The number of buckets into which the words of traces are hashed."""
+
+
+def _bucket_weights(text: str) -> str:
+    try:
+        weights = b64decode(text, validate=True)
+    except ValueError:
+        weights = b""
+    if len(weights) != BUCKETS:
+        raise ValueError(f"should be the base64 of {BUCKETS:,} bytes, as `kp-worker policy fit` writes it")
+    return text
+
+
+class Words(BaseModel):
+    """The part of a trace's words in a learned value.
+
+    Each distinct word counts as much as the bucket that it is hashed into. Their sum is divided by the square
+    root of the number of words, so that long traces do not outweigh short ones.
+
+    Attributes:
+        unit: what a weight of 1 adds to the logarithm of the odds.
+        weights: the weight of each bucket, a signed byte, in base64.
+        strongest: by bucket, the most frequent words of the labelled traces in it, the strongest first. They
+            affect no score: they let a person see what the value has learned.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    unit: Annotated[FiniteFloat, Field(gt=0)]
+    weights: Annotated[str, AfterValidator(_bucket_weights)]
+    strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], tuple[str, ...]] = Field(default_factory=dict)
+
+    @cached_property
+    def table(self) -> bytes:
+        """The weight of each bucket, a signed byte."""
+        return b64decode(self.weights)
 
 
 class Fitted(BaseModel):
@@ -175,8 +225,8 @@ class Fitted(BaseModel):
 class Learned(BaseModel):
     """A value that was fitted to labels: the probability that a trace is worth keeping.
 
-    It is the logistic function of ``intercept`` plus the terms. ``share`` is its part in the score; with 0,
-    the score is that of the KnowledgePulse formula.
+    It is the logistic function of ``intercept`` plus the terms and the words. ``share`` is its part in the
+    score; with 0, the score is that of the KnowledgePulse formula.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -185,6 +235,7 @@ class Learned(BaseModel):
     facts_version: Annotated[int, Field(ge=1)]
     intercept: Annotated[float, Field(ge=-1000, le=1000)]
     terms: dict[str, Term]
+    words: Words | None = None
     fitted: Fitted | None = None
 
     @model_validator(mode="after")
@@ -271,13 +322,27 @@ class Profile:
         """A hash of everything that gives the score: only scores of equal scale are ranked together."""
         weights = [weight for _, weight in self.weights]
         learned = self.learned and (self.learned.share, self.learned.intercept, sorted(self.terms))
-        return hashlib.sha256(repr((weights, learned)).encode()).hexdigest()[:12]
+        given = (weights, learned) if self.words is None else (weights, learned, *self.words)
+        return hashlib.sha256(repr(given).encode()).hexdigest()[:12]
 
     @cached_property
     def terms(self) -> tuple[tuple[str, float, float, float, float], ...]:
         """Name, mean, deviation, weight and clip of each term, which are read faster than models."""
         terms = self.learned.terms if self.learned else {}
         return tuple((name, one.mean, one.deviation, one.weight, one.clip) for name, one in terms.items())
+
+    @property
+    def reading(self) -> Reading:
+        """What its learned value reads of a trace."""
+        if self.learned is None:
+            return Reading.NOTHING
+        return Reading.COUNTS if self.learned.words is None else Reading.WORDS
+
+    @cached_property
+    def words(self) -> tuple[float, bytes] | None:
+        """The unit and the weights of words; None without."""
+        words = self.learned.words if self.learned else None
+        return None if words is None else (words.unit, words.table)
 
 
 class PolicyInForce:
@@ -393,9 +458,9 @@ class Policy(BaseModel):
         return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]
 
     @cached_property
-    def learns(self) -> bool:
-        """Whether a learned value has a share in the score of any domain."""
-        return any(profile.learned for profile in self.profiles.values())
+    def reading(self) -> Reading:
+        """What its learned values read of a trace."""
+        return max(profile.reading for profile in self.profiles.values())
 
     @cached_property
     def guards(self) -> dict[Guard, tuple[str, ...]]:
@@ -418,6 +483,7 @@ class Policy(BaseModel):
                     "threshold": one.threshold,
                     "weights": one.weights.model_dump(),
                     "learned": one.learned and [one.learned.share, one.learned.intercept, sorted(one.terms)],
+                    **({} if one.words is None else {"words": [one.words[0], one.words[1].hex()]}),
                     **({} if one.share is None else {"share": [one.share, one.share_window]}),
                     **({"min_novelty": one.min_novelty} if one.min_novelty else {}),
                 }
@@ -447,6 +513,9 @@ class Policy(BaseModel):
             f"learned {name} {one.share!r} {one.intercept!r} {sorted(p.terms)!r}"
             for name, p in sorted(self.profiles.items())
             if (one := p.learned)
+        ]
+        lines += [
+            f"words {name} {words!r}" for name, p in sorted(self.profiles.items()) if (words := p.words)
         ]
         lines += [
             f"share {name} {p.share!r} {p.share_window!r}"

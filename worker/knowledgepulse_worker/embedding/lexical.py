@@ -21,9 +21,7 @@ arXiv:0902.2206):
 from __future__ import annotations
 
 import hashlib
-import re
 import string
-from binascii import crc32
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -32,16 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
-from knowledgepulse_worker.scoring import PART_SEPARATOR, TraceText
-
-MAX_PARTS = 3
-"""Maximum parts of a text; any further separator counts as a space."""
-
-MAX_CHARACTERS = 32_768
-"""Maximum characters of a part that are read, to bound the work; a run of white space counts as one."""
-
-MAX_WORDS = 4096
-"""Maximum words of a part that are read, and maximum characters that are searched for pairs."""
+from knowledgepulse_worker.scoring import TraceText
+from knowledgepulse_worker.scoring.words import (
+    MAX_PARTS,
+    buckets_of,
+    hashes_of,
+    parts_of,
+    words_of,
+)
 
 DISCOUNT = 0.3
 """The weight of a common word."""
@@ -58,16 +54,6 @@ _ENGLISH = """
     their them then there these they this to was we were what when where which who will with would you your
 """
 _COMMON = frozenset(word.encode() for word in (*_ENGLISH.split(), *string.ascii_lowercase, *string.digits))
-
-_SPLIT = bytes(
-    byte if byte > 127 or chr(byte).isalnum() or chr(byte) == "_" else ord(" ") for byte in range(256)
-)
-# Thai, Lao, Burmese, Khmer, kana, ideographs.
-_UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
-)
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
-_PAIR = re.compile(rf"(?=([{_UNSPACED}]{{2}}))")
 
 
 class LexicalEmbedder:
@@ -100,9 +86,9 @@ class LexicalEmbedder:
         """Embed the texts; parts longer than :data:`MAX_CHARACTERS` are truncated."""
         parts, truncated = [], 0
         for text in texts:
-            read = [_with_single_spaces(part) for part in text.split(PART_SEPARATOR, MAX_PARTS - 1)]
-            truncated += any(len(part) > MAX_CHARACTERS for part in read)
-            parts += [part[:MAX_CHARACTERS] for part in read] + [""] * (MAX_PARTS - len(read))
+            read, is_cut = parts_of(text)
+            truncated += is_cut
+            parts += read + [""] * (MAX_PARTS - len(read))
         return Embeddings(self._vectors([words_of(part) for part in parts]), truncated)
 
     def _vectors(self, parts: Sequence[Sequence[bytes]]) -> NDArray[np.float32]:
@@ -120,39 +106,17 @@ class LexicalEmbedder:
         common = np.fromiter(map(_COMMON.__contains__, chain.from_iterable(counts)), np.bool_, size)
         saturated = (1 + _SATURATION) * count / (count + _SATURATION)
         weights = np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)
-        # CRC is linear, so without the multiplication similar words would get adjacent buckets.
-        hashes = np.fromiter(map(crc32, chain.from_iterable(counts)), np.uint64, size) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
-        buckets = (hashes >> np.uint64(32)) * np.uint64(self.dimensions) >> np.uint64(32)
+        hashes = hashes_of(chain.from_iterable(counts), size)
         rows = np.repeat(np.arange(len(parts)), [len(each) for each in counts])
         sums = np.bincount(
-            rows * self.dimensions + buckets.astype(np.int64),
+            rows * self.dimensions + buckets_of(hashes, self.dimensions),
             np.where(hashes & np.uint64(1 << 31), weights, -weights),
             len(parts) * self.dimensions,
         )
         return np.asarray(sums, np.float64).reshape(len(parts), self.dimensions)
 
 
-def words_of(text: str) -> list[bytes]:
-    """Return the words of a text in lower case and UTF-8; ASCII words, which need no pattern, come first."""
-    encoded = text.lower().encode("utf-8", "replace").translate(_SPLIT)
-    words = encoded.split()[:MAX_WORDS]
-    if encoded.isascii():
-        return words
-    others = b" ".join(word for word in words if not word.isascii()).decode()
-    found: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
-    return [word for word in words if word.isascii()] + [word.encode() for word in found]
-
-
 def _normalized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scale rows of whole numbers to length 1; rows of length 0 remain unchanged."""
     squares = (rows * rows).sum(axis=1, keepdims=True)
     return rows / np.sqrt(np.where(squares, squares, 1))
-
-
-def _with_single_spaces(part: str) -> str:
-    """Return a part with single spaces if it is long, cut one character after :data:`MAX_CHARACTERS`."""
-    if len(part) <= MAX_CHARACTERS:
-        return part
-    return " ".join(part.split(maxsplit=MAX_CHARACTERS)[:MAX_CHARACTERS])[: MAX_CHARACTERS + 1]

@@ -54,8 +54,8 @@ class RecordScorer:
         started = time.monotonic()
         counts = None
         try:
-            if policy.learns or self._metrics.needs_counts:
-                counts = count_trace(trace)
+            if reading := max(policy.reading, self._metrics.reading):
+                counts = count_trace(trace, reading)
             at = record.timestamp_ms / 1000
             score = score_and_add(trace, vector, self._state, policy, at=at, counts=counts)
         except Exception as error:

@@ -17,7 +17,7 @@ from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.records.content import counts_of
-from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -82,9 +82,9 @@ class Reporter:
                 objective=outcome.objective,
             )
         elif score is not None and (metadata := outcome.metadata) is not None:
-            counts = outcome.counts
-            if counts is None and self._metrics.needs_counts:
-                counts = counts_of(record.value or b"")
+            counts, reading = outcome.counts, self._metrics.reading
+            if reading > reading_of(counts):
+                counts = counts_of(record.value or b"", reading)
             decided = ScoredRecord(
                 source=record.source,
                 id=entry.trace_id or "",

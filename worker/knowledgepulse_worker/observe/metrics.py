@@ -29,7 +29,7 @@ from knowledgepulse_worker.observe.metric_registry import (
     start_at_zero,
 )
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, SkipReason, excerpt
-from knowledgepulse_worker.policy import DIMENSIONS, Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy, Reading
 from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
 
@@ -292,10 +292,10 @@ class Metrics:
             self.shadow = Rescored(policy, flips=deque(maxlen=LAST_RECORDS))
 
     @property
-    def needs_counts(self) -> bool:
-        """Whether the policy in force or the shadow policy has a learned value."""
-        shadow = self.shadow is not None and self.shadow.policy.learns
-        return shadow or self.recent.policies[-1].learns
+    def reading(self) -> Reading:
+        """What the learned values of the policy in force and of the shadow policy read of a trace."""
+        shadow = Reading.NOTHING if self.shadow is None else self.shadow.policy.reading
+        return max(shadow, self.recent.policies[-1].reading)
 
     def policy_reloaded(self, result: str) -> None:
         """Count a reload of a changed policy file."""

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_steps
+from knowledgepulse_worker.scoring import Content, Counts, StepText, content, count_trace
 
 
 class _Tool(msgspec.Struct):
@@ -88,24 +89,20 @@ def content_of(value: bytes) -> Content:
     return content(*texts_of(value))
 
 
-def counts_of(value: bytes) -> Counts:
-    """Return the counts of a valid trace.
+def counts_of(value: bytes, reading: Reading = Reading.COUNTS) -> Counts:
+    """Return the counts of a valid trace, with its words if they are wanted.
 
     Raises:
         InvalidRecordError: the trace is not valid.
     """
-    return _counts(decode_members(value, _Trace))
+    return count_trace(decode_members(value, _Trace), reading)
 
 
 def content_and_counts_of(value: bytes) -> tuple[Content, Counts]:
-    """Return the shortened texts and the counts of a valid trace, which is decoded once.
+    """Return the shortened texts and the counts of a valid trace, with its words; it is decoded once.
 
     Raises:
         InvalidRecordError: the trace is not valid.
     """
     trace = decode_members(value, _Trace)
-    return content(*_texts(trace)), _counts(trace)
-
-
-def _counts(trace: _Trace) -> Counts:
-    return count_steps(trace.steps, trace.outcome.result_summary)
+    return content(*_texts(trace)), count_trace(trace, Reading.WORDS)

@@ -14,7 +14,7 @@ The KnowledgePulse SDK 0.1.1 is the reference for the formula.
 
 from knowledgepulse_worker.scoring.cache import Nearest, VectorCache
 from knowledgepulse_worker.scoring.content import Content, StepText, content, shortened, task_of
-from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace
+from knowledgepulse_worker.scoring.counts import Counts, count_steps, count_trace, reading_of
 from knowledgepulse_worker.scoring.dimensions import (
     Dimensions,
     complexity,
@@ -91,6 +91,7 @@ __all__ = [
     "override_effects",
     "overrides_of",
     "quality_score",
+    "reading_of",
     "rescore",
     "rescore_all",
     "score_and_add",

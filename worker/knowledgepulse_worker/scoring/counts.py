@@ -1,15 +1,16 @@
-"""Counts of a trace, from which its facts are computed in one pass over the steps."""
+"""Counts of a trace, from which its facts are computed in one pass over the steps, and its words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 from pydantic import OnErrorOmit, StringConstraints, TypeAdapter
 
-from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.scoring.text import input_json
+from knowledgepulse_worker.policy import Reading
+from knowledgepulse_worker.scoring.text import StepLike, TraceLike, input_json
+from knowledgepulse_worker.scoring.words import distinct_words
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 """A number of things that a float can hold exactly, checked when it is decoded."""
@@ -83,6 +84,7 @@ class Counts(Struct, frozen=True):
         ends_observed: whether the last step is an observation.
         declines: whether the result declines the task.
         asks: whether the result ends with a question.
+        words: the distinct words of the text ``parts``, with spaces between them; None if they were not read.
     """
 
     steps: Count
@@ -102,39 +104,29 @@ class Counts(Struct, frozen=True):
     ends_observed: bool
     declines: bool
     asks: bool
+    words: str | None = None
 
 
-class _Tool(Protocol):
-    @property
-    def name(self) -> str: ...
+def reading_of(counts: Counts | None) -> Reading:
+    """Return what was read of a trace."""
+    if counts is None:
+        return Reading.NOTHING
+    return Reading.COUNTS if counts.words is None else Reading.WORDS
 
 
-class _Step(Protocol):
-    """The members of a step that are counted."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def tool(self) -> _Tool | None: ...
-    @property
-    def content(self) -> str | None: ...
-    @property
-    def input(self) -> Any: ...
-    @property
-    def output_summary(self) -> str | None: ...
+def count_trace(trace: TraceLike, reading: Reading = Reading.COUNTS) -> Counts:
+    """Count a trace's steps, and read its words if they are wanted."""
+    words = distinct_words(trace) if reading is Reading.WORDS else None
+    return count_steps(trace.steps, trace.outcome.result_summary, words)
 
 
-def count_trace(trace: ReasoningTrace) -> Counts:
-    """Count a trace's steps."""
-    return count_steps(trace.steps, trace.outcome.result_summary)
-
-
-def count_steps(steps: Sequence[_Step], result: str) -> Counts:
+def count_steps(steps: Sequence[StepLike], result: str, words: str | None = None) -> Counts:
     """Count a trace's steps; the time is linear in the trace's size, whatever it consists of.
 
     Args:
         steps: the steps.
         result: the summary of the result.
+        words: the distinct words, if they were read.
     """
     thoughts = recoveries = 0
     characters = thought_characters = observation_characters = 0
@@ -183,4 +175,5 @@ def count_steps(steps: Sequence[_Step], result: str) -> Counts:
         ends_observed=kind == "observation",
         declines=bool(_naming_refusals([result[:RESULT]])),
         asks="?" in result[-QUESTION:],
+        words=words,
     )

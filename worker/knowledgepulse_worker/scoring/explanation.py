@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile, Withheld, is_digest_of
+from knowledgepulse_worker.scoring.counts import reading_of
 from knowledgepulse_worker.scoring.learned import Contribution, contributions
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.records import ScoredRecord
@@ -41,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a score under its policy. It quotes no text from producers.
+    """The explanation of a score under its policy. Of the texts of producers, it quotes single words.
 
     Attributes:
         parts: the contributions of the dimensions, in the formula's order, and of the learned value. The
@@ -50,7 +51,8 @@ class Explanation:
         verdict: a sentence that compares the score with the threshold, or with the best ones of the share.
         remedies: descriptions of the single changes that would have made the trace pass; empty if it passes.
         guard: a sentence about what withholds the trace; None if nothing does.
-        learned: the largest contributions to the learned value; empty without one.
+        learned: the largest contributions to the learned value, and that of its words, if it has any; empty
+            without a learned value.
     """
 
     parts: tuple[Part, ...]
@@ -66,7 +68,7 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
     score, profile = record.score, policy.profile(record.task_domain)
     if record.policy is not None and not is_digest_of(policy, record.policy):
         return None
-    if profile.learned and record.counts is None:
+    if profile.reading > reading_of(record.counts):
         return None
     expected = record.under(policy)
     if profile.share is not None:  # which the score says itself, as it depends on the traces before
@@ -124,7 +126,8 @@ def _parts(score: Score, profile: Profile) -> Iterator[Part]:
 
 
 def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]:
-    return tuple(contributions(profile, record.score.dimensions, record.counts)[:CONTRIBUTIONS])
+    found = contributions(profile, record.score.dimensions, record.counts)
+    return tuple(one for at, one in enumerate(found) if at < CONTRIBUTIONS or one.name == "words")
 
 
 def _verdict(score: Score, remedies: Collection[str]) -> str:

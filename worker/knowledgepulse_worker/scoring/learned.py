@@ -1,36 +1,49 @@
-"""The learned value of a trace: a probability that it is worth keeping, from its dimensions and facts."""
+"""The learned value of a trace: a probability that it is worth keeping.
+
+It is computed from the trace's dimensions and facts, and from its words if the policy has weights for them.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import DIMENSIONS, Profile, Term
+from knowledgepulse_worker.policy import BUCKETS, DIMENSIONS, Profile, Term
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import Dimensions
 from knowledgepulse_worker.scoring.facts import FACTS, LOGARITHM, SHARE
+from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
+from knowledgepulse_worker.texts import printable
 
 _HIGHEST_LOGARITHM = 40
 """A mean above it, which a policy may name, has no meaning as the logarithm of a number."""
 
 
-class NoFactsError(InputError):
-    """A policy has a learned value, but the facts of a trace are not known."""
+NAMED_WORDS = 5
+"""Number of words that a contribution names."""
 
-    def __init__(self) -> None:
+
+class NoFactsError(InputError):
+    """A policy has a learned value, but the facts or the words of a trace are not known."""
+
+    def __init__(self, lacking: str = "counts") -> None:
         super().__init__(
-            "the policy has a learned value, which needs counts that these traces lack, since an earlier "
+            f"the policy has a learned value, which needs {lacking} that these traces lack, since an earlier "
             "release scored them; score them again with `kp-worker score`"
         )
 
 
 class Contribution(NamedTuple):
-    """The part of one term in a learned value.
+    """The part of one term, or of all words, in a learned value.
 
     Attributes:
-        name: the name of the fact or dimension.
-        words: the fact in words, about this trace and, unless it is yes or no, about the labelled traces.
+        name: the name of the fact or dimension; ``words`` for the words.
+        words: the fact in words, about this trace and, unless it is yes or no, about the labelled traces; or
+            the trace's words with the largest parts, escaped.
         points: what it adds to the logarithm of the odds that the trace is worth keeping.
     """
 
@@ -49,16 +62,23 @@ def learned_value(profile: Profile, dimensions: Dimensions, counts: Counts | Non
     """
     if profile.learned is None:
         return None
-    return _logistic(profile.learned.intercept + math.fsum(_points(profile, dimensions, counts)))
+    points = _points(profile, dimensions, counts)
+    if profile.words is not None:
+        points.append(_word_points(profile.words, _words_in(counts)))
+    return _logistic(profile.learned.intercept + math.fsum(points))
 
 
 def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
-    """Return the contributions of the learned value's terms, the largest first."""
+    """Return the contributions of the learned value's terms and of all words, the largest first."""
     terms = profile.learned.terms if profile.learned else {}
     found = [
-        Contribution(name, _words(name, term, dimensions, counts), points)
+        Contribution(name, _told(name, term, dimensions, counts), points)
         for (name, term), points in zip(terms.items(), _points(profile, dimensions, counts), strict=True)
     ]
+    if profile.words is not None:
+        words = _words_in(counts)
+        points = _word_points(profile.words, words)
+        found.append(Contribution("words", _told_words(profile.words, words), points))
     return sorted(found, key=lambda one: -abs(one.points))
 
 
@@ -82,7 +102,34 @@ def _points(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> 
     return found
 
 
-def _words(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) -> str:
+def _words_in(counts: Counts | None) -> list[bytes]:
+    if counts is None or counts.words is None:
+        raise NoFactsError("words")
+    return counts.words.encode().split()
+
+
+def _word_points(weights: tuple[float, bytes], words: list[bytes]) -> float:
+    unit, table = weights
+    # A sum of whole numbers is exact in any order.
+    return unit * int(_weights_of(words, table).sum()) / math.sqrt(len(words)) if words else 0.0
+
+
+def _weights_of(words: list[bytes], table: bytes) -> NDArray[np.int64]:
+    """Return the weight of each word, shape (words,), in whole numbers."""
+    buckets = buckets_of(hashes_of(words, len(words)), BUCKETS)
+    return np.frombuffer(table, np.int8)[buckets].astype(np.int64)
+
+
+def _told_words(weights: tuple[float, bytes], words: list[bytes]) -> str:
+    unit, table = weights
+    each = zip(_weights_of(words, table).tolist(), words, strict=True)
+    largest = sorted(each, key=lambda one: (-abs(one[0]), one[1]))[:NAMED_WORDS]
+    per_weight = unit / math.sqrt(len(words) or 1)
+    told = ", ".join(f"{printable(word.decode())} {weight * per_weight:+.2f}" for weight, word in largest)
+    return f"its words, such as {told}" if told else "it has no words"
+
+
+def _told(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) -> str:
     if name in DIMENSIONS or counts is None:
         told = f"its {name.replace('_', ' ')} is {getattr(dimensions, name):.2f}"
         return f"{told} (usually {term.mean:.2f})"

@@ -87,7 +87,8 @@ class Scorer:
     def evaluate(self, trace: ReasoningTrace, *, at: float | None = None) -> Score:
         """Embed the trace's text (see :func:`embedding_text`), then call :meth:`evaluate_embedded`."""
         vector = None if self.embed is None else self.embed(embedding_text(trace, self.text))
-        counts = count_trace(trace) if self.policy.learns else None
+        reading = self.policy.reading
+        counts = count_trace(trace, reading) if reading else None
         return self.evaluate_embedded(trace, vector, at=at, counts=counts)
 
     def evaluate_embedded(

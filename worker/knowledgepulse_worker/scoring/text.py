@@ -5,17 +5,63 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from knowledgepulse_schemas import ReasoningTrace
-
 TraceText = Literal["sdk", "agent", "parts"]
 """The name of a text that can be embedded (see :func:`embedding_text`)."""
+
+
+class ToolLike(Protocol):
+    """A tool, of which only the name is read."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - as the schema has them, like the next ones
+
+
+class StepLike(Protocol):
+    """The members of a step that are read."""
+
+    @property
+    def type(self) -> str: ...  # noqa: D102
+    @property
+    def tool(self) -> ToolLike | None: ...  # noqa: D102
+    @property
+    def content(self) -> str | None: ...  # noqa: D102
+    @property
+    def input(self) -> Any: ...  # noqa: D102
+    @property
+    def output_summary(self) -> str | None: ...  # noqa: D102
+
+
+class TaskLike(Protocol):
+    """A task, of which only the objective is read."""
+
+    @property
+    def objective(self) -> str: ...  # noqa: D102
+
+
+class OutcomeLike(Protocol):
+    """An outcome, of which only the summary is read."""
+
+    @property
+    def result_summary(self) -> str: ...  # noqa: D102
+
+
+class TraceLike(Protocol):
+    """The members of a trace that are read, whatever decoded it."""
+
+    @property
+    def task(self) -> TaskLike: ...  # noqa: D102
+    @property
+    def steps(self) -> Sequence[StepLike]: ...  # noqa: D102
+    @property
+    def outcome(self) -> OutcomeLike: ...  # noqa: D102
+
 
 OBJECTIVE_WORDS = 48
 """Maximum words of the objective in the text ``agent``, and of each of the objective's parts in ``parts``."""
@@ -44,7 +90,7 @@ _JSON = re.compile(
 )
 
 
-def embedding_text(trace: ReasoningTrace, text: TraceText = "sdk") -> str:
+def embedding_text(trace: TraceLike, text: TraceText = "sdk") -> str:
     """Return the text of a trace that is embedded.
 
     ``sdk`` joins the objective and the contents of all steps with single spaces. A step without content adds
@@ -89,7 +135,7 @@ def _joined(parts: Iterable[str], room: int) -> str:
     return " ".join(found)
 
 
-def _steps(trace: ReasoningTrace, *, replies: bool) -> Iterator[str]:
+def _steps(trace: TraceLike, *, replies: bool) -> Iterator[str]:
     for step in trace.steps:
         if step.type == "observation":
             yield (step.content or "") if replies and step.tool is None else ""

@@ -8,14 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.embedding.lexical import (
-    MAX_CHARACTERS,
-    MAX_PARTS,
-    MAX_WORDS,
-    LexicalEmbedder,
-    words_of,
-)
+from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
 from knowledgepulse_worker.scoring import PART_SEPARATOR
+from knowledgepulse_worker.scoring.words import MAX_CHARACTERS, MAX_PARTS, MAX_WORDS, words_of
 
 TEXT = (
     f"the lock file is stale{PART_SEPARATOR}größer \ud800 ビルド{PART_SEPARATOR}pytest -q tests/test_lock.py"

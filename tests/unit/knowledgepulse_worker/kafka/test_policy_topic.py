@@ -55,6 +55,17 @@ def test_a_kept_policy_is_complete_and_has_the_digest_of_the_one_in_force(policy
     assert all((domain.threshold is None) != (domain.share is None) for domain in complete.domains.values())
 
 
+async def test_a_kept_policy_has_the_words_that_a_person_is_shown(kept):
+    words = {"unit": 0.01, "weights": "AAAA" * 341 + "AQ==", "strongest": {1023: ["stale", "修"]}}
+    learned = {"share": 1, "facts_version": 1, "intercept": 0, "terms": {}, "words": words}
+    policy = Policy.model_validate({"domains": {"code": {"learned": learned}}})
+    kept(policy)
+
+    (one,) = await read_policies(kept.reader, TOPIC)
+
+    assert one.policy.domains["code"].learned == policy.domains["code"].learned
+
+
 def test_a_policy_without_a_guard_is_kept_in_the_form_of_earlier_releases():
     """They know no other member, and read the topic at their start."""
     kept = _complete(Policy()).model_dump_json(exclude_none=True, exclude_unset=True)

@@ -1,12 +1,13 @@
 """Decisions as a lane counts them: beside the shadow policy's, and by the traces' origin."""
 
 import json
+from base64 import b64encode
 from types import SimpleNamespace
 
 import pytest
 
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import BUCKETS, DomainPolicy, Policy, Words
 from knowledgepulse_worker.scoring import rescore_all
 from knowledgepulse_worker.scoring.flips import ROUTES
 from knowledgepulse_worker.tools.common.scored_records import read_counted
@@ -154,7 +155,26 @@ LEARNED = Policy.model_validate(
 )
 
 
-@pytest.mark.parametrize(("active", "shadow"), [(LEARNED, ACTIVE), (ACTIVE, LEARNED), (LEARNED, LEARNED)])
+_VALUE = LEARNED.domains["customer_service"].learned
+_WORDS = Words(unit=0.001, weights=b64encode(bytes(range(256)) * (BUCKETS // 256)).decode())
+WORDS = LEARNED.model_copy(
+    update={
+        "domains": {"customer_service": DomainPolicy(learned=_VALUE.model_copy(update={"words": _WORDS}))}
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("active", "shadow"),
+    [
+        (LEARNED, ACTIVE),
+        (ACTIVE, LEARNED),
+        (LEARNED, LEARNED),
+        (WORDS, ACTIVE),
+        (ACTIVE, WORDS),
+        (LEARNED, WORDS),
+    ],
+)
 async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_an_output(
     make_harness, raw, real_traces, active, shadow
 ):
@@ -168,8 +188,9 @@ async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_a
 
     records, policies = scored_records(harness), (active, shadow)
     assert all(one.under(active) == one.score for one in records)
-    assert any(one.under(LEARNED).learned is not None for one in records)
-    assert any(one.under(LEARNED).learned is None for one in records)  # those of the domain without one
+    learning = active if active.reading else shadow
+    assert any(one.under(learning).learned is not None for one in records)
+    assert any(one.under(learning).learned is None for one in records)  # those of the domain without one
     rescored = rescore_all(records, shadow)
     assert list(harness.services.metrics.shadow.flips) == rescored.flips[-LAST_RECORDS:]
     assert policies[0].digest == records[0].policy

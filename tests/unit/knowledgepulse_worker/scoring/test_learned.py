@@ -2,12 +2,22 @@
 
 import dataclasses
 import math
+from base64 import b64encode
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.policy import TERMS, DomainPolicy, Learned, Policy, Term
+from knowledgepulse_worker.policy import (
+    BUCKETS,
+    TERMS,
+    DomainPolicy,
+    Learned,
+    Policy,
+    Reading,
+    Term,
+    Words,
+)
 from knowledgepulse_worker.scoring import (
     NoFactsError,
     ScoredRecord,
@@ -17,6 +27,7 @@ from knowledgepulse_worker.scoring import (
     score_trace,
 )
 from knowledgepulse_worker.scoring.learned import contributions
+from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from support.drawn_policies import POLICIES
 
 UNIT = st.floats(0, 1)
@@ -28,12 +39,18 @@ TERM = st.builds(
     weight=st.floats(-100, 100),
     clip=st.floats(0.1, 100),
 )
+WORDS = st.builds(
+    lambda unit, source: Words(unit=unit, weights=b64encode(source.randbytes(BUCKETS)).decode()),
+    st.floats(1e-6, 10),
+    st.randoms(use_true_random=False),
+)
 LEARNED = st.builds(
     Learned,
     share=UNIT,
     facts_version=st.just(1),
     intercept=st.floats(-1000, 1000),
     terms=st.dictionaries(st.sampled_from(TERMS), TERM),
+    words=st.none() | WORDS,
 )
 STEPS = st.lists(
     st.sampled_from(["thought", "tool_call a", "tool_call b", "observation", "error_recovery"]), min_size=1
@@ -44,16 +61,29 @@ def with_learned(learned, **others):
     return Policy(domains={"default": DomainPolicy(learned=learned, **others)})
 
 
+def about(trace, objective):
+    return trace.model_copy(update={"task": trace.task.model_copy(update={"objective": objective})})
+
+
 def repeating(share=1.0):
     """A value that falls with repeated calls."""
     term = Term(mean=0.25, deviation=0.25, weight=-1, clip=3)
     return Learned(share=share, facts_version=1, intercept=0.5, terms={"repeated_share": term})
 
 
+def with_words(unit=0.01, **weights):
+    """A value of these words' weights alone."""
+    table = bytearray(BUCKETS)
+    for word, weight in weights.items():
+        table[buckets_of(hashes_of([word.encode()], 1), BUCKETS)[0]] = weight % 256
+    words = Words(unit=unit, weights=b64encode(table).decode())
+    return Learned(share=1, facts_version=1, intercept=0.0, terms={}, words=words)
+
+
 @given(steps=STEPS, learned=LEARNED, others=POLICIES)
 def test_a_rescored_trace_equals_one_scored_under_the_learned_value(make_trace, steps, learned, others):
     trace = make_trace(*steps, task_domain="elsewhere")
-    policy, counts = with_learned(learned), count_trace(trace)
+    policy, counts = with_learned(learned), count_trace(trace, Reading.WORDS)
 
     score = score_trace(trace, None, policy, counts)
 
@@ -78,13 +108,19 @@ def test_the_digest_changes_with_anything_that_scores_and_with_nothing_else(lear
         "share": learned.share / 2 + 0.1,
         "intercept": learned.intercept / 2 + 1,
         "terms": learned.terms | {"asks": Term(mean=77, deviation=1, weight=1, clip=1)},
+        "words": Words(unit=11, weights=with_words().words.weights),
     }
     for name, value in others.items():
         changed = with_learned(learned.model_copy(update={name: value}))
         if learned.share:
             assert (changed.digest != policy.digest) == (getattr(learned, name) != value)
+    strongest = learned.words and learned.words.model_copy(update={"strongest": {7: ("stale",)}})
     backwards = learned.model_copy(
-        update={"terms": dict(reversed(learned.terms.items())), "facts_version": 1}
+        update={
+            "terms": dict(reversed(learned.terms.items())),
+            "facts_version": 1,
+            "words": strongest,
+        }
     )
     assert with_learned(backwards).digest == policy.digest
 
@@ -100,6 +136,44 @@ def test_the_value_is_the_logistic_function_of_clipped_terms(make_trace):
     assert score.quality_score == pytest.approx(0.5 * formula + 0.5 * score.learned - 0.1)
 
 
+def test_each_distinct_word_counts_once_by_the_root_of_their_number(make_trace):
+    trace = about(make_trace("thought", task_domain="elsewhere"), "stale stale LOCK, file x")
+    policy = with_learned(with_words(stale=100, lock=-30))
+    words = count_trace(trace, Reading.WORDS).words.split()
+
+    score = score_trace(trace, None, policy, count_trace(trace, Reading.WORDS))
+
+    assert {"stale", "lock", "file", "x"} <= {*words}
+    assert len(words) == len({*words})
+    assert score.learned == pytest.approx(1 / (1 + math.exp(-0.7 / math.sqrt(len(words)))))
+
+
+def test_a_text_without_words_has_the_value_of_the_intercept(make_trace):
+    trace = about(make_trace("observation", task_domain="elsewhere"), "?!")
+    trace.steps[0].content = None
+
+    counts = count_trace(trace, Reading.WORDS)
+
+    assert counts.words == ""
+    assert score_trace(trace, None, with_learned(with_words(stale=9)), counts).learned == 0.5
+
+
+def test_the_words_that_moved_a_trace_are_named(make_trace):
+    trace = about(make_trace("thought", task_domain="elsewhere"), "the lock is stale")
+    policy = with_learned(with_words(stale=100, lock=-30, unit=0.1))
+    counts = count_trace(trace, Reading.WORDS)
+    score = score_trace(trace, None, policy, counts)
+    record = ScoredRecord.of("raw/0/1", trace, score, counts=counts)
+
+    (words,) = explain_score(record, policy).learned
+
+    root = math.sqrt(len(counts.words.split()))
+    assert words.words.startswith(f"its words, such as stale {10 / root:+.2f}, lock {-3 / root:+.2f}, ")
+    assert words.points == pytest.approx(7 / root)
+    without = dataclasses.replace(record, counts=count_trace(trace))
+    assert explain_score(without, policy) is None
+
+
 def test_other_domains_do_not_inherit_a_learned_value(make_trace):
     trace = make_trace("thought", "observation", task_domain="code")
 
@@ -111,6 +185,8 @@ def test_a_trace_whose_counts_are_unknown_is_refused_rather_than_scored_otherwis
 
     with pytest.raises(NoFactsError, match="score them again"):
         score_trace(trace, None, with_learned(repeating()))
+    with pytest.raises(NoFactsError, match="needs words that these traces lack"):
+        score_trace(trace, None, with_learned(with_words(stale=1)), count_trace(trace))
 
 
 def test_an_explanation_names_the_largest_contributions(make_trace):
@@ -179,6 +255,13 @@ def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(
         ({"terms": {"steps": {"mean": 0, "deviation": 0, "weight": 1, "clip": 3}}}, "greater than 0"),
         ({"terms": {"steps": {"mean": math.nan, "deviation": 1, "weight": 1, "clip": 3}}}, "finite"),
         ({"slope": 1}, "Extra inputs"),
+        ({"words": {"unit": 1, "weights": "AAAA"}}, "base64 of 1,024 bytes"),
+        ({"words": {"unit": 1, "weights": "ß"}}, "base64 of 1,024 bytes"),
+        ({"words": {"unit": 0, "weights": "AAAA" * 341 + "AA=="}}, "greater than 0"),
+        (
+            {"words": {"unit": 1, "weights": "AAAA" * 341 + "AA==", "strongest": {"1024": ["x"]}}},
+            "less than 1024",
+        ),
     ],
 )
 def test_a_learned_value_that_this_release_cannot_compute_is_refused(changes, said):

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.cli.entry import main
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, Reading
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
@@ -113,7 +113,7 @@ def reference_records(real_traces: list[bytes], reference_scores: list[dict[str,
         weight = scorer.policy.profile(score.domain).weights.novelty
         added = (reference["score_minilm_256_tokens"] - reference["score_no_embedder"]) / weight
         scored = msgspec.structs.replace(score, novelty=score.novelty + added)
-        record = ScoredRecord.of(trace.id, trace, scored, counts=counts_of(line))
+        record = ScoredRecord.of(trace.id, trace, scored, counts=counts_of(line, Reading.WORDS))
         records.append(replace(record, score=record.under(scorer.policy)))
     return records
 

@@ -80,9 +80,9 @@ class _Case:
 
     def counts(self, policy: Policy | None) -> Counts | None:
         """Return the trace's counts if the policy needs them."""
-        if policy is None or not policy.learns or self.trace is None:
+        if policy is None or not policy.reading or self.trace is None:
             return None
-        return count_trace(self.trace)
+        return count_trace(self.trace, policy.reading)
 
 
 class PartitionAudit:

@@ -252,7 +252,8 @@ class Rules:
         if self.choices.policy is None or parts is None:
             return one
         original = record.original if isinstance(record, RedactedRecord) else record.value
-        counts = counts_of(original or b"") if self.policy.learns else None
+        reading = self.policy.reading
+        counts = counts_of(original or b"", reading) if reading else None
         new = rescore(parts, metadata, self.policy, counts)
         return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
 

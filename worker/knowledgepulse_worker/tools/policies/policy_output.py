@@ -16,11 +16,15 @@ from knowledgepulse_worker.policy import (
     Policy,
     Profile,
     Term,
+    Words,
 )
 from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.terminal.reports import new_table, print_parts
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
+
+USUAL_WORDS = 200
+"""About the number of distinct words of a trace, for which the strengths of words are told."""
 
 AS_SDK = "scores and decides as the SDK's policy does"
 """Said of a policy without effective changes from the SDK's."""
@@ -93,6 +97,9 @@ def _learned_changes(old: Learned | None, new: Learned | None) -> Iterator[str]:
             yield f"term {name} {'removed' if after is None else 'added'}"
         elif before != after:
             yield f"term {name} {_term(before)} → {_term(after)}"
+    words = [one.words and (one.words.unit, one.words.table) for one in (old, new)]
+    if words[0] != words[1]:
+        yield f"words {'removed' if words[1] is None else 'changed' if words[0] else 'added'}"
 
 
 def _term(term: Term) -> str:
@@ -137,6 +144,8 @@ def _learned_tables(policy: Policy) -> Iterator[Table | str]:
         yield ""
         yield f"{name}: learned value, with a share of {learned.share!r} in the score"
         yield learned_table(learned)
+        if learned.words is not None:
+            yield from words_table(learned.words)
         if (fitted := learned.fitted) is not None:
             sources = ", ".join(f"{count:,} from {printable(one)}" for one, count in fitted.labels.items())
             yield (
@@ -145,6 +154,19 @@ def _learned_tables(policy: Policy) -> Iterator[Table | str]:
             )
             value, low, high = fitted.auc
             yield f"AUC {value:.2f} ({low:.2f}-{high:.2f}) on traces that it was not fitted to"
+
+
+def words_table(words: Words) -> Iterator[Table | str]:
+    """Yield the strongest words, with what each adds to a trace of :data:`USUAL_WORDS` distinct words."""
+    if not words.strongest:
+        return
+    yield ""
+    yield f"the strongest words, with the log odds of each in a trace of {USUAL_WORDS} distinct words"
+    table = new_table("words of a bucket", "log odds")
+    for bucket, names in words.strongest.items():
+        points = words.unit * int.from_bytes(words.table[bucket : bucket + 1], signed=True)
+        table.add_row(", ".join(map(printable, names)), f"{points / USUAL_WORDS**0.5:+.3f}")
+    yield table
 
 
 def learned_table(learned: Learned) -> Table:

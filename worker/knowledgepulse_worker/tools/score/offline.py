@@ -14,6 +14,7 @@ from knowledgepulse_kafka.partitioner import partition_of
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.scoring import (
@@ -120,4 +121,4 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     trace = decode_trace(value, max_bytes)
     created_at = parse_date_time(trace.metadata.created_at).timestamp()
     score = scorer.evaluate(trace, at=created_at)
-    return Scored(trace, score, content_of(value), count_trace(trace))
+    return Scored(trace, score, content_of(value), count_trace(trace, Reading.WORDS))

@@ -11,6 +11,7 @@ from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
+from knowledgepulse_worker.policy import Reading
 from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, decode_vector, encode_vector
@@ -175,7 +176,7 @@ class Stream:
         if self.settings.embedding.backend != "none":
             text = embedding_text(read, self.settings.embedding.trace_text)
             vector = self.embedder.embed([text]).vectors[0]
-        counts = counts_of(record.value)
+        counts = counts_of(record.value, Reading.WORDS)
         score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000, counts=counts)
         entry = msgspec.structs.replace(
             entry,

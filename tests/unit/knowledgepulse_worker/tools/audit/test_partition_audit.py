@@ -1,6 +1,7 @@
 """The audit accepts everything that a worker does, and detects all tampering."""
 
 import json
+from base64 import b64encode
 from dataclasses import replace
 
 import pytest
@@ -176,10 +177,13 @@ def test_recomputes_the_decision_under_the_guard_of_each_records_own_policy(stre
     assert counts(made.audit()) == {}
 
 
-def test_recomputes_the_learned_value_of_each_records_own_policy(stream):
+@pytest.mark.parametrize("has_words", [False, True])
+def test_recomputes_the_learned_value_of_each_records_own_policy(stream, has_words):
     """A share of a half; the first records were scored before the policy had it."""
     term = {"mean": 1, "deviation": 1, "weight": -0.5, "clip": 3}
     learned = {"share": 0.5, "facts_version": 1, "intercept": 0.2, "terms": {"steps": term, "novelty": term}}
+    if has_words:
+        learned["words"] = {"unit": 0.001, "weights": b64encode(bytes(range(256)) * 4).decode()}
     policy = Policy.model_validate({"domains": {name: {"learned": learned} for name in ("default", "code")}})
     made = stream()
     made.kept_policies = [policy]
