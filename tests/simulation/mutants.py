@@ -35,8 +35,10 @@ def main():
         "--limit", type=int, default=400, help="histories; then those that have found something"
     )
     arguments = parser.parse_args()
-    mutants = [json.loads(line) for line in (HERE / "mutants.jsonl").read_text().splitlines()]
-    chosen = [one for one in mutants if not arguments.words or any(w in one["what"] for w in arguments.words)]
+    words = arguments.words
+    chosen = [
+        mutant for mutant in read_mutants() if not words or any(word in mutant["what"] for word in words)
+    ]
     missed = 0
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         results = threads.map(lambda mutant: _play(mutant, arguments.limit), chosen)
@@ -47,20 +49,42 @@ def main():
     return missed
 
 
+def read_mutants():
+    """Return the mutants of ``mutants.jsonl``."""
+    return [json.loads(line) for line in (HERE / "mutants.jsonl").read_text().splitlines()]
+
+
+def mutated(mutant):
+    """Return the text of a mutant's file with its edits.
+
+    Raises:
+        ValueError: an edit's text does not occur once; the code has changed.
+    """
+    package, path = _place(mutant)
+    text = (package / path).read_text()
+    for old, new in mutant["edits"]:
+        if text.count(old) != 1:
+            raise ValueError(f"its text occurs {text.count(old)} times: {old!r}")
+        text = text.replace(old, new)
+    return text
+
+
+def _place(mutant):
+    """Return the folder of a mutant's package, and its file there: in the worker's unless it says another."""
+    for package in (KAFKA, HERE):
+        if mutant["file"].startswith(f"{package.name}/"):
+            return package, mutant["file"].removeprefix(f"{package.name}/")
+    return WORKER, mutant["file"]
+
+
 def _play(mutant, limit):
     """Play histories on a mutant until one fails; return the number of histories and the reason."""
     with tempfile.TemporaryDirectory() as folder:
         for package in (WORKER, KAFKA, HERE):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(package, Path(folder) / package.name, ignore=ignored)
-        is_elsewhere = mutant["file"].startswith((f"{HERE.name}/", f"{KAFKA.name}/"))
-        file = Path(folder) / ("" if is_elsewhere else WORKER.name) / mutant["file"]
-        text = file.read_text()
-        for old, new in mutant["edits"]:
-            if text.count(old) != 1:
-                return f"its text occurs {text.count(old)} times: {old!r}"
-            text = text.replace(old, new)
-        file.write_text(text)
+        package, path = _place(mutant)
+        Path(folder, package.name, path).write_text(mutated(mutant))
         ran = subprocess.run(
             [
                 sys.executable,

@@ -13,6 +13,7 @@ import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 from simulation.histories import FOUND
+from simulation.mutants import mutated, read_mutants
 from simulation.play import HISTORIES, play
 
 TESTS = Path(__file__).parents[1]
@@ -58,3 +59,9 @@ def test_a_seed_gives_the_same_events_whatever_the_hashes_of_strings_and_the_ins
     plain = " ".join(one for one in __cpu_dispatch__ if __cpu_features__[one])
 
     assert digests(PYTHONHASHSEED="1") == digests(PYTHONHASHSEED="3", NPY_DISABLE_CPU_FEATURES=plain)
+
+
+@pytest.mark.parametrize("mutant", read_mutants(), ids=lambda mutant: mutant["what"])
+def test_a_mutant_can_be_made_of_the_code_as_it_is(mutant):
+    """`python -m simulation.mutants`, which takes long, would not break what has been written anew."""
+    compile(mutated(mutant), mutant["file"], "exec")
