@@ -41,7 +41,7 @@ REASONS = {
     "before_since": "before `--since`",
     "policy": "below the threshold of `--policy`",
     "min_score": "below `--min-score`",
-    "not_selected": "not among the best or most diverse",
+    "not_selected": "not among the best",
     "both_sides": "matches traces in two splits",
 }
 """The reasons for leaving out a record, in words."""

@@ -70,9 +70,7 @@ def _text(manifest: Manifest) -> Iterator[str]:
     yield f"and detect-secrets {'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export"
     deleted = counted(sum(one.deleted for one in exports), "offset")
     yield f"could read them, {deleted} had been deleted. The traces were"
-    selection = {
-        name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
-    }
+    selection = {name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best")}
     yield f"selected by `{json.dumps(selection)}`."
     dropped: dict[str, int] = {}
     for export in exports:

@@ -80,14 +80,9 @@ if TYPE_CHECKING:
 @click.option(
     "--best",
     type=click.IntRange(min=1),
-    help="Export only this number of new traces, the ones with the highest scores.",
+    help="Export only this number of new traces: the best of each group, of many groups.",
 )
-@click.option(
-    "--diverse",
-    type=click.IntRange(min=1),
-    help="Export only this number of new traces, the most diverse ones.",
-)
-@click.option("--seed", type=int, default=0, help="Seed of the splits and of --diverse.")
+@click.option("--seed", type=int, default=0, help="Seed of the splits and of --best.")
 @click.option(
     "--shares",
     type=(NumberInRange(0, 100), NumberInRange(0, 100)),
@@ -118,8 +113,6 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
     `--for network`. The next export completes one that was interrupted. All exports to a folder must use the
     same options.
     """
-    if options["best"] is not None and options["diverse"] is not None:
-        raise click.UsageError("--best and --diverse exclude each other: use one of them")
     if options["weights"] and "messages" not in options["also"]:
         raise click.UsageError("--weights needs --also messages, whose messages get the weights")
     if sum(options["shares"]) > 100:
@@ -129,10 +122,6 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
     settings = load_settings(options["config"])
     if options["embedder"] is not None:
         settings = override(settings, "embedding", {"backend": options["embedder"]})
-    if options["diverse"] is not None and settings.embedding.backend == "none":
-        raise click.UsageError(
-            "--diverse needs vectors, but embedding.backend is none; use --embedder lexical, for example"
-        )
     redacted = settings.topics.redacted if not (options["unredacted"] or files) else None
     for name in ("policy", "redact"):
         if options[name] and redacted:

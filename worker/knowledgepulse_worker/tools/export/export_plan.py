@@ -33,7 +33,7 @@ from knowledgepulse_worker.tools.export.manifest import (
     Planned,
     Split,
 )
-from knowledgepulse_worker.tools.export.selection import best, diverse
+from knowledgepulse_worker.tools.export.selection import best
 from knowledgepulse_worker.tools.export.splits import ExportedTraces, assign_splits
 
 logger = logging.getLogger(__name__)
@@ -162,10 +162,9 @@ class _Reading:
         vectors = np.concatenate([np.empty((0, self._rules.dimensions), np.float32), *self._vectors])
         vectors = vectors if self._rules.dimensions else np.empty((count, 0), np.float32)
         chosen = list(range(count))
-        if choices.best is not None:
-            chosen = best([one.score for one in self._found], choices.best)
-        elif choices.diverse is not None:
-            chosen = diverse(vectors, exported.vectors, choices.diverse, choices.seed)
+        if choices.best is not None and count:
+            scores, groups = [one.score for one in self._found], [one.groups for one in self._found]
+            chosen = best(scores, groups, vectors, exported, number=choices.best, seed=choices.seed)
         groups = [self._found[index].groups for index in chosen]
         splits = assign_splits(
             groups, vectors[chosen], exported,

@@ -54,8 +54,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         audience: who may read the dataset.
         visibilities: the visibilities of its traces; for everyone, without `private`.
         privacy_levels: the privacy levels of its traces; for everyone, without `private`.
-        best: the number of traces with the highest scores that each export keeps; None for all.
-        diverse: the number of most diverse traces that each export keeps; None for all.
+        best: the number of traces that each export keeps, the best of each group first; None for all.
         seed: the seed of the splits and of the selection.
         shares: the percentages of validation and test.
         embedder: the embedder of the vectors.
@@ -72,7 +71,6 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     visibilities: tuple[str, ...]
     privacy_levels: tuple[str, ...]
     best: int | None
-    diverse: int | None
     seed: int
     shares: tuple[float, float]
     embedder: str

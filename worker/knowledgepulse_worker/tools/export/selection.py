@@ -1,12 +1,15 @@
-"""Select the candidates with the highest scores, or the most diverse ones."""
+"""Select the best candidates of many groups, instead of many runs of a few tasks."""
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from knowledgepulse_worker.tools.export.splits import ExportedTraces, Groups, tied
 
 Vectors = NDArray[np.float32]
 
@@ -16,12 +19,60 @@ REFERENCES = 4096
 _ROWS = 1024
 
 
-def best(scores: Sequence[float], number: int) -> list[int]:
-    """Return the indexes of the highest scores, in order; among equal scores, the first ones."""
-    return sorted(np.argsort(-np.asarray(scores), kind="stable")[:number].tolist())
+def best(
+    scores: Sequence[float],
+    groups: Groups,
+    vectors: Vectors,
+    exported: ExportedTraces,
+    *,
+    number: int,
+    seed: int,
+) -> list[int]:
+    """Return the indexes of the best candidate of each group, then of the second best ones, and so on.
+
+    Candidates that are tied, as in splits, belong to one group. With vectors, ties are merged into as many
+    groups as candidates are wanted: :func:`spread` chooses so many ties, and each of the others joins the
+    most similar one. A tie to which the dataset has the most similar trace stays a group of its own, whose
+    best candidate counts as chosen.
+
+    Args:
+        scores: the candidates' scores; of equal ones, the first comes first.
+        groups: the names that tie candidates, such as those of their tasks.
+        vectors: the candidates' vectors, of length 1; without an embedder, they have no dimensions.
+        exported: the traces that are already in the dataset.
+        number: the number of candidates to choose.
+        seed: see :func:`spread`.
+
+    Returns:
+        The indexes, in order.
+    """
+    ties = list(tied(groups, vectors))
+    group = np.arange(len(ties))
+    is_there = np.array([any(name in exported.sides for at in tie for name in groups[at]) for tie in ties])
+    if vectors.shape[1]:
+        leaders = vectors[[max(tie, key=scores.__getitem__) for tie in ties]]
+        group, similarity = _nearest(leaders, leaders[spread(leaders, exported.vectors, number, seed)])
+        if len(exported.vectors):
+            is_there |= _nearest(leaders, exported.vectors)[1] > similarity
+    group = np.where(is_there, len(ties) + np.arange(len(ties)), group)
+    taken = Counter(group[is_there].tolist())
+    of_candidate = {at: name for tie, name in zip(ties, group.tolist(), strict=True) for at in tie}
+    ranks = np.zeros(len(scores), np.int64)
+    for index in np.argsort(-np.asarray(scores), kind="stable").tolist():
+        ranks[index] = taken[of_candidate[index]]
+        taken[of_candidate[index]] += 1
+    return sorted(np.lexsort((-np.asarray(scores), ranks))[:number].tolist())
 
 
-def diverse(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list[int]:
+def _nearest(vectors: Vectors, others: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the most similar one of others for each vector, and its similarity."""
+    similarities = (block @ others.T for block in _blocks(vectors))
+    found = [(one.argmax(axis=1), one.max(axis=1)) for one in similarities]
+    nearest, similarity = zip(*found, strict=True)
+    return np.concatenate(nearest), np.concatenate(similarity)
+
+
+def spread(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list[int]:
     """Return the indexes of the candidates that together cover the most, in order.
 
     This is the facility location problem: the coverage of a candidate is its similarity to the most similar

@@ -61,7 +61,7 @@ def assign_splits(
         near = list(exported.similar(vectors[first]))
         known = [sides | near[one] for sides, one in zip(known, which.tolist(), strict=True)]
     splits: list[Split | None] = [None] * len(groups)
-    for members in _components(groups, vectors):
+    for members in tied(groups, vectors):
         found = set[Split]().union(*(known[member] for member in members))
         side = min(found) if found else _drawn(min(min(groups[member]) for member in members), shares, seed)
         if len(found) < 2:
@@ -120,7 +120,7 @@ def _separate(
                 kept[split].append(np.stack(new))
 
 
-def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
+def tied(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     """Return the groups of traces that are tied to each other, directly or through others, in order."""
     count, numbers = len(groups), dict[str | int, int]()
     pairs = [

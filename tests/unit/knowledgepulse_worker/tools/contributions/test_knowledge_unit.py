@@ -31,7 +31,6 @@ CHOICES = Choices(
     visibilities=VISIBILITIES,
     privacy_levels=PRIVACY_LEVELS,
     best=None,
-    diverse=None,
     seed=0,
     shares=(10, 10),
     embedder="none",

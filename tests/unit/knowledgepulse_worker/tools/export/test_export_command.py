@@ -93,7 +93,7 @@ def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces)
 
 
 def test_selections(tmp_path, scored, real_traces):
-    """By domain and score; the best; the most diverse, of which later exports choose others."""
+    """By domain and score; the best of each group, of which later exports choose others."""
     code = {
         json.loads(line)["id"]
         for line in real_traces
@@ -111,10 +111,13 @@ def test_selections(tmp_path, scored, real_traces):
     assert "140 left out: not in a domain of `--domain`" in said
     scores = {json.loads(line)["id"]: number / 200 for number, line in enumerate(real_traces)}
     assert ids("least", "--min-score", "0.5")[0] == {name for name, score in scores.items() if score >= 0.5}
-    assert ids("best", "--best", "10")[0] == {*sorted(scores, key=scores.get)[-10:]}
-    diverse, _ = ids("diverse", "--diverse", "10")
-    assert len(diverse) == 10
-    assert diverse != ids("best", "--best", "10")[0]
+    found, said = ids("best", "--best", "10", "--embedder", "none")
+    last = {json.loads(line)["task"]["objective"]: json.loads(line)["id"] for line in real_traces}
+    assert found == {*sorted(last.values(), key=scores.get)[-10:]}
+    assert "144 left out: not among the best" in said
+    groups, _ = ids("groups", "--best", "10", "--embedder", "lexical")
+    assert len(groups) == 10
+    assert groups != found
 
 
 def test_an_export_that_the_disk_cut_off_is_completed_to_the_same_bytes(tmp_path, scored, dataset):
@@ -177,9 +180,7 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--best", "1", "--diverse", "1"), "--best and --diverse exclude each other"),
         (("--shares", "60", "50"), "--shares: validation and test add up to more than 100 percent"),
-        (("--diverse", "3", "--embedder", "none"), "--diverse needs vectors"),
         (("--weights", "--also", "atif"), "--weights needs --also messages"),
     ],
 )

@@ -6,11 +6,12 @@ import tracemalloc
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.tools.export import splits
-from knowledgepulse_worker.tools.export.selection import best, diverse
+from knowledgepulse_worker.tools.export.selection import best, spread
 from knowledgepulse_worker.tools.export.splits import NEAR, ExportedTraces, assign_splits
 
 DIRECTIONS = np.linspace(0, np.pi, 24)
@@ -97,15 +98,67 @@ def test_a_group_has_its_side_from_the_seed_alone_and_the_shares_are_kept():
     assert sides(groups, none, shares=(10.0, 20.0), seed=1) != found
 
 
-def test_the_best_and_the_most_diverse():
-    assert best([0.2, 0.9, 0.5, 0.9, 0.1], 3) == [1, 2, 3]
+def test_a_spread_covers_most():
     bundles = UNIT[[0, 0, 0, 1, 12, 12, 13, 23]]
-    chosen = diverse(bundles, bundles[:0], 3, seed=0)
+    chosen = spread(bundles, bundles[:0], 3, seed=0)
     assert [
         next(i for i, part in enumerate(((0, 1, 2, 3), (4, 5, 6), (7,))) if one in part) for one in chosen
     ] == [0, 1, 2]
-    assert chosen == diverse(bundles, bundles[:0], 3, seed=0)
+    assert chosen == spread(bundles, bundles[:0], 3, seed=0)
     # What is exported counts as covered.
-    assert diverse(bundles, UNIT[[0, 23]], 1, seed=0)[0] in (4, 5)
-    assert diverse(bundles[:0], bundles, 3, seed=0) == []
-    assert diverse(bundles, bundles[:0], 99, seed=0) == list(range(8))
+    assert spread(bundles, UNIT[[0, 23]], 1, seed=0)[0] in (4, 5)
+    assert spread(bundles[:0], bundles, 3, seed=0) == []
+    assert spread(bundles, bundles[:0], 99, seed=0) == list(range(8))
+
+
+def chosen(scores, groups, vectors, number, exported=()):
+    vectors = np.asarray(vectors, np.float32).reshape(len(scores), -1)
+    there = ExportedTraces([[one] for one in exported], vectors[:0], ["train"] * len(exported))
+    return best(scores, [[one] for one in groups], vectors, there, number=number, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(1, [1]), (3, [1, 2, 4]), (4, [1, 2, 3, 4]), (9, [0, 1, 2, 3, 4])],
+)
+def test_the_best_of_each_group_come_first_and_then_the_second_best(number, expected):
+    """Without vectors, the names tell the groups."""
+    assert chosen([0.2, 0.9, 0.5, 0.8, 0.1], ["a", "a", "b", "a", "c"], [], number) == expected
+
+
+def test_groups_that_the_dataset_has_come_after_the_others():
+    """As if their best one had been chosen."""
+    scores, groups = [0.9, 0.8, 0.7, 0.6], ["a", "a", "b", "c"]
+
+    assert chosen(scores, groups, [], 2, exported=["a"]) == [2, 3]
+    assert chosen(scores, groups, [], 3, exported=["a"]) == [0, 2, 3]
+
+
+def test_with_vectors_there_are_as_many_groups_as_traces_are_wanted():
+    """Two bundles, each with its highest score at its edge; then the dataset has the second one."""
+    vectors, scores = UNIT[[0, 2, 4, 12, 14, 16]], [0.1, 0.2, 0.9, 0.8, 0.3, 0.2]
+
+    assert chosen(scores, "abcdef", vectors, 2) == [2, 3]
+    exported = ExportedTraces([["x"]], UNIT[[14]], ["train"])
+    assert best(scores, [[one] for one in "abcdef"], vectors, exported, number=1, seed=0) == [2]
+
+
+def test_tied_traces_belong_to_one_group_whatever_their_vectors():
+    scores, vectors = [0.9, 0.8, 0.7, 0.1], UNIT[[0, 12, 12, 15]]
+
+    assert chosen(scores, ["a", "a", "a", "b"], vectors, 2) == [0, 3]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abc"), st.integers(0, 23)), max_size=12),
+    st.integers(1, 15),
+    st.booleans(),
+)
+def test_any_traces_give_as_many_as_are_wanted_or_all(rows, number, has_vectors):
+    scores, groups, directions = ([row[at] for row in rows] for at in range(3))
+
+    found = chosen(scores, groups, UNIT[directions] if has_vectors else [], number) if rows else []
+
+    assert len({*found}) == min(number, len(rows))
+    if rows:
+        assert max(scores) in [scores[one] for one in found]
