@@ -4,7 +4,7 @@
 #   export KAFKA_ACLS="kafka-acls.sh --bootstrap-server kafka:9093 --command-config admin.properties"
 #   deploy/kafka-acls.sh run User:kp-worker
 #
-# Commands: run, topics, publish, assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
+# Commands: run, topics, publish, pull (pull --publish), assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
 # dead-letters), evaluations, contributions, export (--policy needs those of policy, too) and policy (policy and
 # traces; in addition, a topic of labels needs Read and DescribeConfigs, and topics for rescored traces need
 # Write and DescribeConfigs). Write on a transactional id includes Describe. Before Kafka 2.8, run, publish and
@@ -23,6 +23,7 @@ evaluation_spans=${EVALUATION_SPANS:-otlp_evaluations}
 changelog=$group-ledger-changelog
 policies=$group-policies
 replays=$group-replays
+pulls=$group-pulls
 spans=${SPANS:-otlp_spans}
 late=${LATE:-late-spans}
 assembled=$group-assembled
@@ -53,6 +54,11 @@ topics)
     ;;
 publish)
     allow --operation Write --topic "$raw"
+    ;;
+pull)
+    allow --operation Write --operation DescribeConfigs --topic "$raw"
+    allow --operation Read --operation DescribeConfigs --operation Write --operation Create --topic "$pulls"
+    allow --operation Write --resource-pattern-type prefixed --transactional-id "$pulls-"
     ;;
 assemble)
     allow --operation Read --operation DescribeConfigs --topic "$spans"
@@ -97,7 +103,7 @@ policy)
         --topic "$contribute" --topic "$rejected" --topic "$policies"
     ;;
 *)
-    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, evaluations, contributions, export, policy" >&2
+    echo "$1: no such command: run, topics, publish, pull, assemble, audit, dead-letters, replay, evaluations, contributions, export, policy" >&2
     exit 2
     ;;
 esac

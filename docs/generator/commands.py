@@ -15,7 +15,8 @@ def page() -> str:
 
 
 def _sections(name: str, command: click.Command, parent: click.Context | None) -> Iterator[str]:
-    context = click.Context(command, parent, info_name=name, max_content_width=100, terminal_width=100)
+    settings = command.context_settings | {"max_content_width": 100, "terminal_width": 100}
+    context = click.Context(command, parent, info_name=name, **settings)
     yield f"\n## `{context.command_path}`\n\n```text\n{command.get_help(context)}\n```\n"
     if isinstance(command, click.Group):
         for word in command.list_commands(context):

@@ -29,6 +29,7 @@ from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
 from knowledgepulse_worker.tools.audit.stream_audit import audit_rights
+from knowledgepulse_worker.tools.backends.topic_output import pull_rights, pulls_topic_name
 from knowledgepulse_worker.tools.contributions import contributions_topic
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
@@ -260,6 +261,7 @@ DECLARED = {
     "run": worker_rights.worker_rights,
     "topics": worker_rights.creation_rights,
     "publish": publishing_rights,
+    "pull": pull_rights,
     "assemble": assembly_rights,
     "audit": audit_rights,
     "dead-letters": dead_letter_rights,
@@ -320,7 +322,7 @@ def anonymous(secured, settings):
 
 async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
-        for name in (admin.replays, *evaluation_topics(settings)):
+        for name in (admin.replays, pulls_topic_name(settings.kafka.group), *evaluation_topics(settings)):
             await admin.create_if_missing(name, 1, {})
         await contributions_topic.create_topic(admin, contributions_topic_name(settings.kafka.group))
         await admin.create(settings.assemble.spans, 1, 1, {})

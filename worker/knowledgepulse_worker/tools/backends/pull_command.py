@@ -6,6 +6,7 @@ import asyncio
 import sys
 from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,17 +22,17 @@ from knowledgepulse_worker.tools.backends.pull_output import (
     FileOutput,
     PullOutput,
     StandardOutput,
-    TopicOutput,
+    file_name,
 )
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.backends.topic_output import topic_name, topic_output
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.convert.convert_command import (
     ConversionReport,
     conversion_options,
     read_options,
 )
-from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from knowledgepulse_worker.tools.terminal.arguments import Moment
 from knowledgepulse_worker.tools.terminal.console import errors
 
@@ -78,9 +79,11 @@ def pull(backend: str, url: str, **options: Any) -> None:
     """Pull the runs of BACKEND at URL, and convert them to traces, one JSON object per line.
 
     With `--state`, each pull takes the runs that are new: also those that arrived late or ended since. With
-    `--output`, a crash at any time loses and repeats nothing; with `--publish`, it may publish up to 20 runs
-    again, with the same ids. Runs that have not ended wait for the next pull. Values for which traces have no
-    field are reported, as by `kp-worker convert`.
+    `--output` or `--publish`, a crash at any time loses and repeats nothing; the next pull completes it. With
+    `--publish`, that holds for consumers of committed records, such as workers.
+
+    Runs that have not ended wait for the next pull. Values for which traces have no field are reported, as by
+    `kp-worker convert`.
 
     The backend's key is read from `PHOENIX_API_KEY`, `MLFLOW_TRACKING_USERNAME` and
     `MLFLOW_TRACKING_PASSWORD` or else `MLFLOW_TRACKING_TOKEN`, `LANGFUSE_PUBLIC_KEY` and
@@ -103,26 +106,35 @@ async def _pull(backend: str, url: str, report: ConversionReport, options: dict[
     state = PullState(options["state"], f"{backend} {url} {options['project']}")
     async with AsyncExitStack() as stack:
         stack.enter_context(state)
-        output = await _output(state, stack, options)
         source = await stack.enter_async_context(
             connected(backend, url, options["project"], options["key_file"])
         )
-        state.begin(output.size)
+        output = await _output(state, stack, report, options)
+        state.begin(output.name, output.mark)
         pulling = Pull(source, state, _rules(options), report, _tell)
         async for page in pulling.pages():
-            await output.write([trace.to_json() for trace in page.traces])
-            state.take(page.listings, output.size)
+            await output.write(page.traces, partial(state.take, page.listings))
         state.finish(pulling.next_since_ms)
     return pulling.waiting
 
 
-async def _output(state: PullState, stack: AsyncExitStack, options: dict[str, Any]) -> PullOutput:
-    if options["publishes"]:
-        publisher = TracePublisher(load_settings(options["config"]), options["key"])
-        return TopicOutput(await stack.enter_async_context(publisher))
-    if options["output"] is not None:
-        return FileOutput(options["output"], state.size)
-    return StandardOutput()
+async def _output(
+    state: PullState, stack: AsyncExitStack, report: ConversionReport, options: dict[str, Any]
+) -> PullOutput:
+    path: Path | None = options["output"]
+    if path is not None:
+        return FileOutput(path, state.interrupted(file_name(path)))
+    if not options["publishes"]:
+        state.interrupted(StandardOutput.name)
+        return StandardOutput()
+
+    def refuse(trace_id: str, problem: str) -> None:
+        report.failed += 1
+        errors.print(printable_line(f"{trace_id}: not published: {problem}"), markup=False, emoji=False)
+
+    settings = load_settings(options["config"])
+    state.interrupted(topic_name(settings.topics.raw))
+    return await stack.enter_async_context(topic_output(settings, state.id, options["key"], refuse))
 
 
 def _rules(options: dict[str, Any]) -> PullRules:

@@ -1,79 +1,82 @@
-"""Where pulled traces go: a file, standard output, or the raw topic."""
+"""Where pulled traces go: a file, or standard output."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import click
 
-from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
+from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.tools.terminal.lines import file_errors
+
+Take = Callable[[int], None]
+"""Records in the state of the pull that a page was taken, with the output's mark after it."""
 
 
 class PullOutput(Protocol):
     """Takes traces, and keeps them safe."""
 
     @property
-    def size(self) -> int:
-        """The size of the output file; 0 if there is none."""
+    def name(self) -> str:
+        """Tells this output from others."""
 
-    async def write(self, traces: Sequence[bytes]) -> None:
-        """Write traces; return once a crash cannot lose them."""
+    @property
+    def mark(self) -> int:
+        """A number that grows with each page, unless nothing can be completed in this output."""
+
+    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+        """Write the traces of a page, and record that it was taken.
+
+        The state and the output say the same after a crash at any time, in the order that the output needs.
+        """
 
 
 class FileOutput:
-    """A file to which traces are appended, one per line.
+    """A file to which traces are appended, one per line; its mark is its size.
 
     Args:
         path: the file.
-        size: the size up to which an interrupted pull has written whole pages; the rest is written again.
-            None if none was interrupted.
+        mark: the mark after the last page of a pull that was interrupted, whose rest is written again. None
+            if none was interrupted.
     """
 
-    def __init__(self, path: Path, size: int | None) -> None:
+    def __init__(self, path: Path, mark: int | None) -> None:
         self._path = path
+        self.name = file_name(path)
         with file_errors(path, "written"):
             path.touch()
-            if size is not None and path.stat().st_size > size:
-                os.truncate(path, size)
+            if mark is not None and path.stat().st_size > mark:
+                os.truncate(path, mark)
 
     @property
-    def size(self) -> int:
+    def mark(self) -> int:
         """The file's size."""
         return self._path.stat().st_size
 
-    async def write(self, traces: Sequence[bytes]) -> None:
-        """Append traces, and wait until they are on the disk."""
+    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+        """Append traces, wait until they are on the disk, and record the page."""
         with file_errors(self._path, "written"), self._path.open("ab") as file:
-            file.writelines(trace + b"\n" for trace in traces)
+            file.writelines(trace.to_json() + b"\n" for trace in traces)
             file.flush()
             os.fsync(file.fileno())
+        take(self.mark)
+
+
+def file_name(path: Path) -> str:
+    """Return the name of the output to a file."""
+    return f"file {path.resolve()}"
 
 
 class StandardOutput:
     """Standard output, one trace per line."""
 
-    size = 0
+    name, mark = "standard output", 0
 
-    async def write(self, traces: Sequence[bytes]) -> None:
-        """Print traces."""
+    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+        """Print traces, and record the page."""
         for trace in traces:
-            click.echo(trace)
-
-
-class TopicOutput:
-    """The raw topic. A crash may publish a page twice, with the same ids."""
-
-    size = 0
-
-    def __init__(self, publisher: TracePublisher) -> None:
-        self._publisher = publisher
-
-    async def write(self, traces: Sequence[bytes]) -> None:
-        """Publish traces, and wait until the brokers have confirmed them."""
-        for trace in traces:
-            await self._publisher.publish(trace)
-        await self._publisher.flush()
+            click.echo(trace.to_json())
+        take(0)

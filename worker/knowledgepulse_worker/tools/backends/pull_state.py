@@ -1,7 +1,7 @@
 """The state of a pull: a file that says which runs were taken, and survives a crash at any time.
 
-Each line is JSON. The first says what is pulled and from when; each other one is written once a page of runs
-was taken. A line that a crash cut off counts as not written. When a pull is done, the file is replaced by a
+Each line is JSON. The first says what is pulled and from when; each other one is a page of runs that was
+taken. A line that a crash cut off counts as not written. When a pull is done, the file is replaced by a
 short one, which keeps only the runs that a later pull may see again.
 """
 
@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 import msgspec
 
@@ -21,21 +22,31 @@ from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 
 class _Head(msgspec.Struct):
-    """The first line: the source, the start of the next pull, the runs after it that were taken."""
+    """The first line.
+
+    Attributes:
+        source: what is pulled.
+        id: distinguishes this state from others, also of the same source.
+        since_ms: the start of the next pull.
+        taken: the runs that were taken and started at this time or later, with their starts.
+        output: the output of the pull that is under way, or was interrupted; None if none is.
+    """
 
     source: str
+    id: str
     since_ms: int | None = None
     taken: dict[str, int] = {}
+    output: str | None = None
 
 
 class _Page(msgspec.Struct):
-    """Another line: the runs of a page, and the size of the output file with their traces.
+    """Another line: the runs of a page, and the mark of the output after it.
 
     A page without runs is the beginning of a pull.
     """
 
     taken: dict[str, int]
-    size: int
+    mark: int
 
 
 class PullState:
@@ -45,22 +56,15 @@ class PullState:
         path: the file; None keeps the state in memory, for a single pull.
         source: what is pulled: backend, address and project.
 
-    Attributes:
-        since_ms: the start time from which the next pull reads; None for all runs.
-        taken: the runs that were taken and started at this time or later, with their starts.
-        size: the size of the output file after the last page of a pull that was interrupted, else None.
-
     Raises:
         InputError: the file belongs to another pull, or cannot be used.
     """
 
     def __init__(self, path: Path | None, source: str) -> None:
-        self.since_ms: int | None = None
-        self.taken: dict[str, int] = {}
-        self.size: int | None = None
         self._path = path
-        self._source = source
         self._lock = -1
+        self._pages: list[_Page] = []
+        self._head = _Head(source, uuid4().hex)
 
     def __enter__(self) -> Self:
         if self._path is None:
@@ -90,37 +94,67 @@ class PullState:
             pages = [msgspec.json.decode(line, type=_Page) for line in lines if line.endswith(b"\n")]
         except msgspec.DecodeError as error:
             raise InputError(f"{self._path}: is no state of `kp-worker pull`: {error}") from None
-        if head.source != self._source:
+        if head.source != self._head.source:
             raise InputError(
                 f"{self._path}: is the state of another pull, {head.source}; give each one a file of its own"
             )
-        self.since_ms, self.taken = head.since_ms, head.taken
-        for page in pages:
-            self.taken |= page.taken
-            self.size = page.size
+        self._head, self._pages = head, pages
 
-    def begin(self, size: int) -> None:
-        """Begin a pull, whose traces are appended to an output file of this size."""
+    @property
+    def id(self) -> str:
+        """Distinguishes this state from others, also of the same source."""
+        return self._head.id
+
+    @property
+    def since_ms(self) -> int | None:
+        """The start time from which the next pull reads; None for all runs."""
+        return self._head.since_ms
+
+    @property
+    def taken(self) -> dict[str, int]:
+        """The runs that were taken and started at this time or later, with their starts."""
+        return self._head.taken
+
+    def interrupted(self, output: str) -> int | None:
+        """Return the mark after the last page of a pull to this output that was interrupted; else None.
+
+        Raises:
+            InputError: a pull to another output was interrupted.
+        """
+        before = self._head.output
+        if before not in (None, output):
+            raise InputError(f"{self._path}: a pull to {before} was interrupted; complete it there first")
+        return self._pages[-1].mark if self._pages else None
+
+    def begin(self, output: str, mark: int) -> None:
+        """Begin a pull to an output, which completes one that was interrupted.
+
+        Args:
+            output: the name of the output.
+            mark: its mark. Pages with a higher one are not in it, and are pulled again.
+        """
+        taken = {name: at for page in self._pages if page.mark <= mark for name, at in page.taken.items()}
+        self._head = msgspec.structs.replace(self._head, taken=self._head.taken | taken, output=output)
+        self._pages = []
         self._replace()
-        self._append({}, size)
+        self._append({}, mark)
 
-    def take(self, listings: Sequence[RunListing], size: int) -> None:
-        """Record that runs were taken. The output file has this size, with their traces on the disk."""
+    def take(self, listings: Sequence[RunListing], mark: int) -> None:
+        """Record that the runs of a page were taken, and the mark of the output after it."""
         taken = {one.id: one.started_ms for one in listings}
-        self.taken |= taken
-        self._append(taken, size)
+        self._head.taken.update(taken)
+        self._append(taken, mark)
 
     def finish(self, since_ms: int | None) -> None:
         """End a pull; the next one reads from this start time on."""
-        self.since_ms, self.size = since_ms, None
-        if since_ms is not None:
-            self.taken = {name: started for name, started in self.taken.items() if started >= since_ms}
+        kept = {name: at for name, at in self.taken.items() if since_ms is None or at >= since_ms}
+        self._head = msgspec.structs.replace(self._head, since_ms=since_ms, taken=kept, output=None)
         self._replace()
 
-    def _append(self, taken: Mapping[str, int], size: int) -> None:
+    def _append(self, taken: Mapping[str, int], mark: int) -> None:
         if self._path is not None:
             with file_errors(self._path, "written"), self._path.open("ab") as file:
-                file.write(msgspec.json.encode(_Page(dict(taken), size)) + b"\n")
+                file.write(msgspec.json.encode(_Page(dict(taken), mark)) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
 
@@ -129,8 +163,7 @@ class PullState:
             part = self._path.with_name(f"{self._path.name}.part")
             with file_errors(self._path, "written"):
                 with part.open("wb") as file:
-                    head = _Head(self._source, self.since_ms, self.taken)
-                    file.write(msgspec.json.encode(head) + b"\n")
+                    file.write(msgspec.json.encode(self._head) + b"\n")
                     file.flush()
                     os.fsync(file.fileno())
                 part.replace(self._path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -16,8 +17,8 @@ from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends import pull_command
 from knowledgepulse_worker.tools.backends.all_backends import connected, variables_of
-from knowledgepulse_worker.tools.backends.backend import RunScore
-from knowledgepulse_worker.tools.backends.pull_output import FileOutput
+from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
+from knowledgepulse_worker.tools.backends.pull_output import FileOutput, file_name
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
@@ -39,26 +40,31 @@ def fake(request, monkeypatch):
 def pull(tmp_path):
     """Return a function that pulls once, and returns the objectives of the traces in the output file."""
 
+    file = tmp_path / "traces.jsonl"
+
     async def run(fake, *, crash_after=None, now=NOW, waits=None, **rules):
         async def wait(seconds, reason):
             waits.append((seconds, reason))
 
         async with fake.served() as url, connected(fake.name, url, "default", wait=wait) as backend:
             with PullState(tmp_path / "state", fake.name) as state:
-                output = FileOutput(tmp_path / "traces.jsonl", state.size)
-                state.begin(output.size)
+                output = FileOutput(file, state.interrupted(file_name(file)))
+                state.begin(output.name, output.mark)
                 pulling = Pull(
                     backend, state, PullRules(Options(), **rules), ConversionReport(), print, lambda: now
                 )
                 pages = 0
                 async for page in pulling.pages():
-                    await output.write([trace.to_json() for trace in page.traces])
-                    if crash_after is not None and pages >= crash_after:
-                        raise RuntimeError("killed")
-                    state.take(page.listings, output.size)
+
+                    def take(mark, page=page, is_last=pages == crash_after):
+                        if is_last:
+                            raise RuntimeError("killed")
+                        state.take(page.listings, mark)
+
+                    await output.write(page.traces, take)
                     pages += 1
                 state.finish(pulling.next_since_ms)
-        lines = (tmp_path / "traces.jsonl").read_text().splitlines()
+        lines = file.read_text().splitlines()
         return [json.loads(line)["task"]["objective"] for line in lines]
 
     return run
@@ -234,7 +240,7 @@ async def test_a_refused_score_is_named_and_the_others_are_written(fake):
 
 async def test_a_pull_refuses_the_state_of_another(tmp_path):
     with PullState(tmp_path / "state", "phoenix here default") as state:
-        state.begin(0)
+        state.begin("file x", 0)
         with (
             pytest.raises(InputError, match="another pull uses it"),
             PullState(tmp_path / "state", "phoenix"),
@@ -251,6 +257,40 @@ async def test_a_pull_refuses_the_state_of_another(tmp_path):
         PullState(tmp_path / "state", "phoenix here default"),
     ):
         pass
+
+
+def test_a_pull_that_was_interrupted_is_completed_where_it_began(tmp_path):
+    """Another file would be cut to the size that the first one had."""
+    with PullState(tmp_path / "state", "x") as state:
+        state.begin("file a", 0)
+        state.take([RunListing("1", 1)], 100)
+    with (
+        PullState(tmp_path / "state", "x") as state,
+        pytest.raises(InputError, match="a pull to file a was interrupted; complete it there first"),
+    ):
+        state.interrupted("file b")
+    with PullState(tmp_path / "state", "x") as state:
+        assert state.interrupted("file a") == 100
+        state.begin("file a", 100)
+        state.finish(None)
+    with PullState(tmp_path / "state", "x") as state:
+        assert (state.interrupted("file b"), state.taken) == (None, {"1": 1})
+
+
+def test_what_was_recorded_and_is_not_in_the_output_is_pulled_again(tmp_path):
+    """A page is recorded before it is published; the topic tells whether it was."""
+    with PullState(tmp_path / "state", "x") as state:
+        state.begin("topic raw", 7)
+        state.take([RunListing("1", 1)], 8)
+        state.take([RunListing("2", 2)], 9)
+        before = state.id
+    for held, taken in ((9, {"1": 1, "2": 2}), (8, {"1": 1}), (7, {})):
+        shutil.copy(tmp_path / "state", tmp_path / "copy")
+        with PullState(tmp_path / "copy", "x") as state:
+            state.begin("topic raw", held)
+            assert (state.taken, state.id) == (taken, before)
+        with PullState(tmp_path / "copy", "x") as state:
+            assert state.interrupted("topic raw") == held
 
 
 @pytest.mark.parametrize(
