@@ -23,6 +23,14 @@ _EVENTS = ("thread.started", "turn.", "item.")
 _STATES = {"item.started", "item.updated", "item.completed"}
 _ENDINGS = {"turn.started": False, "turn.completed": True}
 _FAILED = {"failed", "declined"}
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "command_execution": ("command",),
+    "file_change": ("changes",),
+    "web_search": ("query", "action"),
+    "mcp_tool_call": (),
+    "collab_tool_call": ("prompt",),
+}
+"""The members of each type of call that are its arguments; none if they are in one of their own."""
 
 
 class _Failure(InputModel):
@@ -131,18 +139,10 @@ class _Stream(Reader):
 
 def _call(item: _Item) -> hub.ToolCall | None:
     """Return the call that an item is; None if it is none."""
-    match item.type:
-        case "command_execution":
-            return hub.ToolCall(item.type, {"command": item.command}, item.id)
-        case "file_change":
-            return hub.ToolCall(item.type, {"changes": item.changes}, item.id)
-        case "web_search":
-            return hub.ToolCall(item.type, {"query": item.query, "action": item.action}, item.id)
-        case "mcp_tool_call":
-            return hub.ToolCall(item.tool or item.type, item.arguments, item.id, mcp_server=item.server)
-        case "collab_tool_call":
-            return hub.ToolCall(item.tool or item.type, {"prompt": item.prompt}, item.id)
-    return None
+    if item.type not in _ARGUMENTS:
+        return None
+    members = {name: getattr(item, name) for name in _ARGUMENTS[item.type]}
+    return hub.ToolCall(item.tool or item.type, members or item.arguments, item.id, mcp_server=item.server)
 
 
 def _responses(item: _Item, call: hub.ToolCall, losses: Losses) -> Iterator[hub.ToolCallResponse]:

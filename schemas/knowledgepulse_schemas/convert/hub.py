@@ -215,6 +215,16 @@ def join_texts(parts: Iterable[Part]) -> str:
     return "\n".join(part.content for part in parts if isinstance(part, Text))
 
 
+def transcript_of(messages: Iterable[Message]) -> str:
+    """Return the texts and responses in messages, to search for a text that they may lack."""
+    return "\n".join(
+        part.response if isinstance(part, ToolCallResponse) else part.content
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Text | Reasoning | ToolCallResponse)
+    )
+
+
 def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return the parts of messages as plain values, for the loss report."""
     return [asdict(part) for message in messages for part in message.parts]

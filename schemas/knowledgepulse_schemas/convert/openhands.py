@@ -264,11 +264,7 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messa
 
 def _count_unsaid(event: _LegacyEvent, message: hub.Message, path: str, losses: Losses) -> None:
     """Count the texts of an event that are missing from its message."""
-    said = "\n".join(
-        part.response if isinstance(part, hub.ToolCallResponse) else part.content
-        for part in message.parts
-        if isinstance(part, hub.Text | hub.ToolCallResponse)
-    )
+    said = hub.transcript_of([message])
     for name in ("message", "content", "thought"):
         text = as_text(getattr(event, name))
         losses.add(f"{path}.{name}", text if text not in said else None)

@@ -144,12 +144,7 @@ def _call(action: str, call_id: str) -> hub.ToolCall:
 
 def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losses) -> None:
     """Count the content of the steps that the messages lack, such as times and states."""
-    transcript = "\n".join(
-        part.response if isinstance(part, hub.ToolCallResponse) else part.content
-        for message in messages
-        for part in message.parts
-        if isinstance(part, hub.Text | hub.ToolCallResponse)
-    )
+    transcript = hub.transcript_of(messages)
     for step in steps:
         count_unread(step, "trajectory[]", losses)
         for name in ("thought", "observation"):

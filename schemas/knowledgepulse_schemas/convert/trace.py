@@ -20,26 +20,20 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
 from knowledgepulse_schemas.convert.text_calls import with_calls
+from knowledgepulse_schemas.convert.words import words
 from knowledgepulse_schemas.trace import CONTEXTS, PrivacyLevel, ReasoningTrace, Visibility, trace_id_of
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """``created_at`` of a run without a time; fixed, so that repeated conversions give the same trace."""
 
-CODING_AGENTS = {
-    *("antigravity", "claude_code", "claude_stream", "cline", "codex", "codex_exec", "copilot_cli", "cursor"),
-    *(
-        "cursor_stream",
-        "droid",
-        "droid_stream",
-        "gemini_cli",
-        "gemini_stream",
-        "grok",
-        "kimi",
-        "mini_swe_agent",
-    ),
-    *("opencode", "opencode_run", "openhands", "pi", "qwen_code", "swe_agent", "vscode_chat"),
-}
+CODING_AGENTS = words(
+    """
+    antigravity claude_code claude_stream cline codex codex_exec copilot_cli cursor cursor_stream droid
+    droid_stream gemini_cli gemini_stream grok kimi mini_swe_agent opencode opencode_run openhands pi
+    qwen_code swe_agent vscode_chat
+    """
+)
 """The formats of coding agents, whose traces have the task domain ``code`` unless told otherwise."""
 
 Step = dict[str, Any]

@@ -243,7 +243,7 @@ class _Tree:
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
             events.append(ModelCall(output=root.event.output))
         messages = conversation(events, _earlier_runs(events, losses))
-        transcript = "\n".join(_text_of(part) for message in messages for part in message.parts)
+        transcript = hub.transcript_of(messages)
         for node in nodes:
             if node.agent and isinstance(node.event, ModelCall):
                 _count_unsaid(node.event, transcript, losses)
