@@ -48,13 +48,12 @@ class Line:
     """A kind of line.
 
     Attributes:
-        where: members that it has, by their paths: a value, a set of values, a tuple of beginnings, a type,
-            ``...`` for any value, or None for no member.
+        where: what it has, by paths: a value, a set of values, a tuple of beginnings, a type, ``...`` for any
+            value, or None for no member. Of ``type`` alone, what that is.
         role: the role of its message, or the path of the role after ``=``; None without a message.
         parts: the paths of the message's parts, separated by spaces; with ``:`` and a type if it holds no
             block, but texts of this type; with ``=`` and a type if the object there is a block, or the line
             itself without a path; ``=`` alone for a line that is a message of any vendor.
-        at: the path of its time; of several, the last one. None if it is beside the conversation.
         sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, and ``ended`` for how it ended,
             which may also be true or false.
         error: the path of the message of a failure.
@@ -63,12 +62,12 @@ class Line:
         piece: whether its text is a piece of an answer.
         of: whose line it is, if not the run's.
         beside: whether it is known to hold no part of the conversation, or nothing that other lines do not.
+        timed: whether its time counts although it is beside the conversation.
     """
 
-    where: dict[str, Any]
+    where: Any
     role: str | None = None
     parts: str = ""
-    at: str | None = None
     sets: dict[str, str | bool] = field(default_factory=dict)
     error: str = ""
     stop: str = ""
@@ -76,10 +75,13 @@ class Line:
     piece: bool = False
     of: str = ""
     beside: bool = False
+    timed: bool = False
 
     def __post_init__(self) -> None:
-        """Read the time of any other line from ``timestamp`` by default."""
-        object.__setattr__(self, "at", "timestamp" if self.at is None and not self.beside else self.at)
+        """Complete the path of the member ``type``."""
+        object.__setattr__(
+            self, "where", self.where if isinstance(self.where, dict) else {"type": self.where}
+        )
 
     @cached_property
     def paths(self) -> list[tuple[str, str, str]]:
@@ -90,8 +92,7 @@ class Line:
     @cached_property
     def beside_parts(self) -> _Paths:
         """The paths of all that is read besides its parts."""
-        paths = [*self.where, *(self.at or "").split(), self.error, self.stop, *self.sets.values()]
-        return _Paths(paths)
+        return _Paths([*self.where, self.error, self.stop, *self.sets.values()])
 
     @cached_property
     def all_paths(self) -> _Paths:
@@ -129,6 +130,7 @@ class Table:
         first: what one of the format's lines has, as in ``Line.where``; one of several alternatives.
         lines: the kinds of lines, of which the first that fits counts.
         wrapper: the pattern that opens the element around the user's own text, if there is one.
+        at: the path of a line's time; of several, the last one that it has.
         known: paths of members that say nothing of the run, separated by spaces.
         ended: False for a stream that an event ends.
     """
@@ -138,6 +140,7 @@ class Table:
     first: tuple[dict[str, Any], ...]
     lines: tuple[Line, ...]
     wrapper: re.Pattern[str] | None = None
+    at: str = "timestamp"
     known: str = ""
     ended: bool | None = None
 
@@ -148,7 +151,7 @@ CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times
     ({"role": {"user", "assistant"}, "message": dict, "message.role": None, "type": None, "uuid": None},),
     (
         Line({"role": {"user", "assistant"}}, "=role", "message.content"),
-        Line({"type": "turn_ended"}, sets={"ended": "status"}, error="error"),
+        Line("turn_ended", sets={"ended": "status"}, error="error"),
     ),
     wrapper=re.compile("<(user_query)>"),
 )
@@ -157,10 +160,10 @@ DROID = Table(  # ~/.factory/sessions/*.jsonl
     "type id cwd version",
     ({"type": "session_start", "id": str, "cwd": str},),
     (
-        Line({"type": "session_start"}, sets={"id": "id", "cwd": "cwd"}),
+        Line("session_start", sets={"id": "id", "cwd": "cwd"}),
         Line({"type": "message", "message.visibility": "llm_only"}, "system", "message.content"),
-        Line({"type": "message"}, "=message.role", "message.content", sets={"model": "modelId"}),
-        Line({"type": {"todo_state", "session_end", "compaction_state"}}, beside=True),
+        Line("message", "=message.role", "message.content", sets={"model": "modelId"}),
+        Line({"todo_state", "session_end", "compaction_state"}, beside=True),
     ),
 )
 _KIMI_BESIDE = words(
@@ -177,32 +180,30 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
     "type protocol_version",
     ({"type": "metadata", "protocol_version": str},),
     (
-        Line({"type": "turn.prompt", "origin.kind": "user"}, "user", "input", "time", once=True),
+        Line({"type": "turn.prompt", "origin.kind": "user"}, "user", "input", once=True),
         Line(
             {"type": "context.append_message", "message.origin.kind": {"user", None}},
             "=message.role",
             "message.content",
-            "time",
             once=True,
         ),
         Line(
             {"type": "context.append_message", "message.origin.name": "subagent"},
             "=message.role",
             "message.content",
-            "time",
         ),
-        Line({"type": "turn.cancel"}, at="time", sets={"ended": "type"}),
-        Line({"type": "context.append_message"}, "system", "message.content", "time"),
+        Line("turn.cancel", sets={"ended": "type"}),
+        Line("context.append_message", "system", "message.content"),
         Line(
             {"type": "context.append_loop_event", "event.type": "step.end"},
-            at="time",
             sets={"ended": "event.finishReason"},
         ),
         Line({"type": "context.append_loop_event", "event.type": "step.begin"}, beside=True),
-        Line({"type": "context.append_loop_event"}, "assistant", "event", "time"),
-        Line({"type": "context.apply_compaction"}, "system", "summary", "time"),
-        Line({"type": _KIMI_BESIDE}, beside=True),
+        Line("context.append_loop_event", "assistant", "event"),
+        Line("context.apply_compaction", "system", "summary"),
+        Line(_KIMI_BESIDE, beside=True),
     ),
+    at="time",
 )
 _MANAGED_BESIDE = words(
     "agent.thinking session.status_running session.status_terminated span.model_request_start"
@@ -219,24 +220,19 @@ MANAGED = Table(  # the events of a session of Claude's Managed Agents
         },
     ),
     (
-        Line({"type": "user.message"}, "user", "content", "processed_at"),
-        Line({"type": "agent.message"}, "assistant", "content", "processed_at"),
+        Line("user.message", "user", "content"),
+        Line("agent.message", "assistant", "content"),
+        Line({"agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use"}, "assistant", "=tool_use"),
         Line(
-            {"type": {"agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use"}},
-            "assistant",
-            "=tool_use",
-            "processed_at",
-        ),
-        Line(
-            {"type": {"agent.tool_result", "agent.mcp_tool_result", "user.custom_tool_result"}},
+            {"agent.tool_result", "agent.mcp_tool_result", "user.custom_tool_result"},
             "tool",
             "=tool_result",
-            "processed_at",
         ),
-        Line({"type": {"session.status_idle"}}, at="processed_at", sets={"ended": "stop_reason.type"}),
-        Line({"type": {"session.error"}}, at="processed_at", error="error.message"),
-        Line({"type": _MANAGED_BESIDE}, beside=True),
+        Line({"session.status_idle"}, sets={"ended": "stop_reason.type"}),
+        Line({"session.error"}, error="error.message"),
+        Line(_MANAGED_BESIDE, beside=True),
     ),
+    at="processed_at",
 )
 DROID_STREAM = Table(  # what `droid exec --output-format stream-json` prints
     "droid_stream",
@@ -246,12 +242,12 @@ DROID_STREAM = Table(  # what `droid exec --output-format stream-json` prints
         {"type": "system", "subtype": "init", "reasoning_effort": str},
     ),
     (
-        Line({"type": "message"}, "=role", "text", sets={"id": "session_id"}),
-        Line({"type": "tool_call"}, "assistant", "=tool_call", sets={"id": "session_id"}),
-        Line({"type": "tool_result"}, "tool", "=tool_result"),
-        Line({"type": "completion"}, "assistant", "finalText", sets={"ended": "type"}, once=True),
-        Line({"type": "error"}, error="message"),
-        Line({"type": "system"}, sets={"id": "session_id", "cwd": "cwd", "model": "model"}),
+        Line("message", "=role", "text", sets={"id": "session_id"}),
+        Line("tool_call", "assistant", "=tool_call", sets={"id": "session_id"}),
+        Line("tool_result", "tool", "=tool_result"),
+        Line("completion", "assistant", "finalText", sets={"ended": "type"}, once=True),
+        Line("error", error="message"),
+        Line("system", sets={"id": "session_id", "cwd": "cwd", "model": "model"}),
     ),
 )
 GROK = Table(  # ~/.grok/sessions/*/chat_history.jsonl
@@ -264,10 +260,10 @@ GROK = Table(  # ~/.grok/sessions/*/chat_history.jsonl
     ),
     (
         Line({"type": "user", "synthetic_reason": str}, "system", "content"),
-        Line({"type": {"system", "user"}}, "=type", "content"),
-        Line({"type": "reasoning"}, "assistant", "summary:reasoning"),
-        Line({"type": "assistant"}, "assistant", "content tool_calls", sets={"model": "model_id"}),
-        Line({"type": "tool_result"}, "tool", "=tool_result"),
+        Line({"system", "user"}, "=type", "content"),
+        Line("reasoning", "assistant", "summary:reasoning"),
+        Line("assistant", "assistant", "content tool_calls", sets={"model": "model_id"}),
+        Line("tool_result", "tool", "=tool_result"),
     ),
 )
 ANTIGRAVITY = Table(  # the transcripts of Antigravity's command line: results have no ids
@@ -275,13 +271,14 @@ ANTIGRAVITY = Table(  # the transcripts of Antigravity's command line: results h
     "step_index source type status",
     ({"step_index": int, "source": str, "type": str, "status": str},),
     (
-        Line({"type": "USER_INPUT"}, "user", "content", "created_at"),
-        Line({"type": "PLANNER_RESPONSE"}, "assistant", "thinking:thinking content tool_calls", "created_at"),
-        Line({"source": "MODEL"}, "tool", "content", "created_at"),
-        Line({"source": "SYSTEM", "content": str}, "system", "content", "created_at"),
+        Line("USER_INPUT", "user", "content"),
+        Line("PLANNER_RESPONSE", "assistant", "thinking:thinking content tool_calls"),
+        Line({"source": "MODEL"}, "tool", "content"),
+        Line({"source": "SYSTEM", "content": str}, "system", "content"),
         Line({"source": "SYSTEM"}, beside=True),
     ),
     wrapper=re.compile("<(USER_REQUEST)>"),
+    at="created_at",
 )
 QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
     "qwen_code",
@@ -293,12 +290,12 @@ QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
     (
         Line({"type": "user", "subtype": "notification"}, "system", "message.parts"),
         Line(
-            {"type": {"user", "assistant", "tool_result"}},
+            {"user", "assistant", "tool_result"},
             "=type",
             "message.parts",
             sets={"id": "sessionId", "cwd": "cwd", "model": "model"},
         ),
-        Line({"type": "system"}, beside=True),
+        Line("system", beside=True),
     ),
 )
 _CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
@@ -316,7 +313,6 @@ _COPILOT_BESIDE = ("hook.", "session.", "assistant.turn", "permission.", "subage
 _COPILOT_KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
 _MESSAGE = {"type": {"message", "message_end"}}
 _PI_NOTICES = words("bashExecution branchSummary compactionSummary custom hookMessage system")
-_PI_TIMES = "timestamp message.timestamp"
 _PI_BESIDE = words(
     "agent_ auto_ compaction_ message_start message_update queue_ session_ thinking_level_ tool_ turn_"
     " custom label model_change"
@@ -338,50 +334,49 @@ PI = Table(  # ~/.pi/agent/sessions/*/*.jsonl, ~/.openclaw/agents/*/sessions/*.j
             _MESSAGE | {"message.role": "assistant"},
             "assistant",
             "message.content",
-            _PI_TIMES,
             {"model": "message.model"},
             error="message.errorMessage",
             stop="message.stopReason",
         ),
-        Line(_MESSAGE | {"message.role": "toolResult"}, "tool", "message=toolResult", _PI_TIMES),
-        Line(_MESSAGE | {"message.role": "user"}, "user", "message.content", _PI_TIMES),
+        Line(_MESSAGE | {"message.role": "toolResult"}, "tool", "message=toolResult"),
+        Line(_MESSAGE | {"message.role": "user"}, "user", "message.content"),
         Line(
             _MESSAGE | {"message.role": _PI_NOTICES},
             "system",
             "message.command message.output message.summary message.content",
-            _PI_TIMES,
         ),
-        Line({"type": "session"}, sets={"id": "id", "cwd": "cwd"}),
-        Line({"type": "agent_start"}, sets={"ended": False}, beside=True),
+        Line("session", sets={"id": "id", "cwd": "cwd"}),
+        Line("agent_start", sets={"ended": False}, beside=True),
         Line({"type": "agent_end", "willRetry": True}, sets={"ended": False}, beside=True),
-        Line({"type": "agent_end"}, sets={"ended": True}, beside=True),
-        Line({"type": "custom_message"}, "system", "summary content"),
+        Line("agent_end", sets={"ended": True}, beside=True),
+        Line("custom_message", "system", "summary content"),
         Line({"summary": str}, "system", "summary content"),
-        Line({"type": tuple(_PI_BESIDE)}, beside=True),
+        Line(tuple(_PI_BESIDE), beside=True),
     ),
     known="id parentId type",
+    at="timestamp message.timestamp",
 )
 COPILOT = Table(  # ~/.copilot/session-state/*/events.jsonl; later versions name the agent on the event
     "copilot_cli",
     "parentId",
     ({"type": _COPILOT_KINDS, "id": ..., "parentId": ..., "timestamp": ..., "data": dict},),
     (
-        Line({"agentId": str}, at="timestamp", of="subagents'", beside=True),
-        Line({"data.parentToolCallId": str}, at="timestamp", of="subagents'", beside=True),
-        Line({"type": "tool.execution_start"}, "assistant", "data=tool_call", once=True),
-        Line({"type": "tool.execution_complete"}, "tool", "data=tool_result"),
-        Line({"type": "session.start"}, sets={"id": "data.sessionId", "cwd": "data.context.cwd"}),
-        Line({"type": "user.message"}, "user", "data.content"),
-        Line({"type": {"system.message", "system.notification"}}, "system", "data.content"),
+        Line({"agentId": str}, timed=True, of="subagents'", beside=True),
+        Line({"data.parentToolCallId": str}, timed=True, of="subagents'", beside=True),
+        Line("tool.execution_start", "assistant", "data=tool_call", once=True),
+        Line("tool.execution_complete", "tool", "data=tool_result"),
+        Line("session.start", sets={"id": "data.sessionId", "cwd": "data.context.cwd"}),
+        Line("user.message", "user", "data.content"),
+        Line({"system.message", "system.notification"}, "system", "data.content"),
         Line(
-            {"type": "assistant.message"},
+            "assistant.message",
             "assistant",
             "data.reasoningText:thinking data.content data.toolRequests",
             sets={"model": "data.model"},
         ),
-        Line({"type": "session.error"}, error="data.message"),
-        Line({"type": "abort"}, error="data.reason", stop="type"),
-        Line({"type": _COPILOT_BESIDE}, at="timestamp", beside=True),
+        Line("session.error", error="data.message"),
+        Line("abort", error="data.reason", stop="type"),
+        Line(_COPILOT_BESIDE, timed=True, beside=True),
     ),
     known="id parentId agentId",
 )
@@ -396,13 +391,13 @@ GEMINI_STREAM = Table(  # what `gemini --output-format stream-json` prints
         {"type": "result", "status": ..., "timestamp": ...},
     ),
     (
-        Line({"type": "init"}, sets={"id": "session_id", "model": "model", "ended": False}),
+        Line("init", sets={"id": "session_id", "model": "model", "ended": False}),
         Line({"type": "message", "role": "assistant", "delta": True}, "assistant", "content", piece=True),
         Line({"type": "message", "role": str}, "=role", "content"),
-        Line({"type": "tool_use"}, "assistant", "=tool_use"),
-        Line({"type": "tool_result"}, "tool", "=tool_result"),
-        Line({"type": "result"}, sets={"ended": True}, error="error.message", stop="status"),
-        Line({"type": {"error", "warning"}}, at="timestamp", beside=True),  # after which it went on
+        Line("tool_use", "assistant", "=tool_use"),
+        Line("tool_result", "tool", "=tool_result"),
+        Line("result", sets={"ended": True}, error="error.message", stop="status"),
+        Line({"error", "warning"}, timed=True, beside=True),  # after which it went on
     ),
     ended=False,
 )
@@ -415,7 +410,7 @@ class _Reader(Reader):
         self._table = table
         self._pieces: list[str] = []  # of an answer
         self._answered_at: datetime | None = None
-        self._known = {*table.known.split()}
+        self._known = {*table.known.split(), *table.at.split()}
         self.has_ended = table.ended
 
     def add(self, value: dict[str, Any]) -> None:
@@ -427,7 +422,8 @@ class _Reader(Reader):
         if line is None:
             self.losses.add_unknown(kind, value, {"content": value})
         elif line.beside:
-            self._reached_at(line, value)
+            if line.timed:
+                self._reached_at(value)
             self.losses.add(f"{line.of} {kind}".lstrip(), value)
         else:
             self._add_line(line, value, kind)
@@ -438,7 +434,7 @@ class _Reader(Reader):
         return super().finish()
 
     def _add_line(self, line: Line, value: dict[str, Any], kind: str) -> None:
-        at = self._reached_at(line, value)
+        at = self._reached_at(value)
         if line.piece:
             self._pieces.append(as_text(_at(value, line.parts)))
             self._answered_at = at
@@ -483,7 +479,7 @@ class _Reader(Reader):
             elif isinstance(content, dict):
                 within = f"{path}." if path else ""
                 rest = line.beside_parts.rest_of(content, within)
-                block = {name.removeprefix(within): one for name, one in rest}
+                block = {name.removeprefix(within): one for name, one in rest if name not in self._known}
                 yield from parts_of(block, f"{kind}.{path}".rstrip("."), self.losses, block_type)
             else:
                 self.losses.add_unknown(f"{kind}.{path}", content, {"content": content})
@@ -516,10 +512,10 @@ class _Reader(Reader):
         else:
             self.transcript.began(value)
 
-    def _reached_at(self, line: Line, value: dict[str, Any]) -> datetime | None:
+    def _reached_at(self, value: dict[str, Any]) -> datetime | None:
         """Note the times of a line, and return the last."""
-        times = [self._reached(_at(value, path)) for path in (line.at or "").split()]
-        return times[-1] if times else None
+        times = [self._reached(_at(value, path)) for path in self._table.at.split()]
+        return next((time for time in reversed(times) if time is not None), None)
 
     def _reached(self, time: Any) -> datetime | None:
         if isinstance(time, int | float) and time > _SECONDS:
