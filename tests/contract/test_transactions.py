@@ -248,3 +248,17 @@ async def test_a_group_s_positions_wait_for_a_transaction_that_has_them(stage, n
             asked = asyncio.create_task(member.committed([at]))
             await asyncio.wait([asked], timeout=1)
         assert (await asked)[at].offset == 1
+
+
+async def test_the_positions_of_other_partitions_do_not_wait_for_that_transaction(stage, name, join):
+    """A stranger's transaction held back the positions of all partitions, and no record was scored."""
+    member = await join()
+    held, other = (TopicPartition(stage.topic, number) for number in (0, 1))
+    positions = member.stable_positions([held, other])
+    async with stage.publisher(name) as publisher:
+        producer = publisher._producer
+        async with producer.transaction():
+            await publisher._write(records(stage, b"1"))
+            await producer.send_group_offsets({held: OffsetAndMetadata(1, "")}, member.group)
+            assert await anext(positions) == {other: None}
+    assert [some async for some in positions] == [{held: OffsetAndMetadata(1, "")}]

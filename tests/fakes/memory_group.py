@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -13,6 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_kafka.group_member import Positions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.waits import Waits
 
@@ -93,6 +94,7 @@ class MemoryGroupMember:
         group: the group with this member and its generation.
         answered_at: when the coordinator last answered.
         waits: what the member waits for.
+        unstable: events that the positions of partitions are awaited for.
         gate: an event that blocks fetches until it is set.
         error: if set, the group membership has ended and every fetch raises this error.
         look_up_error: an error that the next look-up of beginning offsets raises.
@@ -105,6 +107,7 @@ class MemoryGroupMember:
         self.error: KafkaError | None = None
         self.look_up_error: KafkaError | None = None
         self.is_member = False
+        self.unstable: dict[int, asyncio.Event] = {}
         self.gate = asyncio.Event()
         self.gate.set()
         self._topic = topic
@@ -234,6 +237,21 @@ class MemoryGroupMember:
             for tp in partitions
             if tp.partition in self._topic.committed
         }
+
+    async def stable_positions(self, partitions: Iterable[TopicPartition]) -> AsyncIterator[Positions]:
+        """Yield the positions: those outside of :attr:`unstable`, then the others one by one."""
+        awaited = list(partitions)
+        stable = [tp for tp in awaited if tp.partition not in self.unstable]
+        if stable:
+            yield await self._positions_of(stable)
+        for tp in awaited:
+            if tp not in stable:
+                await self.unstable[tp.partition].wait()
+                yield await self._positions_of([tp])
+
+    async def _positions_of(self, partitions: Collection[TopicPartition]) -> Positions:
+        committed = await self.committed(partitions)
+        return {tp: committed.get(tp) for tp in partitions}
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark: the offset of the next record to be published."""

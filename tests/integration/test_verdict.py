@@ -9,7 +9,9 @@ import signal
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Position
 
 from chaos.brokers import running_brokers
 from chaos.embedder import Order, Orders
@@ -214,12 +216,31 @@ async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_
             assert (await becomes(worker, "foreign_member", reason))["runbook"] == "KpForeignMember"
             await worker.published(5)
             (place,) = consumer.assignment()
-            passed_over = TopicPartition(raw, place.partition, 5)
+            passed_over = Position(raw, place.partition, 5)
             await asyncio.to_thread(consumer.commit, offsets=[passed_over], asynchronous=False)
         await own_stream.publish([Message(one, partition=place.partition) for one in real_traces[5:10]])
         await worker.published(10)
         await becomes(worker, "healthy")
         assert page.value(await worker.metrics(), "kp_skipped_offsets_total") == 5
+
+
+async def test_a_position_that_a_stranger_holds_back_keeps_only_its_own_partition(own_stream, real_traces):
+    """No partition was read, without a line, for as long as the stranger's transaction was open."""
+    kafka, raw = own_stream.settings.kafka, own_stream.settings.topics.raw
+    for partition in (0, 1):
+        await own_stream.publish([Message(one, partition=partition) for one in real_traces[:5]])
+    stranger = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"{raw}-stranger")
+    async with stranger, AsyncExitStack() as stack:
+        async with stranger.transaction():
+            await stranger.send_offsets_to_transaction({TopicPartition(raw, 0): 0}, kafka.group)
+            worker = await stack.enter_async_context(own_stream.worker())
+            await worker.published(5)
+            reason = f"Recovering: 1 of 2 partitions; OffsetFetch to {raw}/0: UNSTABLE_OFFSET_COMMIT (88)"
+            await becomes(worker, "recovering", reason)
+            labels = {"request": "OffsetFetch", "error": "UNSTABLE_OFFSET_COMMIT (88)"}
+            assert page.value(await worker.metrics(), "kp_waiting_seconds", **labels) > 0
+        await worker.published(10)
+        await becomes(worker, "healthy")
 
 
 async def test_a_worker_whose_model_is_slow_is_behind_until_it_is_fast_again(

@@ -16,8 +16,6 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_kafka.group_offsets import UnstableOffsetsError
-
 Place = tuple[str, int]
 Reply = Callable[[object], None]
 
@@ -202,10 +200,9 @@ class Group:
         reply(None)
 
     def fetch_offsets(self, broker, places, reply):
-        problem = self.problem(broker)
-        if problem is None and self.is_pending(places):
-            problem = UnstableOffsetsError()
-        reply(problem or {at: self.committed.get(at) for at in places})
+        """Answer with the positions that no unfinished transaction may replace."""
+        stable = {at: self.committed.get(at) for at in places if not self.is_pending((at,))}
+        reply(self.problem(broker) or stable)
 
     def forget(self, positions):
         """Drop the positions in a deleted topic unless newer ones were committed since."""

@@ -213,14 +213,25 @@ class SimMember:
         self._wake()
 
     async def committed(self, partitions):
-        places = tuple(sorted((tp.topic, tp.partition) for tp in partitions))
-        while True:
+        found = {}
+        async for some in self.stable_positions(partitions):
+            found.update(some)
+        return {tp: position for tp, position in found.items() if position is not None}
+
+    async def stable_positions(self, partitions):
+        awaited = {(tp.topic, tp.partition) for tp in partitions}
+        while awaited:
             try:
-                found = await self._connection.coordinate(self._cluster.group.fetch_offsets, places)
+                found = await self._connection.coordinate(
+                    self._cluster.group.fetch_offsets, tuple(sorted(awaited))
+                )
             except KafkaError:
+                found = {}
+            if found:
+                awaited -= found.keys()
+                yield {TopicPartition(*at): position for at, position in found.items()}
+            if awaited:
                 await asyncio.sleep(BACKOFF)
-            else:
-                return {TopicPartition(*at): one for at, one in found.items() if one is not None}
 
     def assignment(self):
         return self._assigned.keys()  # unlike a set's, their order does not depend on the hashes of strings

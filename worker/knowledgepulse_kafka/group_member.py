@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from aiokafka.errors import NoError, RebalanceInProgressError
+from aiokafka.errors import KafkaError, NoError, RebalanceInProgressError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.clients import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_stable_offsets
+from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
 from knowledgepulse_kafka.leader_epochs import epoch_ends
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
 from knowledgepulse_kafka.throttle import Throttle
@@ -42,6 +43,11 @@ _NEVER_MS = 2**31 - 1
 _ASSIGNMENT_DATA = b"knowledgepulse-worker"
 # With these codes the coordinator still knows the member.
 _IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
+# It stands for no committed offset, and the client keeps the position that was sought.
+_SOUGHT = OffsetAndMetadata(-1, "")
+
+Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
+"""The committed positions of partitions; None where a group has none."""
 
 
 class TransactionalAssignor(StickyPartitionAssignor):  # type: ignore[misc]  # aiokafka is untyped
@@ -122,7 +128,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
-        coordinator._do_fetch_commit_offsets = partial(fetch_stable_offsets, coordinator)  # noqa: SLF001
+        coordinator._do_fetch_commit_offsets = partial(fetch_all_offsets, coordinator)  # noqa: SLF001
 
     @property
     def generation(self) -> int:
@@ -141,8 +147,44 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
         A position that an open transaction may still replace is awaited.
         """
-        found = await self._coordinator.fetch_committed_offsets(list(partitions))
-        return cast("Mapping[TopicPartition, OffsetAndMetadata]", found)
+        found = dict[TopicPartition, OffsetAndMetadata | None]()
+        async for some in self.stable_positions(partitions):
+            found.update(some)
+        return {tp: position for tp, position in found.items() if position is not None}
+
+    async def stable_positions(self, partitions: Iterable[TopicPartition]) -> AsyncIterator[Positions]:
+        """Yield the group's committed positions in groups, each once no open transaction may replace it.
+
+        A process that dies in a transaction leaves it open for seconds, and another client for as long as it
+        likes; the other partitions need not wait.
+
+        Raises:
+            KafkaError: the coordinator refuses.
+        """
+        coordinator = self._coordinator
+        awaited = set(partitions)
+        while awaited:
+            await coordinator.ensure_coordinator_known()
+            try:
+                found = await fetch_stable_offsets(coordinator, awaited)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                found = {}
+            if found:
+                awaited -= found.keys()
+                yield found
+            if awaited:
+                await asyncio.sleep(coordinator._retry_backoff_ms / 1000)  # noqa: SLF001 - as the client's own
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Set the offset of the next fetch, and have the client await no committed offset for it.
+
+        While it does, it fetches from no partition with the same leader.
+        """
+        super().seek(partition, offset)
+        state = self._subscription.subscription.assignment.state_value(partition)
+        state.update_committed(_SOUGHT)
 
     async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return the offsets at which leader epochs end in the partitions' logs, where that is known.

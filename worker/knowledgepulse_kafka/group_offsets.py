@@ -72,14 +72,13 @@ class UnstableOffsetsError(BrokerResponseError):  # type: ignore[misc]  # aiokaf
 
 async def fetch_stable_offsets(
     coordinator: GroupCoordinator, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Fetch a group's offsets; partitions without an offset are left out.
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """Fetch a group's offsets; None for a partition without one.
 
-    Unlike the client's own method, this function raises a retriable error while the coordinator is loading
-    the group or holds offsets of an open transaction. The client then asks again.
+    Partitions are left out while an open transaction may replace their offsets.
 
     Raises:
-        KafkaError: the coordinator cannot answer, for now or permanently.
+        KafkaError: the coordinator cannot answer, for now (a retriable error) or permanently.
     """
     topics = _by_topic({one: one.partition for one in partitions})
     request = StableOffsetsRequest(coordinator.group_id, topics, True, {})
@@ -88,17 +87,34 @@ async def fetch_stable_offsets(
     found = {}
     for topic, offsets, _ in response.topics:
         for partition, offset, _epoch, metadata, error_code, _ in offsets:
+            if error_code == UnstableOffsetsError.errno:
+                continue
             _require(coordinator, error_code)
-            if offset >= 0:
-                found[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, metadata)
+            position = OffsetAndMetadata(offset, metadata) if offset >= 0 else None
+            found[TopicPartition(topic, partition)] = position
     return found
+
+
+async def fetch_all_offsets(
+    coordinator: GroupCoordinator, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Fetch a group's offsets, as the client's own method does; partitions without an offset are left out.
+
+    Unlike that method, this function raises a retriable error while the coordinator is loading the group or
+    holds offsets of an open transaction. The client then asks again.
+
+    Raises:
+        KafkaError: the coordinator cannot answer, for now or permanently.
+    """
+    found = await fetch_stable_offsets(coordinator, partitions)
+    if len(found) < len(partitions):
+        raise UnstableOffsetsError
+    return {tp: position for tp, position in found.items() if position is not None}
 
 
 def _require(coordinator: GroupCoordinator, error_code: int) -> None:
     if error_code == NoError.errno:
         return
-    if error_code == UnstableOffsetsError.errno:
-        raise UnstableOffsetsError
     if error_code == NotCoordinatorForGroupError.errno:
         coordinator.coordinator_dead()
     raise for_code(error_code)

@@ -54,7 +54,12 @@ REQUESTS = {
 """The names of requests by their API key (https://kafka.apache.org/protocol#protocol_api_keys)."""
 
 # Codes that aiokafka does not know.
-_NAMES = {49: "INVALID_PRODUCER_ID_MAPPING", 81: "GROUP_MAX_SIZE_REACHED", 90: "PRODUCER_FENCED"}
+_NAMES = {
+    49: "INVALID_PRODUCER_ID_MAPPING",
+    81: "GROUP_MAX_SIZE_REACHED",
+    88: "UNSTABLE_OFFSET_COMMIT",
+    90: "PRODUCER_FENCED",
+}
 
 # The former transaction is not complete, whatever the partition: CONCURRENT_TRANSACTIONS.
 _OF_ALL = (51,)

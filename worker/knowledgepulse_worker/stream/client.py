@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from knowledgepulse_kafka.client import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
+from knowledgepulse_kafka.client import ConsumerRebalanceListener, TopicPartition
+from knowledgepulse_kafka.group_member import Positions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
@@ -37,9 +38,9 @@ class Client(Protocol):
     async def beginning_offsets(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]: ...
-    async def committed(  # noqa: D102
+    def stable_positions(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    ) -> AsyncIterator[Positions]: ...
     async def epoch_ends(  # noqa: D102
         self, epochs: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]: ...

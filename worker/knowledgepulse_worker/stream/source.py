@@ -18,10 +18,10 @@ from typing import Protocol
 from knowledgepulse_kafka.client import (
     ConsumerRebalanceListener,
     IllegalStateError,
-    OffsetAndMetadata,
     TopicPartition,
 )
-from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.errors import DeliveryError, TopicError, first_of_group
+from knowledgepulse_kafka.group_member import Positions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.record_batches import epoch_of
@@ -185,6 +185,8 @@ class Source:
         """Start the recovery of the ledgers; a partition is consumed once its own ledger is recovered."""
         assigned = list(assigned)
         self._client.pause(*assigned)
+        for at in assigned:  # otherwise, the client awaits committed positions, which may be held back
+            self._client.seek(at, 0)
         owned = [at.partition for at in assigned if self._has_ledger(at.partition)]
         if self._is_stopping:
             return
@@ -250,18 +252,22 @@ class Source:
         tasks = self.assignment.tasks
         if tasks:
             self._topic_id = await self._topic_ids.current(tasks)
-            # Fetched before the ledgers, which then include all entries up to there.
-            positions = await self._client.committed([self._at(task) for task in tasks.values()])
-            begin = partial(self._begin, positions)
-            await recover(tasks.values(), self._changelog.name, self._reader, begin)
+            with first_of_group():
+                async with asyncio.TaskGroup() as group:
+                    # Each is fetched before its ledger, which then includes all entries up to there.
+                    async for positions in self._client.stable_positions(map(self._at, tasks.values())):
+                        group.create_task(self._recover_ledgers(positions))
         self._on_recovered()
 
-    async def _begin(
-        self, positions: Mapping[TopicPartition, OffsetAndMetadata], task: PartitionTask
-    ) -> None:
+    async def _recover_ledgers(self, positions: Positions) -> None:
+        """Recover the ledgers of the partitions with these positions, and start consuming each."""
+        tasks = [self.assignment.tasks[at.partition] for at in positions]
+        await recover(tasks, self._changelog.name, self._reader, partial(self._begin, positions))
+
+    async def _begin(self, positions: Positions, task: PartitionTask) -> None:
         """Start consuming a partition after its ledger's recovery, given the group's positions."""
         at = self._at(task)
-        start = start_of(at, positions.get(at), task.changelog, self._topic_id)
+        start = start_of(at, positions[at], task.changelog, self._topic_id)
         task.begin(start.offset, start.leader_epoch)
         if start.passed_over is not None:
             await self.gaps.count_passed_over(start.passed_over)

@@ -31,22 +31,33 @@ async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_
     assert not world.app.readiness.reasons
 
 
-async def test_a_worker_that_waits_for_a_position_says_so(start, monkeypatch):
+async def test_a_worker_that_waits_for_a_position_says_so(start):
     """A transaction in which the former owner died holds the position back for seconds."""
     world = await start()
-    fetch, is_stable = world.member.committed, asyncio.Event()
-
-    async def fetch_when_stable(partitions):
-        await is_stable.wait()
-        return await fetch(partitions)
-
-    monkeypatch.setattr(world.member, "committed", fetch_when_stable)
+    world.member.unstable[0] = is_stable = asyncio.Event()
     await world.member.rebalance([0])
     await world.settle()
     assert world.app.observe(0.0).recovering == 1
 
     is_stable.set()
     await world.until(lambda: world.app.observe(0.0).recovering == 0)
+
+
+async def test_a_partition_does_not_wait_for_the_position_of_another(start):
+    """One open transaction of another client kept all of a worker's partitions from being scored."""
+    world = await start()
+    world.publish(0, 1)
+    world.publish(1, 2)
+    world.member.unstable[0] = is_stable = asyncio.Event()
+
+    await world.member.rebalance([0, 1])
+    await world.committed({1: 1})
+    assert world.app.observe(0.0).recovering == 1
+    assert world.outputs() == [2]
+
+    is_stable.set()
+    await world.committed({0: 1, 1: 1})
+    assert not world.app.readiness.reasons
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
