@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
-JUDGE = "judge:"
-"""The prefix of the source of a model's labels."""
-
 
 policy_option = click.option(
     "--policy", "policy_file", type=EXISTING, help="Policy file to use instead of the settings' policy."
@@ -165,8 +162,13 @@ class Inputs:
 
 
 def labels_to_use(labels: Sequence[Label]) -> Labels:
-    """Return the last label of each trace, by a person if there is one, otherwise by a judge."""
-    people = [label for label in labels if not (label.source or "").startswith(JUDGE)]
+    """Return the last label of each trace, by people if there are any, otherwise by a judge."""
+    people = [label for label in labels if not label.is_judges]
     if people and len(people) < len(labels):
         errors.print(f"left out {len(labels) - len(people)} labels of judges, as there are people's")
     return {label.id: label for label in people or labels}
+
+
+def labels_to_fit(labels: Sequence[Label]) -> Labels:
+    """Return the last label of each trace, by a person if there is one, otherwise by a judge."""
+    return {label.id: label for label in sorted(labels, key=lambda label: not label.is_judges)}

@@ -39,7 +39,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     matched,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length
+from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
 from knowledgepulse_worker.tools.policies.shares import Repeats, repeats
 from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold
 
@@ -247,8 +247,9 @@ def _length(labelled: Labelled, policy: Policy, constant: str | None) -> Against
         values = logistic.values_of([one.record for one in labelled.traces])
     except NoFactsError:
         return None
-    order, folds = held_scores(labelled, policy, constant), logistic.folds_of(labelled.groups)
-    return against_length(order, values, labelled.kept, labelled.groups, folds)
+    kept, groups, folds = labelled.kept, labelled.groups, logistic.folds_of(labelled.groups)
+    order, odds = held_scores(labelled, policy, constant), length_odds(values, kept, folds)
+    return against_length(order, odds, values["steps"], kept, groups, folds)
 
 
 def _aucs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
 )
 from knowledgepulse_worker.tools.policies.fitted_traces import recorded
 from knowledgepulse_worker.tools.policies.labelled_traces import (
+    NO_LABEL,
     OUTCOME,
     LabelCounts,
     Labelled,
@@ -36,6 +37,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     leaks_label,
     matched,
     outcomes_in_text,
+    with_rest,
 )
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
@@ -83,9 +85,13 @@ class Appraisal:
 
 @dataclass(frozen=True, kw_only=True)
 class DomainFit(LabelCounts):
-    """The fit of one domain.
+    """The fit of one domain; the counts are those of the labels that it is judged by.
 
     Attributes:
+        judges: number of judges' labels that were also fitted to; people's are those that it is judged by.
+        rest: number of the traces that are not worth keeping that have no label: none was dropped.
+        since: number of labels by which the policy in force is judged, as it was fitted to the others; None
+            if it was fitted to none.
         held: whether outcome confidence is left out, and held constant in the policy in force.
         outcome: whether the labels support the change.
         missing: what the labels would have to show for that.
@@ -102,6 +108,9 @@ class DomainFit(LabelCounts):
     """
 
     held: bool
+    judges: int
+    rest: int
+    since: int | None = None
     outcome: Outcome = "too few labels"
     missing: list[str] = field(default_factory=list)
     learned: Learned | None = None
@@ -154,7 +163,7 @@ def fit(
     Raises:
         InputError: no label matches a trace, all matching labels are equal, or counts are unknown.
     """
-    labelled = matched(records, labels, min_reward)
+    labelled = matched(records, with_rest(records, labels, min_reward), min_reward)
     domains = {
         name: _fit_domain(name, each, policy, today, target, share, hold=not outcome_confidence)
         for name, each in labelled.by_domain(policy).items()
@@ -164,57 +173,93 @@ def fit(
     proposed = with_changes(policy, changes)
     tuned = {name: one for name, one in tune(records, proposed, target).domains.items() if name in supported}
     domains |= {name: replace(domains[name], effect=effect(one)) for name, one in tuned.items()}
-    return Fit(policy.digest, target, domains, proposed, len(labels) - len(labelled.labels))
+    return Fit(policy.digest, target, domains, proposed, len(labels.keys() - labelled.labels.keys()))
 
 
 def _fit_domain(
     name: str, labelled: Labelled, policy: Policy, today: str, target: float, share: float, *, hold: bool
 ) -> DomainFit:
-    result = DomainFit(domain=name, **labelled.counts, held=hold)
-    if not labelled.has(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS):
+    checked = labelled.checked
+    judged = labelled.only(checked) or labelled
+    result = DomainFit(
+        domain=name,
+        **judged.counts,
+        held=hold,
+        judges=int((~checked).sum()),
+        rest=sum(one.label.source == NO_LABEL for one in judged.traces),
+    )
+    if not judged.has(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS):
         return result
-    kept = labelled.kept
     values = logistic.values_of([one.record for one in labelled.traces])
     constant = OUTCOME if hold else None
     if constant:
         del values[constant]
-    folds = logistic.folds_of(labelled.groups)
-    odds = logistic.out_of_fold(values, kept, folds)
-    learned, probabilities = logistic.calibrated(logistic.learn(values, kept, share), odds, kept)
+    folds, kept = logistic.folds_of(labelled.groups), judged.kept
+    odds = logistic.out_of_fold(values, labelled.kept, folds)[checked]
+    learned, probabilities = logistic.calibrated(logistic.learn(values, labelled.kept, share), odds, kept)
     changed = with_changes(policy, {name: {"learned": learned}})
     orders = {
-        "in force": held_scores(labelled, policy, constant),
-        "fitted": held_scores(labelled, changed, constant, probabilities),
-        "length alone": length_odds(values, kept, folds),
+        "in force": held_scores(judged, policy, constant),
+        "fitted": held_scores(judged, changed, constant, probabilities),
+        "length alone": length_odds(values, labelled.kept, folds)[checked],
     }
     agents = [one.record.agent_id or "" for one in labelled.traces]
     if len({*agents}) > 1:
-        orders["agent alone"] = logistic.rates_out_of_fold(agents, kept, folds)
-    appraisals, difference, best_difference = _appraise(labelled, orders, folds, target)
-    new_agents = _new_agents(labelled, values, agents)
-    alone = zip(values, estimates(kept, [*values.values()], labelled.groups), strict=True)
-    missing = _missing(bool(np.ptp(probabilities) > 0), appraisals["fitted"], difference, best_difference)
-    origin = _origin(labelled, today, agents, appraisals["fitted"], new_agents)
+        orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
+    new_agents = _new_agents(labelled, values, agents, checked, judged.groups)
+    folds, values = folds[checked], {term: column[checked] for term, column in values.items()}
+    gains = _appraise(judged, orders, folds, target)
+    seen = judged.fitted_to(policy)
+    if seen.any():
+        gains = _since(judged, orders, folds, target, gains, ~seen)
+    alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
+    missing = _missing(bool(np.ptp(probabilities) > 0), gains)
+    origin = _origin(labelled, today, agents, gains.appraisals["fitted"], new_agents)
     return replace(
         result,
+        since=int((~seen).sum()) if seen.any() else None,
         outcome="not supported" if missing else "supported",
         missing=missing,
         learned=learned.model_copy(update={"fitted": origin}),
-        appraisals=appraisals,
-        difference=difference,
-        length=against_length(orders["fitted"], values, kept, labelled.groups, folds),
-        best_difference=best_difference,
+        appraisals=gains.appraisals,
+        difference=gains.auc,
+        length=against_length(
+            orders["fitted"], orders["length alone"], values["steps"], kept, judged.groups, folds
+        ),
+        best_difference=gains.best,
         new_agents=new_agents,
         leaks={term: area for term, area in alone if leaks_label(area.value)},
-        stated=outcomes_in_text(labelled),
+        stated=outcomes_in_text(judged),
         reliability=_reliability(probabilities, kept),
     )
 
 
-def _appraise(
-    labelled: Labelled, orders: dict[str, Array], folds: Array, target: float
-) -> tuple[dict[str, Appraisal], Estimate, Estimate | None]:
-    """Return the appraisals, and the gains of the second order over the first, in AUC and best traces."""
+class _Gains(NamedTuple):
+    """Appraisals by name, and the gains of the second order over the first, in AUC and best traces."""
+
+    appraisals: dict[str, Appraisal]
+    auc: Estimate | None
+    best: Estimate | None
+
+
+def _since(
+    judged: Labelled, orders: dict[str, Array], folds: Array, target: float, gains: _Gains, fresh: Array
+) -> _Gains:
+    """Return gains over the policy in force that are computed on traces that it was not fitted to, if any.
+
+    On the others, its figures flatter, and no policy would surely be better.
+    """
+    since = judged.only(fresh)
+    if since is None or not since.has(1, 1):
+        others = {name: one for name, one in gains.appraisals.items() if name != "in force"}
+        return _Gains(others, None, None)
+    pair = {name: orders[name][fresh] for name in ("in force", "fitted")}
+    found = _appraise(since, pair, folds[fresh], target)
+    return found._replace(appraisals=gains.appraisals | {"in force": found.appraisals["in force"]})
+
+
+def _appraise(labelled: Labelled, orders: dict[str, Array], folds: Array, target: float) -> _Gains:
+    """Judge orders of the traces, of which the first two are the policy in force and the fitted one."""
     kept, groups, columns = labelled.kept, labelled.groups, [*orders.values()]
     aucs, drawn = areas(kept, columns, groups, folds)
     within: Sequence[Estimate | None] = [None] * len(orders)
@@ -226,7 +271,7 @@ def _appraise(
     (force, fitted), (force_drawn, fitted_drawn) = ratios(passes[:2] & kept, passes[:2], groups)
     best = percentiles(fitted - force, fitted_drawn - force_drawn)
     difference = percentiles(aucs[1] - aucs[0], drawn[1] - drawn[0])
-    return appraisals, difference, known(best)
+    return _Gains(appraisals, known(difference), known(best))
 
 
 def _best(order: Array, folds: Array, target: float) -> Array:
@@ -239,24 +284,35 @@ def _best(order: Array, folds: Array, target: float) -> Array:
     return passes
 
 
-def _missing(rises: bool, fitted: Appraisal, difference: Estimate, best: Estimate | None) -> list[str]:
+def _missing(rises: bool, gains: _Gains) -> list[str]:
     """Return what the labels do not show, and would have to."""
+    best = gains.best
     shown = {
-        f"an interval of the AUC above {CHANCE + MARGIN:g}": fitted.auc.low > CHANCE + MARGIN,
-        "an interval of the gain above 0": difference.low > 0,
+        f"an interval of the AUC above {CHANCE + MARGIN:g}": gains.appraisals["fitted"].auc.low
+        > CHANCE + MARGIN,
+        "labels that the policy in force was not fitted to": gains.auc is not None,
+        "an interval of the gain above 0": gains.auc is None or gains.auc.low > 0,
         "best traces as good as those under the policy in force": best is None or best.value >= 0,
         "probabilities that rise with the fitted value": rises,
     }
     return [name for name, is_shown in shown.items() if not is_shown]
 
 
-def _new_agents(labelled: Labelled, values: dict[str, Array], agents: Sequence[str]) -> Estimate | None:
-    """Return the AUC within each agent of a value that was fitted to the others."""
+def _new_agents(
+    labelled: Labelled, values: dict[str, Array], agents: Sequence[str], checked: Array, groups: Array
+) -> Estimate | None:
+    """Return the AUC, within each agent, of a value that was fitted to the others.
+
+    ``checked``: the labels that it is judged by. ``groups``: those of these labels.
+    """
     _, index = np.unique(agents, return_inverse=True)
     if index.max() == 0:
         return None
     odds = logistic.out_of_fold(values, labelled.kept, index)
-    (found,) = estimates(labelled.kept, [odds], labelled.groups, index)
+    at = np.flatnonzero(checked)
+    (found,) = estimates(
+        labelled.kept[at], [odds[at]], np.unique(labelled.groups[at], return_inverse=True)[1], index[at]
+    )
     return known(found)
 
 

@@ -54,10 +54,13 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
         f"{one.domain}: {one.kept:,} of {one.traces:,} traces worth keeping ({one.kept / one.traces:.0%}), "
         f"{one.groups:,} independent groups (traces by how their group was found: {one.how_grouped})"
     )
+    yield from _labels(one)
     if one.learned is None:
         return
     table = new_table("score", "AUC", "within a group", f"kept of the best {target:.0%}")
     for name, found in one.appraisals.items():
+        if name == "in force" and one.since is not None:
+            name = f"in force, on {counted(one.since, 'label')} since its fit"  # noqa: PLW2901
         figures = (found.auc, found.within, found.best)
         table.add_row(name, *(with_interval(figure) for figure in figures))
     yield table
@@ -68,6 +71,17 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
     yield ""
     yield learned_table(one.learned)
     yield from (f"warning: {one.domain}: {warning}" for warning in _warnings(one, one.learned))
+
+
+def _labels(one: DomainFit) -> Iterator[str]:
+    if one.judges:
+        yield f"also fitted to {counted(one.judges, 'label')} of judges; all figures are of people's labels"
+    if one.rest:
+        yield (
+            f"no label says drop, so traces worth keeping are told from {counted(one.rest, 'trace')} without "
+            "a label, some of which are worth keeping, too: an AUC is too low rather than too high, and the "
+            "learned value orders traces, but is no probability that one is worth keeping"
+        )
 
 
 def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
@@ -102,10 +116,12 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
 def _sentence(one: DomainFit) -> str:
     if one.outcome == "too few labels":
         return f"no proposal: {one.too_few(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS)}"
-    fitted, force = one.appraisals["fitted"], one.appraisals["in force"]
-    best = " → ".join(with_interval(each.best) for each in (force, fitted))
+    fitted = one.appraisals["fitted"]
+    force = one.appraisals.get("in force")
+    best = f"{with_interval(force.best if force else None)} → {with_interval(fitted.best)}"
     figures = (
-        f"AUC {with_interval(fitted.auc)}, {signed(one.difference)} against the policy in force"
+        f"AUC {with_interval(fitted.auc)}{' against traces without a label' if one.rest else ''}, "
+        f"{signed(one.difference)} against the policy in force"
         f"{' (outcome confidence held constant)' if one.held else ''}"
         f"{f', {one.length}' if one.length else ''}; kept of the best: {best}"
     )

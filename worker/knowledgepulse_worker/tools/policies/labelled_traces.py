@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,15 @@ class Labelled:
         return bool(rarer >= of_each and self.groups.max() + 1 >= groups)
 
     @property
+    def checked(self) -> Array:
+        """Whether each label is one that fits are judged by, shape (traces,).
+
+        Where there are labels of people and of judges, people's are; otherwise all are.
+        """
+        of_people = np.array([not one.label.is_judges for one in self.traces])
+        return of_people if of_people.any() else ~of_people
+
+    @property
     def equals_success(self) -> bool:
         """Whether the labels are presumably derived from ``metadata.success``."""
         return self.agreement >= LEAK_AGREEMENT
@@ -153,6 +163,32 @@ class Labelled:
         for record in self._records:
             records[policy.profile(record.task_domain).domain].append(record)
         return {name: Labelled(found[name], records[name]) for name in sorted(found)}
+
+
+NO_LABEL = "no label"
+"""The source of labels that :func:`with_rest` gives."""
+
+MAX_REST = 2_000
+"""Number of traces without a label with which those worth keeping are compared."""
+
+
+def with_rest(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labels:
+    """Return labels that say `keep` with those of other traces, which say `drop`.
+
+    Otherwise, and if each trace has a label, return the labels as they are. Some of the other traces would be
+    worth keeping as well, so that figures are lower than against traces that somebody dropped. Of more than
+    :data:`MAX_REST`, a sample is taken, in which a trace's place depends on its id alone.
+    """
+    given = {one.id: label_of(one, labels) for one in records}
+    found = [label for label in given.values() if label is not None]
+    if not found or not all(label.is_kept(min_reward) for label in found):
+        return labels
+    rest = sorted((name for name, label in given.items() if label is None), key=_place)
+    return labels | {name: Label(name, keep=False, source=NO_LABEL) for name in rest[:MAX_REST]}
+
+
+def _place(name: str) -> bytes:
+    return blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:

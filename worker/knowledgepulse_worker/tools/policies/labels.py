@@ -18,6 +18,9 @@ from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.terminal.lines import located_lines
 
+JUDGE = "judge:"
+"""The prefix of the source of a model's labels."""
+
 
 class Label(msgspec.Struct, frozen=True, omit_defaults=True):
     """A judgement on whether a trace is worth keeping, with either ``keep`` or ``reward``.
@@ -34,10 +37,23 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str | None = None
     group: str | int | None = None
 
+    @property
+    def is_judges(self) -> bool:
+        """Whether a model gave the label."""
+        return (self.source or "").startswith(JUDGE)
+
+    @property
+    def share(self) -> float:
+        """The reward, or 1 for a trace to keep and 0 for one to drop."""
+        return self.reward if self.reward is not None else float(bool(self.keep))
+
     def is_kept(self, min_reward: float) -> bool:
         """Return ``keep``, or whether the reward is at least ``min_reward``."""
         return self.keep if self.keep is not None else (self.reward or 0) >= min_reward
 
+
+KEPT = 0.5
+"""The lowest reward of a trace worth keeping, by default."""
 
 MAX_SOURCES = 50
 """Sources of labels whose agreement is computed."""

@@ -40,11 +40,13 @@ def length_odds(values: dict[str, Array], kept: Array, folds: Array) -> Array:
 
 
 def against_length(
-    order: Array, values: dict[str, Array], kept: Array, groups: Array, folds: Array
+    order: Array, odds: Array, steps: Array, kept: Array, groups: Array, folds: Array
 ) -> AgainstLength | None:
-    """Compare an order of traces, shape (n,), with the length alone; None if no fold has two to compare."""
-    odds = length_odds(values, kept, folds)
+    """Compare an order of traces, shape (n,), with that of :func:`length_odds`.
+
+    ``steps``: the fact of this name. Return None if no fold has two traces to compare.
+    """
     (ordered, alone), (ordered_drawn, alone_drawn) = areas(kept, [order, odds], groups, folds)
     gain = known(percentiles(ordered - alone, ordered_drawn - alone_drawn))
-    short = bool(np.cov(odds, values["steps"])[0, 1] < 0)
+    short = bool(np.cov(odds, steps)[0, 1] < 0)
     return gain and AgainstLength(percentiles(alone, alone_drawn), gain, short)

@@ -272,16 +272,17 @@ def fit(
 ) -> None:
     """Fit learned values to labels, and propose them if the labels support a change.
 
-    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression on the
-    dimensions and facts of the traces, domain by domain. Prints a verdict for each domain, and figures of
-    traces that were not fitted to: of the policy in force, of the learned value, of the length alone and of
-    the agent's name alone. Then a [policy] to review, with the target share.
+    Reads scored traces as `tune` does. Fits a logistic regression on the dimensions and facts of the traces,
+    domain by domain. Where there are labels of people and of models, fits to both, and judges by people's.
+    Where all labels say `keep`, tells these traces from those without a label. Prints a verdict for each
+    domain, and figures of traces that were not fitted to: of the policy in force, of the learned value, of
+    the length alone and of the agent's name alone. Then a [policy] to review, with the target share.
     """
     from knowledgepulse_worker.tools.policies import fit, fit_report, labels  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output, *given.label_files)
     active, every = given.policy, given.all_labels()
-    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
+    agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_fit(every)
     today = datetime.now(UTC).date().isoformat()
     records = given.comparable(content=True)
     fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)

@@ -73,7 +73,6 @@ BAD = {
     "nobody": (USAGE, LABEL, ONE_OF_TWO),
     "a judge alone": (USAGE, (*LABEL, "--judge", "http://127.0.0.1:1/v1"), ONE_OF_TWO),
     "both": (USAGE, (*LABEL, "--by", "ann", "--model", "m"), ONE_OF_TWO),
-    "no judge there": (INPUT, (*JUDGE, "--judge", "http://127.0.0.1:1/v1"), "/v1/chat/completions: Cannot"),
     "no URL": (
         INPUT,
         (*JUDGE, "--judge", "model"),

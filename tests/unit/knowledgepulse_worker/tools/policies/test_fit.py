@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Learned, Policy
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, scores_under
 from knowledgepulse_worker.tools.policies import logistic
@@ -167,15 +168,85 @@ def test_with_too_few_labels_it_says_what_is_missing(planted, traces, groups):
 
 
 def test_a_value_that_is_already_in_force_is_not_proposed_again(usual):
-    """The gain is over the policy in force, whatever that is."""
+    """On the labels that it was fitted to, its figures flatter."""
     records, labels, found = usual
     proposed = found.proposed
 
     again = fitted(records, labels, proposed)
 
     assert only(again).outcome == "not supported"
-    assert "an interval of the gain above 0" in report(again)
+    assert "no proposal, for want of labels that the policy in force was not fitted to: AUC" in report(again)
+    assert "in force" not in only(again).appraisals
     assert again.proposed == proposed
+
+
+@pytest.mark.parametrize(
+    ("turned", "said"), [(False, "an interval of the gain above 0"), (True, "the labels support")]
+)
+def test_a_policy_in_force_is_judged_by_the_labels_since_its_fit(planted, turned, said):
+    """Before, it would seem better than it is; here, the later labels say the opposite of the former ones."""
+    records, labels = planted(traces=600)
+    first = {one.id: labels[one.id] for one in records[:100]}
+    if turned:
+        first = {name: Label(name, keep=not one.keep) for name, one in first.items()}
+    proposed = fitted(records, first).proposed
+
+    found = fitted(records, first | dict([*labels.items()][100:]), proposed)
+
+    assert only(found).since == 500
+    assert said in report(found)
+    assert only(found).difference.value == pytest.approx(0.5 if turned else 0, abs=0.35)
+
+
+def test_people_check_a_value_that_was_fitted_to_a_judges_labels_too(planted):
+    """Each figure is of people's labels, of traces that the value was not fitted to."""
+    records, labels = planted(traces=300)
+    judged = {name: Label(name, keep=one.keep, source="judge:m:1") for name, one in labels.items()}
+    people = dict([*labels.items()][:120])
+
+    found = only(fitted(records, judged | people))
+
+    assert found.outcome == "supported"
+    assert (found.traces, found.judges) == (120, 180)
+    assert found.learned.fitted.labels == {"judge:m:1": 180, "ann": 120}
+    alone = only(fitted(records, people))
+    assert found.appraisals["fitted"].auc.value > alone.appraisals["fitted"].auc.value - 0.05
+    turned = {name: Label(name, keep=not one.keep, source="judge:m:1") for name, one in labels.items()}
+    assert only(fitted(records, turned | people)).outcome == "not supported"
+
+
+def test_labels_of_judges_alone_are_judged_by_themselves(planted):
+    records, labels = planted()
+    judged = {name: Label(name, keep=one.keep, source="judge:m:1") for name, one in labels.items()}
+
+    found = only(fitted(records, judged))
+
+    assert (found.outcome, found.traces, found.judges) == ("supported", 300, 0)
+
+
+def test_traces_worth_keeping_are_told_from_those_without_a_label(planted):
+    """If nobody labelled one to drop."""
+    records, labels = planted(traces=400)
+    up = [name for name, one in labels.items() if one.keep][:80]
+
+    found = fitted(records, {name: labels[name] for name in up})
+
+    one = only(found)
+    assert one.outcome == "supported"
+    assert (one.traces, one.kept, one.rest, found.unmatched) == (400, 80, 320, 0)
+    assert "AUC 0." in report(found)
+    assert "against traces without a label" in report(found)
+    weights = {name: term.weight for name, term in one.learned.terms.items()}
+    assert weights["repeated_share"] < 0 > weights["complexity"]
+    assert found.proposed.profile("default").share == 0.1
+
+
+def test_labels_to_keep_say_nothing_if_all_traces_have_one(planted):
+    records, labels = planted()
+    up = {name: Label(name, keep=True) for name in labels}
+
+    with pytest.raises(InputError, match="every matching label says 'keep'"):
+        fitted(records, up)
 
 
 def test_outcome_confidence_is_neither_fitted_nor_counted_unless_asked(make_record, make_counts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -65,7 +66,7 @@ def waits(monkeypatch):
 def run(kp_worker, server, waits, tmp_path, real_traces):
     """Judge traces with these objectives."""
 
-    def judged(*objectives, rubric="No rude answers."):
+    def judged(*objectives, rubric="No rude answers.", times=1):
         (tmp_path / "rubric.md").write_text(rubric)
         trace = json.loads(real_traces[0])
         lines = [
@@ -76,7 +77,7 @@ def run(kp_worker, server, waits, tmp_path, real_traces):
         return kp_worker(
             *("policy", "label", tmp_path / "traces.jsonl", "--embedder", "none"),
             *("--output", tmp_path / "judged.jsonl", "--rubric", tmp_path / "rubric.md", "--model", "m"),
-            *("--judge", f"http://127.0.0.1:{server.server_port}/v1", "--per-minute", 30),
+            *("--judge", f"http://127.0.0.1:{server.server_port}/v1", "--per-minute", 30, "--times", times),
             env={"OPENAI_API_KEY": "secret"},
         )
 
@@ -96,6 +97,7 @@ def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):
     assert result.exit_code == 0, result.output
     assert labels(tmp_path) == {"0": True, "1": False, "3": True}
     assert "2 to keep, 1 to drop, 1 unclear; 300 tokens sent, 6 received" in result.stdout
+    assert re.match(r"asking m 3 times, which sends about [1-9][\d,]+ tokens\n", result.stderr)
     assert "kp:trace:2: neither keep nor drop: Well, that depends\\u202e" in result.stderr
     assert sorted(objective for _, _, objective, _ in server.asked) == ["a", "b", "c"]  # equal texts once
     path, key, _, request = server.asked[0]
@@ -104,6 +106,26 @@ def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):
     assert waits == [2.0] * 3
     (source,) = {json.loads(line)["source"] for line in (tmp_path / "judged.jsonl").read_text().splitlines()}
     assert source.startswith("judge:m:")
+
+
+def test_a_model_that_is_asked_several_times_gives_the_share_of_its_clear_answers(run, server, tmp_path):
+    server.answers = {
+        "a": [says("keep"), says("drop"), says("keep"), says("keep")],
+        "b": [says("drop"), says("Hm"), says("keep"), says("drop")],
+        "c": [says("Hm"), says("drop")],
+    }
+
+    result = run("a", "b", "a", times=3)
+
+    assert result.exit_code == 0, result.output
+    assert "asking m 6 times" in result.stderr
+    assert "3 to keep, 0 to drop, 1 unclear; 600 tokens sent" in result.stdout
+    lines = [json.loads(line) for line in (tmp_path / "judged.jsonl").read_text().splitlines()]
+    assert {one["id"][-1]: one["reward"] for one in lines} == {"0": 2 / 3, "1": 1 / 2, "2": 2 / 3}
+    assert all(one["source"].startswith("judge:m:") and one["source"].endswith(":3") for one in lines)
+    asked = len(server.asked)
+    assert "asking m 3 times" in run("a", "b", "a", "c", times=3).stderr  # the others are labelled
+    assert len(server.asked) == asked + 3
 
 
 @pytest.mark.parametrize(
@@ -134,6 +156,17 @@ def test_a_run_with_mostly_unclear_answers_fails_and_shows_three(run, server, tm
     assert result.stderr.count("neither keep nor drop: It depends on") == 3
     assert "1 to keep, 0 to drop, 4 unclear; " in result.stderr
     assert "most answers are unclear: change the rubric or the model" in result.stderr
+
+
+def test_no_server_is_told_below_the_price_and_nothing_is_written(run, server, tmp_path):
+    server.server_port = 1
+
+    result = run("a")
+
+    assert result.exit_code == 1
+    _, error = result.stderr.splitlines()
+    assert error.startswith("Error: http://127.0.0.1:1/v1/chat/completions: Cannot")
+    assert (tmp_path / "judged.jsonl").read_bytes() == b""
 
 
 def test_it_goes_on_after_an_error_and_another_rubric_asks_again(run, server, tmp_path):

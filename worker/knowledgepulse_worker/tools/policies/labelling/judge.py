@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, cast
+from typing import Annotated
 
 import aiohttp
 import msgspec
@@ -18,14 +19,17 @@ from knowledgepulse_kafka.http_client import bearer, reason, request, retry_afte
 from knowledgepulse_kafka.texts import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.texts import printable
-from knowledgepulse_worker.tools.policies.command_inputs import JUDGE
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view
+from knowledgepulse_worker.tools.policies.labels import JUDGE, KEPT
 from knowledgepulse_worker.tools.terminal.console import errors
 
 MAX_TEXT = 48_000
 """Characters of a trace that are sent, from both ends: about 12 000 tokens."""
+
+CHARACTERS_OF_A_TOKEN = 4
+"""Of English; a token of code or of other languages has fewer."""
 
 ANSWER_LIMIT = 120.0
 """Seconds for an answer."""
@@ -75,18 +79,26 @@ class Judge:
     Attributes:
         url: the endpoint's base, which ends with its version: `https://host/v1`.
         per_minute: maximum number of requests a minute.
+        times: how often it is asked about each trace.
     """
 
     url: str
     model: str
     rubric: str
     per_minute: int
+    times: int
     key: str | None
 
     @property
     def source(self) -> str:
-        """The source of the labels. It depends on the rubric, so labels by other rubrics stay apart."""
-        return f"{JUDGE}{self.model}:{hashlib.sha256(self.rubric.encode()).hexdigest()[:8]}"
+        """The source of the labels, of which those by other rubrics, or of more answers, stay apart."""
+        named = f"{JUDGE}{self.model}:{hashlib.sha256(self.rubric.encode()).hexdigest()[:8]}"
+        return named if self.times == 1 else f"{named}:{self.times}"
+
+    @property
+    def task(self) -> str:
+        """The message before each trace."""
+        return f"{_TASK} {_FORM}\n\n{self.rubric}"
 
 
 def verdict_of(answer: str) -> bool | None:
@@ -108,42 +120,69 @@ def _without_thoughts(answer: str) -> str:
 async def judge_traces(session: Session, judge: Judge) -> str:
     """Label a session's traces, and return a sentence on the cost. Equal texts are sent once.
 
+    With several answers, the label's reward is the share of the clear ones that keep the trace.
+
     Raises:
         InputError: the endpoint refuses, does not answer, or cannot be reached, or most answers are unclear;
             the labels so far are on disk.
     """
-    known = {_text(trace): keep for trace, keep in session.labelled}
-    sent = received = answers = 0
-    unclear: list[str] = []
+    known = {_text(trace): label.share for trace, label in session.labelled}
+    costs, unclear = _Costs(), list[str]()
     address, headers = _address(judge.url), _headers(judge.key)
+    errors.print(_price(judge, {*map(_text, session.waiting)} - known.keys()), markup=False)
     async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)) as client:
-        for _ in range(session.total - len(session.labelled)):
-            trace = cast("ToLabel", session.current)
+        for trace in session.waiting:
             text = _text(trace)
             if text not in known:
-                answer = await _ask(client, address, judge, text)
-                sent += answer.usage.prompt_tokens
-                received += answer.usage.completion_tokens
-                answers += 1
-                said = answer.choices[0].message.content or ""
-                verdict = verdict_of(said)
-                if verdict is None:
-                    shown = shortened(_without_thoughts(said) or said, [judge.key or ""])[:_SHOWN]
-                    unclear.append(printable(f"{trace.record.id}: neither keep nor drop: {shown}"))
+                answers = [costs.count(await _ask(client, address, judge, text)) for _ in range(judge.times)]
+                clear = [keep for said in answers if (keep := verdict_of(said)) is not None]
+                unclear += [_unclear(trace, said, judge) for said in answers if verdict_of(said) is None]
+                if not clear:
                     session.decide("skip")
                     continue
-                known[text] = verdict
-            session.decide("keep" if known[text] else "drop")
+                known[text] = sum(clear) / len(clear)
+            keep = known[text] >= KEPT
+            session.decide("keep" if keep else "drop", reward=known[text] if judge.times > 1 else None)
     counts = session.counts
     for line in unclear[:_EXAMPLES]:
         errors.print(line, markup=False, emoji=False)
     summary = (
         f"{judge.source}: {counts[True]} to keep, {counts[False]} to drop, {len(unclear)} unclear; "
-        f"{sent} tokens sent, {received} received"
+        f"{costs.sent} tokens sent, {costs.received} received"
     )
-    if len(unclear) * 2 > answers:
+    if len(unclear) * 2 > costs.answers:
         raise InputError(f"{summary}; most answers are unclear: change the rubric or the model")
     return summary
+
+
+@dataclass
+class _Costs:
+    """What the answers took: their number, and the tokens by the endpoint's count."""
+
+    answers: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def count(self, answer: _Answer) -> str:
+        """Count an answer, and return what it says."""
+        self.answers += 1
+        self.sent += answer.usage.prompt_tokens
+        self.received += answer.usage.completion_tokens
+        return answer.choices[0].message.content or ""
+
+
+def _price(judge: Judge, texts: Collection[str]) -> str:
+    """Say how often the model will be asked, and about how many tokens that sends."""
+    characters = sum(len(judge.task) + len(text) for text in texts) * judge.times
+    return (
+        f"asking {judge.model} {counted(len(texts) * judge.times, 'time')}, which sends about "
+        f"{characters // CHARACTERS_OF_A_TOKEN:,} tokens"
+    )
+
+
+def _unclear(trace: ToLabel, said: str, judge: Judge) -> str:
+    shown = shortened(_without_thoughts(said) or said, [judge.key or ""])[:_SHOWN]
+    return printable(f"{trace.record.id}: neither keep nor drop: {shown}")
 
 
 def _text(trace: ToLabel) -> str:
@@ -173,8 +212,7 @@ def _headers(key: str | None) -> dict[str, str]:
 
 async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: str) -> _Answer:
     """Ask as often as the rate allows, and repeat the question while the server is busy."""
-    system = f"{_TASK} {_FORM}\n\n{judge.rubric}"
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
+    messages = [{"role": "system", "content": judge.task}, {"role": "user", "content": text}]
     content = {"model": judge.model, "messages": messages}
     where = without_secrets(str(address))
     for attempt in range(1, ATTEMPTS + 1):

@@ -21,8 +21,10 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
         return None
     if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
         raise click.BadParameter("a name has at least one character, and only printable ones")
-    if name.startswith(command_inputs.JUDGE):
-        raise click.BadParameter(f"names that begin with {command_inputs.JUDGE} are those of models")
+    from knowledgepulse_worker.tools.policies.labels import JUDGE  # noqa: PLC0415 - keeps `--help` fast
+
+    if name.startswith(JUDGE):
+        raise click.BadParameter(f"names that begin with {JUDGE} are those of models")
     return name.strip()
 
 
@@ -41,6 +43,13 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
     type=EXISTING,
     help="File that says what makes a run worth keeping, for the page or for the model.",
 )
+@click.option(
+    "--times",
+    type=click.IntRange(1, 100),
+    default=1,
+    help="How often the model is asked about each trace; the label's `reward` is the share of its answers "
+    "that keep it.",
+)
 @click.option("--per-minute", type=click.IntRange(1, 10_000), default=60, help="Limit of requests.")
 def label(
     given: command_inputs.Inputs,
@@ -51,6 +60,7 @@ def label(
     url: str | None,
     model: str | None,
     rubric: Path | None,
+    times: int,
     per_minute: int,
 ) -> None:
     """Label traces in a browser, one at a time, until Ctrl-C.
@@ -62,8 +72,9 @@ def label(
     files.
 
     With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
-    in OPENAI_API_KEY. Its labels' source begins with `judge:`, and where people's labels are given too, they
-    are compared with these and then left out.
+    in OPENAI_API_KEY, after the command has printed about how many tokens that takes. Its labels' source
+    begins with `judge:`. Where there are people's labels, too, `evaluate` uses only these, and `fit` fits to
+    both and judges by these.
     """
     asks_model = url is not None or model is not None
     if (by is None) != asks_model or (asks_model and None in (url, model, rubric)):
@@ -83,7 +94,7 @@ def label(
             texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
             asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, texts, port)))
         elif url is not None and model is not None and rubric is not None:
-            asked = Judge(url, model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
+            asked = Judge(url, model, _text_of(rubric), per_minute, times, os.environ.get("OPENAI_API_KEY"))
             click.echo(asyncio.run(judge_traces(Session(queue, file, asked.source), asked)))
 
 

@@ -17,7 +17,7 @@ import msgspec
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.texts import printable
-from knowledgepulse_worker.tools.policies.labels import Label, read_label
+from knowledgepulse_worker.tools.policies.labels import KEPT, Label, read_label
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _BEGINNING = b'{"id":'
@@ -57,11 +57,11 @@ class Session:
     def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
         self.total, self.by, self.file = len(traces), by, file
         self.revision = 0  # number of changes so far, which tells an outdated page
-        given = {label.id: bool(label.keep) for label in file.labels if label.source == by}
+        given = {label.id: label for label in file.labels if label.source == by}
         after = max((number for number, one in enumerate(traces, 1) if one.record.id in given), default=0)
         # The traces that had a label at the start, with it.
         self.labelled = [(one, given[one.record.id]) for one in traces if one.record.id in given]
-        self._kept = {one.record.id: keep for one, keep in self.labelled}
+        self._kept = {one.record.id: label.is_kept(KEPT) for one, label in self.labelled}
         in_order = (*traces[after:], *traces[:after])
         self._waiting = deque(one for one in in_order if one.record.id not in given)
         self._decided: list[tuple[ToLabel, Answer]] = []
@@ -70,6 +70,11 @@ class Session:
     def current(self) -> ToLabel | None:
         """The trace to label now; None when all are labelled."""
         return self._waiting[0] if self._waiting else None
+
+    @property
+    def waiting(self) -> tuple[ToLabel, ...]:
+        """The traces that are not labelled, the current one first."""
+        return tuple(self._waiting)
 
     @property
     def counts(self) -> Counter[bool]:
@@ -90,8 +95,8 @@ class Session:
         """Whether there is an answer to undo."""
         return bool(self._decided)
 
-    def decide(self, answer: Answer) -> None:
-        """Label or skip the current trace.
+    def decide(self, answer: Answer, *, reward: float | None = None) -> None:
+        """Label or skip the current trace. The label has a reward instead of the answer if there is one.
 
         Raises:
             InputError: the label could not be written; the trace stays the current one.
@@ -101,7 +106,8 @@ class Session:
             self._waiting.rotate(-1)
         else:
             keep = answer == "keep"
-            self.file.append(Label(trace.record.id, keep=keep, source=self.by, group=trace.group))
+            given = {"keep": keep} if reward is None else {"reward": reward}
+            self.file.append(Label(trace.record.id, source=self.by, group=trace.group, **given))
             self._waiting.popleft()
             self._kept[trace.record.id] = keep
         self._decided.append((trace, answer))
