@@ -11,11 +11,13 @@ import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
 from knowledgepulse_kafka.errors import DeliveryError
+from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.convert import from_otlp
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations
 from support import metrics_page as page
+from support.backends import FAKES, AgentRun
 from support.otlp import attributes_of, logs_of, spans_of
 from support.streams import Message, Stream, headers_of, own_settings, score_of
 
@@ -93,13 +95,13 @@ async def read_all(stream, count):
     return found
 
 
-async def evaluated(stream):
+async def evaluated(stream, destination=None):
     """Run the command until it has read all outputs; return its counts."""
     topics = stream.settings.topics
     outputs = len(await stream.read(topics.contribute, topics.rejected))
     stop = asyncio.Event()
     settings = stream.configured(web={"port": free_ports(1)[0]})
-    running = asyncio.create_task(run_evaluations(settings, None, stop))
+    running = asyncio.create_task(run_evaluations(settings, destination, stop))
     try:
         async with asyncio.timeout(LIMIT):
             while not running.done() and await position(stream) < outputs:
@@ -192,3 +194,128 @@ async def test_events_and_positions_are_committed_together(scored, monkeypatch):
 
     monkeypatch.undo()
     assert (await evaluated(scored))["sent"] == 20
+
+
+# --- into a backend
+
+RUNS = 60
+"""More runs of each backend than a request has scores."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runs():
+    return {fake.name: [AgentRun(number) for number in range(RUNS)] for fake in FAKES}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outputs_of_runs(broker, runs, tmp_path_factory):
+    """Return a stream with the scored traces of runs that were pulled from each of the backends."""
+    sections = {"embedding": {"backend": "none"}, "policy": {"threshold": 0.2}}
+    settings = own_settings(broker.bootstrap_servers, "runs", sections)
+    stream = Stream(settings, tmp_path_factory.mktemp("runs"))
+    await stream.create_topics(2)
+    traces = [
+        ReasoningTrace.new(
+            objective=run.objective, steps=[{"type": "thought"}] * (run.number % 7 + 1),
+            result_summary=run.answer, confidence=0.5, success=True, task_domain="code",
+            pulled_from={"backend": fake.name, "run": fake().run_id(run)},
+        )
+        for fake in FAKES
+        for run in runs[fake.name]
+    ]  # fmt: skip
+    raw = await stream.publish(Message(one.to_json(), partition=n % 2) for n, one in enumerate(traces))
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+    return stream
+
+
+@pytest.fixture(params=FAKES, ids=lambda fake: fake.name)
+def fake(request, runs, monkeypatch):
+    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY", "LANGSMITH_API_KEY"):
+        monkeypatch.setenv(name, "hidden")
+    backend = request.param()
+    backend.runs = [*runs[backend.name]]
+    return backend
+
+
+@pytest.fixture
+def scored_runs(outputs_of_runs, tmp_path):
+    """Return the stream with the test's own group."""
+    own = {"group": f"runs-{os.urandom(4).hex()}", "session_timeout": 6.0}
+    return Stream(outputs_of_runs.configured(kafka=own), tmp_path)
+
+
+async def wanted(stream, fake):
+    """Return the scores on the topics by run."""
+    topics = stream.settings.topics
+    outputs = await stream.read(topics.contribute, topics.rejected)
+    pulled = [(json.loads(one.value)["metadata"]["pulled_from"], score_of(one)["score"]) for one in outputs]
+    assert {one.topic for one in outputs} == {topics.contribute, topics.rejected}
+    return {one["run"]: score for one, score in pulled if one["backend"] == fake.name}
+
+
+def written(fake):
+    """Return the scores in a backend by run; each run has one."""
+    found = {run: [one[0] for one in scores.values()] for run, scores in fake.scores.items()}
+    assert {run: len(values) for run, values in found.items()} == dict.fromkeys(found, 1)
+    return {run: pytest.approx(value, abs=0.0001) for run, (value,) in found.items()}
+
+
+async def all_read(stream, command):
+    """Wait until the positions of all outputs are committed."""
+    async with asyncio.timeout(LIMIT):
+        while await position(stream) < len(FAKES) * RUNS:
+            assert command.process.returncode is None, command.log()
+            await asyncio.sleep(0.1)
+
+
+async def test_each_score_is_in_the_backend_once_whatever_is_killed(scored_runs, fake):
+    async with fake.served() as url:
+        command = f"evaluations --to {fake.name} {url}"
+        for _ in range(2):
+            async with scored_runs.worker(command=command) as process, asyncio.timeout(LIMIT):
+                before = fake.writes
+                while fake.writes == before:
+                    assert process.process.returncode is None, process.log()
+                    await asyncio.sleep(0.001)
+                await process.kill()
+        async with scored_runs.worker(command=command) as process:
+            await all_read(scored_runs, process)
+            assert await process.stop() == 0, process.log()
+    assert written(fake) == await wanted(scored_runs, fake)
+    assert len(fake.scores) == RUNS
+    assert "hidden" not in process.log()
+
+
+async def test_a_backend_that_is_down_delays_and_loses_nothing_and_is_seen(scored_runs, fake):
+    fake.is_down = True
+    async with fake.served() as url:
+        command = f"evaluations --to {fake.name} {url}"
+        async with scored_runs.worker(command=command) as process, asyncio.timeout(LIMIT):
+            await process.logged("the backend does not take scores: status 503")
+            assert page.value(await process.metrics(), "kp_evaluations_backend_up") == 0
+            assert await process.stop() == 0, process.log()
+        assert await position(scored_runs) == 0
+        async with scored_runs.worker(command=command) as process, asyncio.timeout(LIMIT):
+            await process.logged("the backend does not take scores: status 503")
+            assert page.value(await process.metrics(), "kp_evaluations_backend_retries_total") >= 1
+            fake.is_down = False
+            await all_read(scored_runs, process)
+            assert page.value(await process.metrics(), "kp_evaluations_backend_up") == 1
+            assert await process.stop() == 0, process.log()
+    assert written(fake) == await wanted(scored_runs, fake)
+
+
+async def test_a_score_that_a_backend_refuses_is_named_and_the_others_are_written(scored_runs, fake):
+    gone = fake.run_id(fake.runs.pop(RUNS // 2))
+    async with (
+        fake.served() as url,
+        scored_runs.worker(command=f"evaluations --to {fake.name} {url}") as process,
+    ):
+        await all_read(scored_runs, process)
+        assert page.value(await process.metrics(), "kp_evaluations_total", result="refused") == 1
+        assert await process.stop() == 0, process.log()
+    expected = await wanted(scored_runs, fake)
+    assert written(fake) == {run: value for run, value in expected.items() if run != gone}
+    assert f"score of run {gone} refused: " in process.log()

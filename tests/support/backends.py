@@ -68,7 +68,8 @@ class FakeBackend:
         scores: the scores by run and by their key: value, label, explanation, details.
         script: answers that replace the next ones; each is used once.
         headers: the headers of the last request.
-        writes: the number of requests that changed something.
+        writes: the number of scores that were written.
+        is_down: whether every request is answered with status 503.
     """
 
     name = ""
@@ -79,6 +80,7 @@ class FakeBackend:
         self.script: deque[web.Response] = deque()
         self.headers: dict[str, str] = {}
         self.writes = 0
+        self.is_down = False
 
     def run_id(self, run):
         return run.id
@@ -96,6 +98,8 @@ class FakeBackend:
     @web.middleware
     async def scripted(self, request, handler):
         self.headers = dict(request.headers)
+        if self.is_down:
+            return web.Response(status=503)
         return self.script.popleft() if self.script else await handler(request)
 
     @asynccontextmanager

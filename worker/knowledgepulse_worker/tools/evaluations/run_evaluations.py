@@ -124,7 +124,7 @@ async def run_evaluations(
             names,
             group,
             decoded_bytes=settings.limits.batch_bytes,
-            batch_bytes=min(_BATCH_BYTES, *limits),
+            batch_bytes=min([_BATCH_BYTES, *limits]),
         ) as session,
         serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
     ):
