@@ -70,7 +70,7 @@ def forward(precision: Precision, lengths: str) -> tuple[str, Rate]:
     ids = [window.truncate(row) for row in tokenizer.ids(list(itertools.islice(endless_texts(lengths), 300)))]
     call = Forward(bert, precision, MAX_TOKENS, len(cores()))
     call.warm()
-    return f"{NAME}, {len(cores())} threads, {call.precision}", _in_threads(call, ids)
+    return f"{NAME}, {len(cores())} threads, {precision}", _in_threads(call, ids)
 
 
 def _in_threads(call: Callable[[list[int]], object], texts: list[list[int]]) -> Rate:

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
-from support.documents import DOCUMENTS, Reader, blocks, read
+from support.documents import DOCUMENTS, QUICKSTART, Reader, blocks, read
 
 NEEDS_KAFKA = {
     "README.md",
@@ -22,7 +22,7 @@ NEEDS_KAFKA = {
     "docs/producers/spans.md",
 }
 NEEDS_TRAINER = {"docs/curators/dataset.md"}
-NEEDS_MODEL = {"README.md", "docs/curators/threshold.md"}
+NEEDS_MODEL = {"docs/curators/threshold.md"}
 
 UNENDING = "worker/knowledgepulse_kafka/README.md"
 """A document with a program that runs until it is stopped; `test_kafka_example` runs and stops it."""
@@ -72,7 +72,11 @@ def reader(request, tmp_path):
             '"contribute"': f'"{prefix}contribute"',
             "otlp_spans": f"{prefix}otlp_spans",
         }
-    checkout = not document.startswith("docs/") or FROM_A_CHECKOUT in read(document).lower()
+    checkout = (
+        not document.startswith("docs/")
+        or FROM_A_CHECKOUT in read(document).lower()
+        or QUICKSTART in read(document)
+    )
     reader = Reader(tmp_path, environment, renamed, prefix, checkout=checkout)
     yield reader
     reader.close()

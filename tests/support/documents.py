@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,9 @@ kubectl() {
     case "$*" in "apply -k "*) [ -f "$3/kustomization.yaml" ];; *" deployment/kp-worker "*) ;; *) false;; esac
 }
 """
+QUICKSTART = "as in the [quickstart](../../README.md#quickstart)"
+"""Words on a page whose reader has followed the quickstart before."""
+
 _EVENTUALLY = 60.0
 _BACKGROUND = re.compile(r"(KP_\w+=\S+ )*kp-worker (run|assemble)\b")
 # bfloat16 and float32 differ in the third decimal, which may change the second one that is shown.
@@ -70,6 +73,14 @@ def blocks(document: str) -> list[Block]:
         tag, _, argument = fence[1].partition(" ")
         found.append(Block(read(document).count("\n", 0, fence.start()) + 2, tag, argument, fence[2]))
     return found
+
+
+def section(document: str, heading: str) -> list[Block]:
+    """Return the blocks under a heading of the second level."""
+    text = read(document)
+    begin = text.index(f"\n## {heading}\n") + 1
+    first, last = (text.count("\n", 0, at) + 1 for at in (begin, text.index("\n## ", begin)))
+    return [block for block in blocks(document) if first < block.line <= last]
 
 
 def table(document: str, heading: str) -> list[str]:
@@ -113,11 +124,9 @@ class Reader:
 
     def read(self, document: str) -> None:
         """Run every block of a document; raise AssertionError if an output differs from the document."""
-        for block in blocks(document):
-            try:
-                self._do(block)
-            except AssertionError as error:
-                raise AssertionError(f"{document}:{block.line}: {error}") from None
+        if QUICKSTART in read(document):
+            self._follow("README.md", section("README.md", "Quickstart"))
+        self._follow(document, blocks(document))
 
     def shell(self, text: str) -> None:
         """Run shell commands; a worker or an assembler in the last line continues in the background."""
@@ -152,6 +161,13 @@ class Reader:
     @property
     def _place(self):
         return {"cwd": self._folder, "env": self._environment, "stdin": subprocess.DEVNULL}
+
+    def _follow(self, document: str, steps: Iterable[Block]) -> None:
+        for block in steps:
+            try:
+                self._do(block)
+            except AssertionError as error:
+                raise AssertionError(f"{document}:{block.line}: {error}") from None
 
     def _do(self, block: Block) -> None:
         if block.tag == "sh":

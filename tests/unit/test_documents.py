@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import tomllib
 
@@ -18,6 +20,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
 from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.settings import Settings, sections
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
@@ -78,11 +81,25 @@ def test_the_reasons_table_has_every_reason():
 
 
 def test_the_weights_table_is_the_references():
-    assert table("README.md", "The score") == [
+    assert table("docs/score.md", "Weights") == [
         f"| {name} | {w.complexity:.2f} | {w.novelty:.2f} | {w.tool_diversity:.2f} "
         f"| {w.outcome_confidence:.2f} |"
         for name, w in REFERENCE_WEIGHTS.items()
     ]
+
+
+def test_the_page_of_the_score_names_every_override_in_its_order():
+    section = read("docs/score.md").split("## Overrides\n", 1)[1].split("\n## ")[0]
+    assert re.findall(r"^\d\. `(\w+)`", section, re.MULTILINE) == list(EFFECTS)
+
+
+def test_every_message_on_the_page_of_troubleshooting_is_one_of_the_workers():
+    sources = [path.read_text() for path in (ROOT / "worker").rglob("*.py")]
+    joined = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))  # messages that are longer than a line
+    for row in table("docs/troubleshooting.md", "By message"):
+        for part in re.findall(r"`([^`]+)`", row)[0].split("…"):
+            said = part.strip().removeprefix("kafka.").removesuffix(os.strerror(errno.ECONNREFUSED))
+            assert said in joined, row
 
 
 def test_the_status_table_names_every_member():
@@ -97,7 +114,7 @@ def test_the_status_table_names_every_member():
 
 
 def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
-    """What is left out is `…`; the blocks of threshold.md hold the figures against the model."""
+    """What is left out is `…`; the blocks of the quickstart hold the figures."""
     before, after = (block.text for block in blocks("README.md")[:2])
     traces = read("worker/knowledgepulse_worker/tools/demo/real_traces.jsonl").splitlines()
     rest = "".join(next(trace for trace in traces if "cd7202b4" in trace).split())
@@ -113,9 +130,10 @@ def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
     weighted = sum(score[name] * weight for name, weight in REFERENCE_WEIGHTS["code"])
     assert weighted == pytest.approx(score["score"], abs=1e-4)
     assert f'"quality_score": {score["score"]}' in after
-    shown = read("docs/curators/threshold.md")
-    assert f"score {score['score']} is below" in shown
-    assert f"novelty            {score['novelty']} ×" in shown
+    shown = read("README.md")
+    assert f"score {score['score']} reaches the threshold {score['threshold']}" in shown
+    assert f"novelty            {score['novelty']:.4f} ×" in shown
+    assert f"nearest earlier trace: {score['nearest'].removesuffix('…')}" in shown
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
