@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
@@ -46,27 +47,42 @@ def traces() -> None:
 @click.option("--domain", help="List only traces of this domain or task domain.")
 @click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
 @click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
+@click.option(
+    "--near",
+    type=click.IntRange(min=1),
+    help="List only this number of traces: those whose scores are nearest to their threshold, nearest first.",
+)
 @json_lines_option
-def list_traces(domain: str | None, least: float, most: float, as_json: bool, given: Inputs) -> None:
+def list_traces(
+    domain: str | None, least: float, most: float, near: int | None, as_json: bool, given: Inputs
+) -> None:
     """List scored traces, one per line.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. The commands `kp-worker policy` read the lines
-    of `--json`: so `kp-worker policy label` shows only the traces of a band.
+    of `--json`: so `kp-worker policy label` shows only the traces of a band, or those near the threshold.
     """
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
     records = given.records()
     if not as_json:
         click.echo(_COLUMNS.format(*_HEADS))
-    count = 0
-    for record in records:
-        if domain in (None, record.task_domain, record.score.domain) and (
-            least <= record.score.quality_score <= most
-        ):
-            click.echo(_line(record) if as_json else _row(record))
-            count += 1
-    errors.print(counted(count, "trace"))
+    listed = [
+        record
+        for record in records
+        if domain in (None, record.task_domain, record.score.domain)
+        and least <= record.score.quality_score <= most
+    ]
+    if near is not None:
+        listed = heapq.nsmallest(near, listed, key=_distance)
+    for record in listed:
+        click.echo(_line(record) if as_json else _row(record))
+    errors.print(counted(len(listed), "trace"))
+
+
+def _distance(record: ScoredRecord) -> float:
+    """Return how far a score is from its threshold; with a share, from the lowest score that passed then."""
+    return abs(record.score.quality_score - record.score.threshold)
 
 
 def _row(record: ScoredRecord) -> str:

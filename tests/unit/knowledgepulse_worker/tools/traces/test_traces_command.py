@@ -21,6 +21,19 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     assert len(everything.splitlines()) == 155
 
 
+def test_traces_near_their_threshold_are_listed_nearest_first(kp_worker, scored):
+    everything = [json.loads(line) for line in scored.read_text().splitlines()]
+    distance = lambda one: abs(one["quality_score"] - one["threshold"])  # noqa: E731
+
+    text = output(
+        kp_worker("traces", "list", scored, "--near", "7", "--domain", "customer_service", "--json")
+    )
+
+    listed = [json.loads(line) for line in text.splitlines()]
+    near = sorted((one for one in everything if one["domain"] == "customer_service"), key=distance)[:7]
+    assert [one["id"] for one in listed] == [one["id"] for one in near]
+
+
 def test_the_lines_of_a_band_are_traces_to_label(kp_worker, scored, tmp_path):
     """What is worth a label is chosen by one command, and read by the others."""
     band = tmp_path / "band.jsonl"
