@@ -39,6 +39,7 @@ CODING_AGENTS = words(
 Step = dict[str, Any]
 
 _MIN_WORDS = 3
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 
@@ -77,7 +78,7 @@ class Conversion:
 
 
 def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
-    """Convert a run to a trace.
+    """Convert a run, whose messages it takes, to a trace.
 
     Raises:
         ConversionError: the run has no user text to be the objective, or no steps after it.
@@ -122,7 +123,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         "id": trace_id,
         "metadata": metadata,
         "task": {"objective": objective, **(steps.prompt() if options.keep_prompt else {})},
-        "steps": [{"step_id": number, **step} for number, step in enumerate(steps.steps)],
+        "steps": steps.numbered(),
         "outcome": {
             "result_summary": steps.result,
             "confidence": DEFAULT_CONFIDENCE if outcome.confidence is None else outcome.confidence,
@@ -150,8 +151,19 @@ class _Steps:
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
         self._tools_without_id: deque[Step] = deque()
-        for message in with_calls(run.messages, run.losses):
-            self._add(message)
+        run.messages = with_calls(run.messages, run.losses)
+        run.messages.reverse()
+        while run.messages:  # the steps take their place
+            self._add(run.messages.pop())
+
+    def numbered(self) -> list[Step]:
+        """Return the steps with their ids, as JSON would have them, in place of those without.
+
+        There may be as many as a session has lines, so that copies of all of them would cost more than texts.
+        """
+        for number, step in enumerate(self.steps):
+            self.steps[number] = _plain({"step_id": number, **step})
+        return self.steps
 
     def prompt(self) -> Step:
         """Return the members of a task for system text and tool definitions."""
@@ -318,8 +330,8 @@ def _hash(objective: str, steps: list[Step]) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode, with ``?``."""
-    return text.encode("utf-8", "replace").decode()
+    """Replace lone surrogates, which UTF-8 cannot encode, with ``?``; a text without any is not copied."""
+    return _SURROGATES.sub("?", text)
 
 
 def _iso(moment: datetime) -> str:
@@ -327,8 +339,9 @@ def _iso(moment: datetime) -> str:
 
 
 def _validated(document: dict[str, Any]) -> ReasoningTrace:
+    plain = {name: one if name == "steps" else _plain(one) for name, one in document.items()}
     try:
-        return ReasoningTrace.model_validate(_plain(document))  # keeps the texts; JSON would copy them
+        return ReasoningTrace.model_validate(plain)  # keeps the texts; JSON would copy them
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in problem["loc"])

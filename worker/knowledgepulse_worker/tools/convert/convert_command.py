@@ -13,14 +13,14 @@ import click
 from rich.progress import DownloadColumn, Progress
 
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, ReasoningTrace, Visibility
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
-from knowledgepulse_worker.tools.terminal.files import Document, echo, files_argument, opened
+from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, files_argument, opened
 from knowledgepulse_worker.tools.terminal.options import with_options
 
 _MAX_PROBLEMS = 1000
@@ -87,10 +87,25 @@ def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for trace in converted(files, format_name, report, progress, read_options(**options)):
-            echo(trace.text, progress)
+        for _, trace in conversions(files, format_name, report, progress, read_options(**options)):
+            echo_pieces(taken_apart(trace), progress)
     report.show()
     sys.exit(1 if report.failed else 0)
+
+
+def taken_apart(trace: ReasoningTrace) -> Iterator[bytes]:
+    """Yield a trace as JSON in pieces, and drop each step: a long trace is in memory once, and no longer.
+
+    Python keeps the UTF-8 of a text that was written as long as the text itself.
+    """
+    names = list(type(trace).model_fields)
+    before = set(names[: names.index("steps")])
+    yield trace.model_dump_json(exclude_unset=True, include=before)[:-1].encode() + b',"steps":['
+    trace.steps.reverse()
+    while trace.steps:
+        yield trace.steps.pop().model_dump_json(exclude_unset=True).encode() + (b"," if trace.steps else b"]")
+    after = trace.model_dump_json(exclude_unset=True, exclude=before | {"steps"})
+    yield b"," + after[1:].encode()
 
 
 @dataclass
@@ -144,7 +159,15 @@ def read_options(
 def converted(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report failures."""
+    """Yield the traces of files as JSON, and report failures."""
+    for location, trace in conversions(files, format_name, report, progress, options):
+        yield Document(location, trace.to_json())
+
+
+def conversions(
+    files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
+) -> Iterator[tuple[str, ReasoningTrace]]:
+    """Yield the traces of files with their locations, and report failures."""
     for name, lines in opened(files, progress):
         repeats, warned = _Repeats(), set[str]()
         for location, outcome in convert_lines(name, lines, format_name, _dated(options, name)):
@@ -154,7 +177,7 @@ def converted(
                 continue
             report.count(outcome)
             _warn(location, outcome.losses, warned)
-            yield Document(location, outcome.trace.to_json())
+            yield location, outcome.trace
         repeats.show_rest()
 
 

@@ -40,6 +40,17 @@ def echo(line: str | bytes, progress: Progress) -> None:
         click.echo(line.encode() if isinstance(line, str) else line)
 
 
+def echo_pieces(pieces: Iterable[bytes], progress: Progress) -> None:
+    """Print a line that comes in pieces, as :func:`echo` does."""
+    if errors.is_terminal and sys.stdout.isatty():
+        echo(b"".join(pieces), progress)
+        return
+    stdout = click.get_binary_stream("stdout")
+    stdout.writelines(pieces)
+    stdout.write(b"\n")
+    stdout.flush()
+
+
 @dataclass(frozen=True)
 class Document:
     """A JSON document and its location, `file` or `file:line`."""

@@ -10,6 +10,7 @@ import random
 import re
 import resource
 import signal
+import tracemalloc
 import weakref
 from copy import copy
 from pathlib import Path
@@ -19,8 +20,12 @@ import pytest
 from click.testing import CliRunner
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from rich.progress import Progress
 
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_schemas.convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions, taken_apart
 from support.exports import DOCUMENTS
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
@@ -158,6 +163,37 @@ def test_a_session_is_read_line_by_line(convert, monkeypatch):
 
     assert len(peak) == 202
     assert max(peak) <= 3
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_is_printed_is_the_record_value(name):
+    for conversion in conversions_of(DOCUMENTS[name]):
+        value = conversion.trace.to_json()
+
+        assert b"".join(taken_apart(conversion.trace)) == value
+
+
+def test_a_long_session_takes_no_more_than_twice_the_memory_of_its_trace(tmp_path):
+    def line(number, kind, text):
+        ids = {"uuid": str(number), "parentUuid": None, "sessionId": "s1"}
+        return {"type": kind, **ids, "message": {"content": text}, "toolUseResult": text}
+
+    texts = (line(number, "assistant", f"{number} — " + "x" * 50_000) for number in range(60))
+    file, printed = tmp_path / "session.jsonl", tmp_path / "traces.jsonl"
+    file.write_bytes(lines(line("a", "user", "Fix the tests"), *texts))
+    tracemalloc.start()
+    try:
+        with printed.open("wb") as out, Progress(disable=True) as progress:
+            found = conversions([str(file)], "auto", ConversionReport(), progress, Options())
+            for _, trace in found:
+                out.writelines(taken_apart(trace))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert 60 * 50_000 < printed.stat().st_size < 62 * 50_000
+    # The dash makes each character take two bytes in Python.
+    assert peak < 2.2 * printed.stat().st_size
 
 
 def test_each_request_can_be_a_trace(convert):
