@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from types import TracebackType
@@ -46,11 +47,12 @@ class Admin:
         self._client = new_admin_client(config, self._throttle)
 
     async def __aenter__(self) -> Self:
+        began = time.monotonic()
         try:
             await self._client.start()
         except KafkaError as error:
             await self._client.close()
-            raise await unreachable(self._config, error) from error
+            raise await unreachable(self._config, error, began) from error
         return self
 
     async def __aexit__(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import ssl
+import time
 from asyncio import IncompleteReadError
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -25,7 +27,7 @@ from knowledgepulse_kafka.clients import client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
 from knowledgepulse_kafka.oauth import TokenError
-from knowledgepulse_kafka.reaching import create_conn
+from knowledgepulse_kafka.reaching import create_conn, failed_since
 
 _DIAL_LIMIT_MS = 5000
 _PROBE_LIMIT_MS = 2000
@@ -37,20 +39,21 @@ _TLS_ALERT = 0x1503
 """The first two bytes of an alert: content type 21, version 3."""
 
 
-async def unreachable(config: Config, error: KafkaError) -> ClientError:
+async def unreachable(config: Config, error: KafkaError, since: float = math.inf) -> ClientError:
     """Return the reason why a client cannot reach a broker.
 
-    The client hides the cause, so every server is dialled again.
+    The client hides the cause, so every server is dialled again, all at once.
 
     Args:
         config: the client's configuration.
         error: the client's error, which is reported if every server answers now.
+        since: when the client began (``time.monotonic``); servers that it failed to reach are not dialled.
 
     Returns:
         a :class:`SecurityError` with the setting to fix if a server refuses the client or the client refuses
         a server; otherwise a :class:`NoBrokerError`.
     """
-    failures = [failure async for failure in _failures(config, client_arguments(config))]
+    failures = [failure async for failure in _failures(config, client_arguments(config), since)]
     for failure in failures:
         if isinstance(failure, SecurityError):
             return failure
@@ -65,11 +68,12 @@ async def connect(client: Any, config: Config) -> None:
         NoBrokerError: no broker can be reached.
         SecurityError: the brokers refuse the login or the certificate.
     """
+    began = time.monotonic()
     try:
         await client.start()
     except KafkaError as error:
         await client.stop()
-        raise await unreachable(config, error) from error
+        raise await unreachable(config, error, began) from error
 
 
 async def problem_with(servers: str) -> str:
@@ -105,25 +109,31 @@ async def _problem_with_advertised(servers: str) -> str:
         await client.close()
 
 
-async def _failures(config: Config, arguments: dict[str, Any]) -> AsyncIterator[ClientError]:
-    """Dial the configured servers and the brokers that they advertise; yield the failures."""
+async def _failures(
+    config: Config, arguments: dict[str, Any], since: float = math.inf
+) -> AsyncIterator[ClientError]:
+    """Dial the configured servers, then the brokers that they advertise; yield the failures."""
     dialling = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
-    dialled = set()
-    servers = collect_hosts(config.bootstrap_servers, randomize=False)
-    waiting = [(host, port) for host, port, _ in servers]
-    while waiting:
-        server = waiting.pop(0)
-        if server not in dialled:
-            dialled.add(server)
-            try:
-                waiting += await _dial(*server, dialling)
-            except (OSError, KafkaError, ValueError) as error:
-                await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
-                yield _explained(config, "{}:{}".format(*server), error)
+    dialled = set[tuple[str, int]]()
+    servers = [(host, port) for host, port, _ in collect_hosts(config.bootstrap_servers, randomize=False)]
+    while servers := [one for one in dict.fromkeys(servers) if one not in dialled]:
+        dialled.update(servers)
+        results = await asyncio.gather(
+            *(_dial(*server, dialling, since) for server in servers), return_exceptions=True
+        )
+        await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
+        for server, result in zip(servers, results, strict=True):
+            if isinstance(result, (OSError, KafkaError, ValueError)):
+                yield _explained(config, "{}:{}".format(*server), result)
+            elif isinstance(result, BaseException):
+                raise result
+        servers = [broker for result in results if isinstance(result, list) for broker in result]
 
 
-async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[str, int]]:
-    """Connect and log in; return the addresses of the cluster's brokers."""
+async def _dial(host: str, port: int, arguments: dict[str, Any], since: float) -> list[tuple[str, int]]:
+    """Connect and log in, unless that failed since a time; return the addresses of the cluster's brokers."""
+    if (known := failed_since(host, port, since)) is not None:
+        raise known
     connection = await create_conn(host, port, request_timeout_ms=_DIAL_LIMIT_MS, **arguments)
     try:
         return await _brokers(connection)

@@ -1,7 +1,8 @@
 """Reach brokers although addresses are dead, or have changed (KIP-601, KIP-899).
 
-aiokafka waits for a connection as long as for an answer, 40 s. It tries the addresses of a name one after
-another, and once it is connected, it asks only the brokers that it knows for their present addresses.
+aiokafka waits for a connection as long as for an answer, 40 s. It tries the bootstrap servers, and the
+addresses of a name, one after another, and once it is connected, it asks only the brokers that it knows for
+their present addresses.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka import client as client_module
 from aiokafka.client import AIOKafkaClient
@@ -19,6 +20,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.conn import collect_hosts as collected_hosts
 from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.sending import plain_client
@@ -31,17 +33,27 @@ CONNECT_LIMIT = 4.0
 HANDSHAKE_LIMIT = 10.0
 """Seconds for the whole of a connection, with TLS, the versions of the broker and the login."""
 
-# Seconds after which the next address of a name is tried as well (RFC 8305).
-_NEXT_ADDRESS = 0.25
+# Seconds after which the next server, or the next address of a name, is tried as well (RFC 8305).
+_NEXT = 0.25
 
 # Seconds for which servers that did not answer are tried last.
 _AVOIDED = 60.0
 
-_NEVER = float("-inf"), ""
+# A client's settings of its connections, as it passes them on.
+_OPTIONS = (
+    *("client_id", "request_timeout_ms", "ssl_context", "security_protocol"),
+    *("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider"),
+)
 
 _Client = TypeVar("_Client")
 
-_failed: dict[tuple[str, int], tuple[float, str]] = {}
+
+class _Failure(NamedTuple):
+    at: float
+    error: Exception
+
+
+_failed: dict[tuple[str, int], _Failure] = {}
 _logged = LogInterval()
 
 
@@ -50,25 +62,96 @@ def reaching(client: _Client) -> _Client:
     plain = plain_client(client)
     servers: Any = plain._bootstrap_servers  # noqa: SLF001
     plain.cluster._bootstrap_brokers = ClusterMetadata(bootstrap_servers=servers)._bootstrap_brokers  # noqa: SLF001
-    plain.bootstrap = partial(_bootstrap, plain, plain.bootstrap, servers)
+    asking = set[asyncio.Task[Any]]()
+    plain.bootstrap = partial(_bootstrap, plain, servers, asking)
+    plain.close = partial(_close, plain.close, asking)
     plain._metadata_update = partial(_update, plain, plain._metadata_update)  # noqa: SLF001
     return client
 
 
-async def _bootstrap(client: AIOKafkaClient, bootstrap: Callable[[], Awaitable[None]], servers: Any) -> None:
-    """Connect to one of the servers; log those that did not answer, since nothing else tells.
+async def _bootstrap(client: AIOKafkaClient, servers: Any, asking: set[asyncio.Task[Any]]) -> None:
+    """Learn the brokers from the first of the servers that answers.
+
+    Servers that turn out to be dead are logged, since nothing else tells.
+
+    Args:
+        client: the client.
+        servers: the addresses of the servers.
+        asking: holds the requests under way.
 
     Raises:
-        KafkaConnectionError: no server can be reached, or the one that answers names no broker. A refused
-            token looks like this: aiokafka takes the refusal for an answer.
+        KafkaConnectionError: no server answers with brokers.
     """
-    began = time.monotonic()
-    await bootstrap()
-    if not client.cluster._brokers:  # noqa: SLF001 - the public method names the servers then
-        raise KafkaConnectionError("the bootstrap server names no broker")
-    for host, port, _ in collected_hosts(servers, randomize=False):
-        if _failed.get((host, port), _NEVER)[0] >= began and _logged.let_pass(f"{host}:{port}"):
-            logger.warning("bootstrap server %s:%d cannot be reached; another one answers", host, port)
+    asked = list[asyncio.Task[Any]]()
+    try:
+        metadata = await _first_answer(client, servers, asked)
+    except BaseException:
+        for one in asked:
+            one.cancel()
+        raise
+    client.cluster.update_metadata(metadata)
+    if client._sync_task is None:  # noqa: SLF001 - as the client's own method
+        client._sync_task = asyncio.create_task(client._md_synchronizer())  # noqa: SLF001
+    for one in asked:
+        asking.add(one)
+        one.add_done_callback(asking.discard)
+        one.add_done_callback(_name_if_dead)
+
+
+async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asyncio.Task[Any]]) -> Any:
+    """Ask the servers one after another: the next one as soon as one fails, or has not answered in a moment.
+
+    Args:
+        client: the client.
+        servers: the addresses of the servers.
+        asked: the requests, to which those of this call are added.
+
+    Raises:
+        KafkaConnectionError: no server answers with brokers.
+    """
+    waiting = _collect_hosts(servers)
+    while waiting or not all(one.done() for one in asked):
+        if waiting:
+            host, port, _ = waiting.pop(0)
+            asked.append(asyncio.create_task(_brokers_of(client, host, port), name=f"{host}:{port}"))
+        pending = [one for one in asked if not one.done()]
+        await asyncio.wait(pending, timeout=_NEXT if waiting else None, return_when=asyncio.FIRST_COMPLETED)
+        for one in asked:
+            if one.done() and one.exception() is None:
+                return one.result()
+    raise KafkaConnectionError(f"no bootstrap server of {servers} answers")
+
+
+async def _brokers_of(client: AIOKafkaClient, host: str, port: int) -> Any:
+    """Return a server's answer to the question for the brokers.
+
+    Raises:
+        OSError: the server cannot be reached, or does not answer in time.
+        KafkaError: the server refuses the client, or names no broker. A refused token looks like this:
+            aiokafka takes the refusal for an answer.
+    """
+    options = {name: getattr(client, f"_{name}") for name in _OPTIONS}
+    connection = await create_conn(host, port, **options)
+    try:
+        metadata = await connection.send(MetadataRequest([]))
+    finally:
+        connection.close()
+    if not metadata.brokers:
+        raise KafkaConnectionError(f"{host}:{port} names no broker")
+    return metadata
+
+
+def _name_if_dead(asked: asyncio.Task[Any]) -> None:
+    if not asked.cancelled() and asked.exception() is not None and _logged.let_pass(asked.get_name()):
+        logger.warning("bootstrap server %s cannot be reached; another one answers", asked.get_name())
+
+
+async def _close(close: Callable[[], Awaitable[None]], asking: set[asyncio.Task[Any]]) -> None:
+    for one in (under_way := list(asking)):
+        one.cancel()
+    if under_way:
+        await asyncio.wait(under_way)
+    await close()
 
 
 async def _update(
@@ -98,7 +181,7 @@ class _Dialling:
         try:
             async with asyncio.timeout(CONNECT_LIMIT):
                 return await self._loop.create_connection(
-                    factory, host, port, happy_eyeballs_delay=_NEXT_ADDRESS, **options
+                    factory, host, port, happy_eyeballs_delay=_NEXT, **options
                 )
         except TimeoutError:
             raise TimeoutError(f"{host}:{port} does not answer in {CONNECT_LIMIT:g} s") from None
@@ -128,7 +211,7 @@ async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnectio
     try:
         await connection.connect()
     except (OSError, KafkaError) as error:
-        _failed[host, port] = time.monotonic(), str(error) or type(error).__name__
+        _failed[host, port] = _Failure(time.monotonic(), error)
         raise
     _failed.pop((host, port), None)
     return connection
@@ -136,16 +219,29 @@ async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnectio
 
 def _collect_hosts(servers: Any, randomize: bool = True) -> Any:
     """Return the bootstrap servers; those that did not answer lately are the last."""
-    now = time.monotonic()
+    since = time.monotonic() - _AVOIDED
     return sorted(
         collected_hosts(servers, randomize),
-        key=lambda host: now - _failed.get((host[0], host[1]), _NEVER)[0] < _AVOIDED,
+        key=lambda host: failed_since(host[0], host[1], since) is not None,
     )
+
+
+def failed_since(host: str, port: int, since: float) -> Exception | None:
+    """Return why there is no connection to an address, if the last attempt failed after a time.
+
+    Args:
+        host: the host.
+        port: the port.
+        since: the time (``time.monotonic``).
+    """
+    failure = _failed.get((host, port))
+    return None if failure is None or failure.at < since else failure.error
 
 
 def failure_of(host: str, port: int) -> str:
     """Return why there is no connection to an address; empty if it was not tried."""
-    return _failed.get((host, port), _NEVER)[1]
+    failure = _failed.get((host, port))
+    return "" if failure is None else str(failure.error) or type(failure.error).__name__
 
 
 # The client has no hook: it looks both functions up by these names.

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import socket
 from types import SimpleNamespace
 
@@ -14,8 +13,8 @@ from aiokafka.errors import KafkaConnectionError
 from knowledgepulse_kafka import reaching
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.reaching import create_conn
-
-LOOPBACK = "127.0.0.1"
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK
+from support.dead_address import dead_address
 
 
 @pytest.fixture(autouse=True)
@@ -26,16 +25,9 @@ def _no_former_failures(monkeypatch):
 
 @pytest.fixture
 def dead():
-    """An address that drops connections, as that of a machine that is gone: its queue is full."""
-    with contextlib.ExitStack() as stack:
-        hole = stack.enter_context(socket.socket())
-        hole.bind((LOOPBACK, 0))
-        hole.listen(0)
-        for _ in range(4):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(hole.getsockname())
-        yield hole.getsockname()
+    """An address that drops connections."""
+    with dead_address() as address:
+        yield address
 
 
 @pytest.fixture
@@ -93,44 +85,121 @@ async def test_a_broker_that_accepts_and_does_not_answer_is_given_up(monkeypatch
         await ended.wait()
 
 
-async def test_a_server_that_names_no_broker_is_not_reached():
+class Server:
+    """A bootstrap server that accepts connections.
+
+    Args:
+        brokers: the brokers that it names; None to answer nothing.
+    """
+
+    def __init__(self, brokers):
+        self.brokers = brokers
+        self.asked = 0
+        self.address = (LOOPBACK, 0)
+
+
+@pytest.fixture
+async def serve(monkeypatch):
+    """Start servers whose protocol does not matter."""
+    servers = {}
+
+    async def no_versions(_connection): ...
+
+    async def answer(connection, _request):
+        server = servers[connection.port]
+        server.asked += 1
+        if server.brokers is None:
+            await asyncio.Event().wait()
+        return SimpleNamespace(**vars(metadata("a-broker")) | {"brokers": server.brokers})
+
+    async def accept(reader, writer):
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(AIOKafkaConnection, "_do_version_lookup", no_versions)
+    monkeypatch.setattr(AIOKafkaConnection, "send", answer)
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(brokers):
+            listening = await stack.enter_async_context(await asyncio.start_server(accept, LOOPBACK, 0))
+            server = Server(brokers)
+            server.address = listening.sockets[0].getsockname()
+            servers[server.address[1]] = server
+            return server
+
+        yield start
+
+
+BROKERS = [(7, "a-broker", 9092, None)]
+
+
+@contextlib.asynccontextmanager
+async def bootstrapped(monkeypatch, *addresses):
+    """Yield a client that has asked servers at these addresses, in this order."""
+    monkeypatch.setattr(
+        reaching, "collected_hosts", lambda *_, **__: [(host, port, 0) for host, port in addresses]
+    )
+    client = reaching.reaching(AIOKafkaClient(bootstrap_servers="servers:9092"))
+    try:
+        await client.bootstrap()
+        yield client
+    finally:
+        await client.close()
+
+
+async def test_a_server_that_names_no_broker_is_not_reached(serve, monkeypatch):
     """A broker that refuses a token answers like this, and was taken for one that grants all rights."""
-    client = SimpleNamespace(cluster=SimpleNamespace(_brokers={}))
+    server = await serve([])
 
-    async def bootstrap(): ...
+    with pytest.raises(KafkaConnectionError, match="no bootstrap server of servers:9092 answers"):
+        async with bootstrapped(monkeypatch, server.address):
+            pass
 
-    with pytest.raises(KafkaConnectionError, match="names no broker"):
-        await reaching._bootstrap(client, bootstrap, [])
+
+async def test_any_number_of_dead_servers_before_the_first_that_answers_cost_a_moment_each(
+    dead, serve, monkeypatch
+):
+    """Four of them, 4 s each, took longer than the supervisor's first probe."""
+    monkeypatch.setattr(reaching, "CONNECT_LIMIT", 3600.0)
+    monkeypatch.setattr(reaching, "_NEXT", 0.01)
+    server = await serve(BROKERS)
+
+    async with bootstrapped(monkeypatch, *[dead] * 8, server.address) as client:
+        assert [one.host for one in client.cluster.brokers()] == ["a-broker"]
 
 
-async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, alive, monkeypatch, caplog):
+async def test_a_server_that_accepts_and_never_answers_does_not_delay_the_next(serve, monkeypatch):
+    monkeypatch.setattr(reaching, "_NEXT", 0.01)
+    hung, server = await serve(None), await serve(BROKERS)
+
+    async with bootstrapped(monkeypatch, hung.address, server.address) as client:
+        assert client.cluster.brokers()
+    assert hung.asked == 1
+
+
+async def test_no_other_server_is_asked_if_the_first_answers_at_once(serve, monkeypatch):
+    first, second = await serve(BROKERS), await serve(BROKERS)
+
+    async with bootstrapped(monkeypatch, first.address, second.address):
+        pass
+
+    assert (first.asked, second.asked) == (1, 0)
+
+
+async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, serve, monkeypatch, caplog):
     monkeypatch.setattr(reaching, "CONNECT_LIMIT", 0.1)
-    monkeypatch.setattr(reaching, "collected_hosts", lambda *_, **__: [(*dead, 0), (*alive, 0)])
+    server = await serve(BROKERS)
 
-    async def bootstrap():
-        """Connect to the first server that answers, as the client does."""
-        tried = []
-        for host, port, _ in reaching._collect_hosts("servers"):
-            tried.append((host, port))
-            with contextlib.suppress(OSError):
-                await (await create_conn(host, port)).close()
-                return tried
-        raise KafkaConnectionError
+    for tries in range(1, 3):
+        async with bootstrapped(monkeypatch, dead, server.address):
+            while reaching.failed_since(*dead, 0.0) is None:
+                await asyncio.sleep(0.01)
+        assert server.asked == tries
 
-    client = SimpleNamespace(cluster=SimpleNamespace(_brokers={1: "a broker"}))
-    tried = []
-
-    async def noted():
-        tried.append(await bootstrap())
-
-    with caplog.at_level(logging.WARNING, logger=reaching.__name__):
-        for _ in range(2):
-            await reaching._bootstrap(client, noted, "servers")
-
-    assert tried == [[dead, alive], [alive]]
     assert caplog.messages == [
         f"bootstrap server {LOOPBACK}:{dead[1]} cannot be reached; another one answers"
     ]
+    assert reaching._collect_hosts("servers")[-1][:2] == dead
 
 
 class Brokers:

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from knowledgepulse_kafka import reaching
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError, WorkerError, exit_status_of
 from knowledgepulse_worker.process import supervisor as supervise
@@ -34,6 +35,17 @@ def beat(seconds):
         os.write(heartbeat, b'{"reasons": ["not yet"], "verdict": {}}\\n')
         time.sleep(0.01)
 """
+
+
+LIMITS = (reaching.CONNECT_LIMIT, reaching.HANDSHAKE_LIMIT, supervise.PROBE_LIMIT)
+
+
+def test_what_waits_for_less_gives_up_sooner():
+    """A probe gave up before the connections that it waited for, so that it never named the dead servers."""
+    settings = Settings()
+    limits = [*LIMITS, settings.kafka.request_timeout, settings.limits.stall]
+
+    assert limits == sorted(set(limits))
 
 
 @pytest.fixture(autouse=True)
