@@ -17,6 +17,7 @@ from rich.console import Console
 from bench import (
     commit_intervals,
     embedder,
+    footprint,
     machine,
     novelty,
     report,
@@ -45,6 +46,7 @@ PARTS = {
     "worker": Part(worker_runs.run, 900, 85),
     "stream": Part(stream.run, 300, 35),
     "commits": Part(commit_intervals.run, 400, 90),
+    "footprint": Part(footprint.run, 120, 40),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }
 

@@ -139,6 +139,11 @@ class MeasuredWorker:
         [info] = page.samples(await self._worker.metrics(), "kp_build_info")
         self.precision = info.labels["precision"]
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id."""
+        return self._worker.process.pid
+
     def suspend(self) -> None:
         suspend(self._worker.process.pid)
 

@@ -40,6 +40,11 @@ def cpu_seconds(pid: int) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in tree(pid))
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process and its children in bytes; what several of them share counts once."""
+    return sum(process.memory_full_info().pss for process in tree(pid))
+
+
 def peak_rss(pid: int) -> int:
     """Return the peak memory of a process in bytes (Linux); 0 for a process that has ended."""
     try:
