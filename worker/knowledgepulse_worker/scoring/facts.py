@@ -22,7 +22,7 @@ class Fact(NamedTuple):
         of: computes its value from the counts of a trace.
         unit: the unit of its value; a logarithm is that of 1 more than the number.
         highest: the highest possible value; every fact is at least 0. None if there is no limit.
-        reason: why it may tell whether a trace is worth keeping.
+        reason: why it may help to tell whether a trace is worth keeping.
         tell: describes it in a sentence about a trace.
     """
 

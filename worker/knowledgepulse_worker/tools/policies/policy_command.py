@@ -216,13 +216,13 @@ def evaluate(
 ) -> None:
     """Evaluate scores against labels.
 
-    Reads scored traces as `tune` does. Prints for each domain a verdict: whether the score tells these labels
-    apart, whether it is better than the length alone, and which thresholds are worth it. Then the AUC of the
+    Reads scored traces as `tune` does. Prints for each domain a verdict: whether the score separates the two
+    labels, whether it is better than the length alone, and which thresholds it supports. Then the AUC of the
     score and of each dimension, and precision and recall by threshold. Warns if the score contains the label,
     and leaves out traces that a learned value was fitted to. Labels of one `group`, such as the trials of one
     task, are resampled together. With several policies, it prints the differences of the others from the
     first, each with its interval. Where several sources label the same traces, it prints how far they
-    agree; the last label counts, but no model's where there are people's.
+    agree. If a trace has several labels, the latest counts; people's labels take precedence over a model's.
     """
     from knowledgepulse_worker.tools.policies import evaluate, evaluate_report, labels  # noqa: PLC0415 - keeps `--help` fast
 
