@@ -173,15 +173,15 @@ class Words(BaseModel):
     Attributes:
         unit: what a weight of 1 adds to the logarithm of the odds.
         weights: the weight of each bucket, a signed byte, in base64.
-        strongest: by bucket, the most frequent words of the labelled traces in it, the strongest first. They
-            affect no score: they let a person see what the value has learned.
+        strongest: by bucket, the most frequent words of the labelled traces in it, with spaces between them,
+            the strongest bucket first. They affect no score: a person sees from them what was learned.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     unit: Annotated[FiniteFloat, Field(gt=0)]
     weights: Annotated[str, AfterValidator(_bucket_weights)]
-    strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], tuple[str, ...]] = Field(default_factory=dict)
+    strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], str] = Field(default_factory=dict)
 
     @cached_property
     def table(self) -> bytes:

@@ -114,7 +114,7 @@ def test_the_digest_changes_with_anything_that_scores_and_with_nothing_else(lear
         changed = with_learned(learned.model_copy(update={name: value}))
         if learned.share:
             assert (changed.digest != policy.digest) == (getattr(learned, name) != value)
-    strongest = learned.words and learned.words.model_copy(update={"strongest": {7: ("stale",)}})
+    strongest = learned.words and learned.words.model_copy(update={"strongest": {7: "stale"}})
     backwards = learned.model_copy(
         update={
             "terms": dict(reversed(learned.terms.items())),
@@ -259,7 +259,7 @@ def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(
         ({"words": {"unit": 1, "weights": "ß"}}, "base64 of 1,024 bytes"),
         ({"words": {"unit": 0, "weights": "AAAA" * 341 + "AA=="}}, "greater than 0"),
         (
-            {"words": {"unit": 1, "weights": "AAAA" * 341 + "AA==", "strongest": {"1024": ["x"]}}},
+            {"words": {"unit": 1, "weights": "AAAA" * 341 + "AA==", "strongest": {"1024": "x"}}},
             "less than 1024",
         ),
     ],

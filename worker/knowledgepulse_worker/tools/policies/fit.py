@@ -15,7 +15,7 @@ import numpy as np
 
 from knowledgepulse_worker.policy import Fitted, Learned, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.policies import logistic
+from knowledgepulse_worker.tools.policies import logistic, word_fit
 from knowledgepulse_worker.tools.policies.estimates import (
     CHANCE,
     Array,
@@ -47,6 +47,7 @@ from knowledgepulse_worker.tools.policies.tune import (
     tune,
     with_changes,
 )
+from knowledgepulse_worker.tools.policies.word_fit import TraceWords, WordFit, fit_words
 
 MIN_TRACES_OF_EACH_KIND = 25
 """The gate needs this many traces of each kind; with 18 and 23, the study found noise."""
@@ -103,6 +104,7 @@ class DomainFit(LabelCounts):
         new_agents: the AUC, within an agent, of values fitted to the others; None without several agents.
         leaks: AUCs of the terms that predict the label on their own.
         stated: outcomes in the texts that predict the label, with the number of traces that state them.
+        words: what words add to the facts; None if they were not asked for.
         reliability: for tenths of the traces, the mean probability and the share that is worth keeping.
         effect: a sentence on the threshold that is proposed with the learned value; empty without support.
     """
@@ -121,6 +123,7 @@ class DomainFit(LabelCounts):
     new_agents: Estimate | None = None
     leaks: dict[str, Estimate] = field(default_factory=dict)
     stated: dict[str, int] = field(default_factory=dict)
+    words: WordFit | None = None
     reliability: list[tuple[float, float]] = field(default_factory=list)
     effect: str = ""
 
@@ -153,19 +156,20 @@ def fit(
     share: float = 1.0,
     min_reward: float = 0.5,
     outcome_confidence: bool = False,
+    words: bool = False,
 ) -> Fit:
     """Fit learned values to labels, domain by domain, and propose what they support.
 
     ``today``: the date of the fit, for the policy's record. ``target``: the share of a domain's traces that
     should pass at most. ``share``: that of the learned value in the score. ``outcome_confidence``: whether to
-    fit outcome confidence as well, which may be the label itself.
+    fit outcome confidence as well, which may be the label itself. ``words``: whether to fit words, too.
 
     Raises:
-        InputError: no label matches a trace, all matching labels are equal, or counts are unknown.
+        InputError: no label matches a trace, all matching labels are equal, or counts or words are unknown.
     """
     labelled = matched(records, with_rest(records, labels, min_reward), min_reward)
     domains = {
-        name: _fit_domain(name, each, policy, today, target, share, hold=not outcome_confidence)
+        name: _fit_domain(name, each, policy, today, target, share, hold=not outcome_confidence, words=words)
         for name, each in labelled.by_domain(policy).items()
     }
     supported = {name: one for name, one in domains.items() if one.outcome == "supported"}
@@ -177,7 +181,15 @@ def fit(
 
 
 def _fit_domain(
-    name: str, labelled: Labelled, policy: Policy, today: str, target: float, share: float, *, hold: bool
+    name: str,
+    labelled: Labelled,
+    policy: Policy,
+    today: str,
+    target: float,
+    share: float,
+    *,
+    hold: bool,
+    words: bool,
 ) -> DomainFit:
     checked = labelled.checked
     judged = labelled.only(checked) or labelled
@@ -195,8 +207,13 @@ def _fit_domain(
     if constant:
         del values[constant]
     folds, kept = logistic.folds_of(labelled.groups), judged.kept
-    odds = logistic.out_of_fold(values, labelled.kept, folds)[checked]
-    learned, probabilities = logistic.calibrated(logistic.learn(values, labelled.kept, share), odds, kept)
+    odds = logistic.out_of_fold(values, labelled.kept, folds)
+    learned = logistic.learn(values, labelled.kept, share)
+    words_added, trace_words = fit_words(labelled, judged, checked, values, folds) if words else (None, None)
+    if trace_words is not None:
+        odds = odds + word_fit.out_of_fold(trace_words.columns, labelled.kept, folds)
+        learned = word_fit.with_words(learned, trace_words, labelled.kept, labelled.groups)
+    learned, probabilities = logistic.calibrated(learned, odds[checked], kept)
     changed = with_changes(policy, {name: {"learned": learned}})
     orders = {
         "in force": held_scores(judged, policy, constant),
@@ -206,7 +223,7 @@ def _fit_domain(
     agents = [one.record.agent_id or "" for one in labelled.traces]
     if len({*agents}) > 1:
         orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
-    new_agents = _new_agents(labelled, values, agents, checked, judged.groups)
+    new_agents = _new_agents(labelled, values, trace_words, agents, checked, judged.groups)
     folds, values = folds[checked], {term: column[checked] for term, column in values.items()}
     gains = _appraise(judged, orders, folds, target)
     seen = judged.fitted_to(policy)
@@ -230,6 +247,7 @@ def _fit_domain(
         new_agents=new_agents,
         leaks={term: area for term, area in alone if leaks_label(area.value)},
         stated=outcomes_in_text(judged),
+        words=words_added,
         reliability=_reliability(probabilities, kept),
     )
 
@@ -299,7 +317,12 @@ def _missing(rises: bool, gains: _Gains) -> list[str]:
 
 
 def _new_agents(
-    labelled: Labelled, values: dict[str, Array], agents: Sequence[str], checked: Array, groups: Array
+    labelled: Labelled,
+    values: dict[str, Array],
+    words: TraceWords | None,
+    agents: Sequence[str],
+    checked: Array,
+    groups: Array,
 ) -> Estimate | None:
     """Return the AUC, within each agent, of a value that was fitted to the others.
 
@@ -309,6 +332,8 @@ def _new_agents(
     if index.max() == 0:
         return None
     odds = logistic.out_of_fold(values, labelled.kept, index)
+    if words is not None:
+        odds = odds + word_fit.out_of_fold(words.columns, labelled.kept, index)
     at = np.flatnonzero(checked)
     (found,) = estimates(
         labelled.kept[at], [odds[at]], np.unique(labelled.groups[at], return_inverse=True)[1], index[at]

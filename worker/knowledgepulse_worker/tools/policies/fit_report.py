@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import Learned
-from knowledgepulse_worker.texts import counted
+from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import (
     MIN_GROUPS,
@@ -19,8 +19,9 @@ from knowledgepulse_worker.tools.policies.fit import (
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.length import LENGTH
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
-from knowledgepulse_worker.tools.policies.policy_output import learned_table
+from knowledgepulse_worker.tools.policies.policy_output import learned_table, words_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
+from knowledgepulse_worker.tools.policies.word_fit import WordFit
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
 
@@ -70,7 +71,27 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
         yield "on agents that were not fitted to: unknown, as the labels are of one agent"
     yield ""
     yield learned_table(one.learned)
+    if one.words is not None:
+        yield from _words(one.words)
+    if one.learned.words is not None:
+        yield from words_table(one.learned.words)
     yield from (f"warning: {one.domain}: {warning}" for warning in _warnings(one, one.learned))
+
+
+def _words(one: WordFit) -> Iterator[str]:
+    yield ""
+    if one.left_out:
+        yield f"words are left out: {one.left_out}"
+    for word, alone in one.leaks.items():
+        yield f"the word {printable(word)} alone predicts the label (AUC {with_interval(alone)})"
+    if one.gain is not None:
+        yield (
+            f"words on tasks not seen, in folds of whole groups: AUC {signed(one.gain)} beside the facts; "
+            f"{with_interval(one.alone)} alone"
+        )
+    if one.seen:
+        told = ", ".join(f"{name} {with_interval(found)}" for name, found in one.seen.items())
+        yield f"words on tasks seen, in folds of traces: AUC of {told}"
 
 
 def _labels(one: DomainFit) -> Iterator[str]:

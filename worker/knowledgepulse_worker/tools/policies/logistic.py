@@ -55,9 +55,9 @@ def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
         model = LogisticRegression(C=PENALTY, max_iter=1000).fit(scaled, kept)
         intercept = model.intercept_[0]
         for name, *figures in zip(telling, means, deviations, model.coef_[0], strict=True):
-            mean, deviation, weight = map(_round, figures)
+            mean, deviation, weight = map(rounded, figures)
             terms[name] = Term(mean=mean, deviation=deviation, weight=weight, clip=CLIP)
-    return Learned(share=share, facts_version=FACTS_VERSION, intercept=_round(intercept), terms=terms)
+    return Learned(share=share, facts_version=FACTS_VERSION, intercept=rounded(intercept), terms=terms)
 
 
 def log_odds(learned: Learned, values: dict[str, Array]) -> Array:
@@ -109,11 +109,14 @@ def calibrated(learned: Learned, odds: Array, kept: Array) -> tuple[Learned, Arr
     model = LogisticRegression(C=1e6, max_iter=1000).fit(odds[:, None], kept)
     slope, offset = max(0.0, float(model.coef_[0, 0])), float(model.intercept_[0])
     terms = {
-        name: term.model_copy(update={"weight": _round(slope * term.weight)})
+        name: term.model_copy(update={"weight": rounded(slope * term.weight)})
         for name, term in learned.terms.items()
     }
-    intercept = _round(slope * learned.intercept + offset)
-    changed = learned.model_copy(update={"intercept": intercept, "terms": terms})
+    words = None
+    if learned.words is not None and slope:
+        words = learned.words.model_copy(update={"unit": rounded(slope * learned.words.unit)})
+    intercept = rounded(slope * learned.intercept + offset)
+    changed = learned.model_copy(update={"intercept": intercept, "terms": terms, "words": words})
     return changed, expit(slope * odds + offset)
 
 
@@ -122,5 +125,6 @@ def _varies(column: Array) -> bool:
     return bool(column.std() > 10.0**-_DIGITS * np.abs(column).max())
 
 
-def _round(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return a number as it is written to a policy."""
     return float(f"{value:.{_DIGITS}g}")

@@ -259,6 +259,11 @@ def evaluate(
     is_flag=True,
     help="Fit outcome confidence too. Labels that depend on the outcome make it meaningless.",
 )
+@click.option(
+    "--words",
+    is_flag=True,
+    help="Fit the words of the traces beside their facts. At least 50 traces of each kind are needed.",
+)
 @command_inputs.plot_option
 @command_inputs.output_option
 @json_option

@@ -165,7 +165,7 @@ def words_table(words: Words) -> Iterator[Table | str]:
     table = new_table("words of a bucket", "log odds")
     for bucket, names in words.strongest.items():
         points = words.unit * int.from_bytes(words.table[bucket : bucket + 1], signed=True)
-        table.add_row(", ".join(map(printable, names)), f"{points / USUAL_WORDS**0.5:+.3f}")
+        table.add_row(printable(names), f"{points / USUAL_WORDS**0.5:+.3f}")
     yield table
 
 

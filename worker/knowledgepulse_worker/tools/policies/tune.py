@@ -237,7 +237,7 @@ def with_changes(policy: Policy, changes: Changes) -> Policy:
 def policy_toml(policy: Policy, comments: Iterable[str]) -> str:
     """Return a ``[policy]`` as TOML below comments."""
     lines = "".join(f"# {line}\n" for line in comments)
-    return lines + tomli_w.dumps({"policy": policy.model_dump(exclude_none=True)})
+    return lines + tomli_w.dumps({"policy": policy.model_dump(mode="json", exclude_none=True)})
 
 
 def _with(policy: Policy, changes: Changes) -> Policy:
