@@ -286,6 +286,28 @@ async def test_a_breakdown_opens_by_keyboard_and_the_list_waits_meanwhile(stage,
     await expect(page.locator("#rejected-held")).to_be_hidden()
 
 
+async def test_what_labels_say_of_the_policy_is_shown(stage, visit, tmp_path):
+    page = (await visit(stage.url)).page
+    await expect(page.locator("#evaluation")).to_be_hidden()
+
+    file = tmp_path / "evaluation.json"
+    stage.settings = Settings(web={"evaluation": str(file)})
+    rows = page.locator("#evaluation-reading li")
+    await expect(rows).to_have_text(["No evaluation yet."])
+    code = {"traces": 84, "fair": [0.62, 0.55, 0.7]}
+    fitted = {"labels": 140, "of": 140, "on": "2026-11-26", "auc": [0.68, 0.57, 0.77]}
+    found = {"domains": {"code": code}, "fitted": {"customer_service": fitted}}
+    file.write_text(json.dumps({"policy": Policy().digest} | found))
+    await expect(rows).to_have_text(
+        [
+            "code: AUC 0.62 (0.55 to 0.70) on 84 labels",
+            "customer_service: no labels since its fit on 2026-11-26",
+        ]
+    )
+    await expect(page.locator("#evaluation-at")).to_contain_text("evaluated")
+    await expect(page.locator("#evaluation-at")).not_to_contain_text("an earlier policy")
+
+
 async def test_what_the_registry_answered_is_shown(stage, visit):
     page = (await visit(stage.url)).page
     await expect(page.locator("#registry")).to_be_hidden()

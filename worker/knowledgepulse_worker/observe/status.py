@@ -20,6 +20,7 @@ from prometheus_client.samples import Sample
 from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.observe.evaluation import evaluation
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
 from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
 from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
@@ -115,6 +116,7 @@ class Status:
             "shadow": self._shadow(content=content),
             "fleet": self._fleet(content=content),
             "registry": recent.answers if self._settings.registry.url else None,
+            "evaluation": evaluation(web.evaluation) if (web := self._settings.web).evaluation else None,
             "latency": self._latency(now.one("kp_budget_seconds")),
             "in_flight": {
                 "records": int(now.one("kp_in_flight_records")),

@@ -396,6 +396,11 @@ class WebSettings(_Section):
         description="address of your copy of the runbook, to which the status page links, such as that in "
         "the external label `runbook` of the alerts",
     )
+    evaluation: Path | None = Field(
+        None,
+        description="file to which `kp-worker policy evaluate --json` is written on a schedule; the status "
+        "page shows what it says",
+    )
 
 
 class LogSettings(_Section):

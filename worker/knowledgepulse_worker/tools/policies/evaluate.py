@@ -11,7 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -51,7 +51,8 @@ FIGURES = ("AUC", "precision", "recall", "passing")
 Figures = dict[str, Estimate | None]
 
 
-class LeftOut(NamedTuple):
+@dataclass(frozen=True)
+class LeftOut:
     """The labels of a domain that its learned value was fitted to.
 
     Attributes:

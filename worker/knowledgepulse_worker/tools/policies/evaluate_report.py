@@ -109,7 +109,9 @@ def _aucs(domains: list[DomainEvaluation]) -> Table:
             aucs = (getattr(one, figures).get(name) for one in domains)
             table.add_row(label.format(title), *map(with_interval, aucs))
         table.add_section()
-    table.add_row("length alone", *(with_interval(one.length and one.length.alone) for one in domains))
+    table.add_row(
+        "length alone", *(with_interval(one.length.alone if one.length else None) for one in domains)
+    )
     return table
 
 

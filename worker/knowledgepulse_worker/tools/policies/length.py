@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,8 @@ LENGTH = ("steps", "characters", "calls")
 """The facts that say how long a trace is."""
 
 
-class AgainstLength(NamedTuple):
+@dataclass(frozen=True)
+class AgainstLength:
     """An order of traces against the length alone, which is fitted to the labels, out of fold.
 
     Attributes:

@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+from knowledgepulse_worker.observe.evaluation import evaluation
 from support.traces import LABELS, TRACES
 
 
@@ -142,6 +143,14 @@ def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker,
         f"AUC {auc} on traces that it was not fitted to, at its fit on 20"
     )
     assert "customer_service " not in text.partition("AUC: how often")[2]
+
+    file = tmp_path / "evaluation.json"
+    options = ("--labels", mixed, "--policy", fitted, "--json")
+    file.write_text(output(kp_worker("policy", "evaluate", scored, *options)))
+    code, service = sorted(evaluation(file)["domains"], key=lambda one: one["name"])
+    assert (code["name"], code["labels"], code["since"]) == ("code", 14, None)
+    assert (service["labels"], service["auc"]) == (0, None)
+    assert service["since"] in text
 
 
 def proposed(file):
