@@ -28,9 +28,11 @@ from knowledgepulse_schemas.trace import (
     Relationship,
     ScoredMetadata,
     ScoredTrace,
+    SpanContext,
     Step,
     Task,
     Tool,
+    ToolDefinition,
 )
 
 __all__ = [
@@ -43,8 +45,10 @@ __all__ = [
     "Relationship",
     "ScoredMetadata",
     "ScoredTrace",
+    "SpanContext",
     "Step",
     "Task",
     "Tool",
+    "ToolDefinition",
     "last_header",
 ]

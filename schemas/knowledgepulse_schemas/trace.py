@@ -74,6 +74,13 @@ class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", serialize_by_alias=True, defer_build=True)
 
 
+class SpanContext(_Model):
+    """OpenTelemetry's ids of a span."""
+
+    trace_id: str = Field(description="32 hexadecimal digits in lower case")
+    span_id: str = Field(description="16 hexadecimal digits in lower case")
+
+
 class Metadata(_Model):
     """Origin, subject and visibility of a trace."""
 
@@ -92,6 +99,18 @@ class Metadata(_Model):
     agent_id: str | None = None
     framework: str | None = None
     validated_by: list[str] | None = Field(default=None, fail_fast=True)
+    models: list[str] | None = Field(default=None, fail_fast=True, description="the models that answered")
+    native_id: str | None = Field(default=None, description="the run's id in the system it comes from")
+    parent_id: str | None = Field(default=None, description="the trace that started this run as a subagent")
+    span_context: SpanContext | None = Field(default=None, description="the agent's span; gets the score")
+
+
+class ToolDefinition(_Model):
+    """A tool that the agent could call."""
+
+    name: str
+    description: str | None = None
+    parameters: Any = None
 
 
 class Task(_Model):
@@ -99,6 +118,10 @@ class Task(_Model):
 
     objective: str = Field(min_length=1)
     input_schema: Any = None
+    system: str | None = Field(default=None, description="the system text")
+    tools: list[ToolDefinition] | None = Field(
+        default=None, fail_fast=True, description="the tools that the agent could call"
+    )
 
 
 class Tool(_Model):
@@ -115,6 +138,7 @@ class Step(_Model):
     type: Literal["thought", "tool_call", "observation", "error_recovery"]
     content: str | None = None
     tool: Tool | None = None
+    tool_call_id: str | None = Field(default=None, description="the same in a call and in its response")
     input: dict[str, Any] | None = None
     output_summary: str | None = None
     latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)

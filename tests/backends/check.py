@@ -18,9 +18,21 @@ from uuid import uuid4
 import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from playwright.async_api import async_playwright
 
+from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.convert import convert
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.tools.backends.all_backends import connected
+from knowledgepulse_worker.tools.backends.backend import SCORE, RunScore
+from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.tools.evaluations.evaluation_event import SpanContext, otlp_spans
+from support import metrics_page as page
+from support.scored import published
+from support.streams import Message, score_of
+from support.tools import tool
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests/data/conversions/otlp.jsonl"
@@ -89,6 +101,19 @@ class Server:
 
     def run_id(self, trace_id):
         return f"tr-{trace_id}" if self.name == "mlflow" else trace_id
+
+    def spans(self, trace_id):
+        """Return the names of a run's spans with those of their parents, from the server's own interface."""
+        if self.name == "mlflow":
+            query = f"/api/3.0/mlflow/traces/batchGet?trace_ids=tr-{trace_id}"
+            (found,) = json.loads(asked(self.url + query))["traces"]
+            spans = [(one["span_id"], one["name"], one.get("parent_span_id")) for one in found["spans"]]
+        else:
+            query = f"/v1/projects/default/spans?trace_id={trace_id}&limit=100"
+            found = json.loads(asked(self.url + query))["data"]
+            spans = [(one["context"]["span_id"], one["name"], one["parent_id"]) for one in found]
+        names = {span: name for span, name, _ in spans}
+        return {name: names.get(parent) for _, name, parent in spans}
 
     def scores(self, trace_id):
         """Return the values of the scores of a run, from the server's own interface."""
@@ -256,9 +281,6 @@ def test_scores_that_are_written_back_again_after_a_kill_are_there_once(server, 
 
 
 async def test_a_score_for_a_run_that_is_gone_is_named_and_the_others_are_written(server, runs):
-    from knowledgepulse_worker.tools.backends.all_backends import connected
-    from knowledgepulse_worker.tools.backends.backend import RunScore
-
     def score(trace_id):
         return RunScore(server.run_id(trace_id), f"kp:trace:{trace_id}", 0.5, "rejected", "x", 0)
 
@@ -267,3 +289,72 @@ async def test_a_score_for_a_run_that_is_gone_is_named_and_the_others_are_writte
         refusals = await backend.send([gone, score(runs[1])])
     assert [one.score for one in refusals] == [gone]
     assert 0.5 in await asyncio.to_thread(server.scores, runs[1])
+
+
+def test_a_span_of_a_score_is_below_the_agent_s_and_the_run_stays_the_same(server):
+    """As a Collector passes it on, twice."""
+    document, trace_id = renamed(documents()[CASES["OTel GenAI"]])
+    server.record(document)
+
+    def found():
+        traces = [one for one in pulled(server)[1] if one["metadata"].get("span_context")]
+        return [one for one in traces if one["metadata"]["span_context"]["trace_id"] == trace_id]
+
+    (before,) = eventually(found)
+    context = SpanContext(**before["metadata"]["span_context"])
+    trace = ReasoningTrace.model_validate(before)
+    record = read_record(published(7, trace.to_json(), Scorer().evaluate(trace), Policy()))
+    for _ in range(2):
+        server.record(json.loads(otlp_spans(record, context, "knowledgepulse-worker", time.time_ns())))
+
+    spans = eventually(lambda: {**shown} if "evaluate" in (shown := server.spans(trace_id)) else None)
+    assert spans["evaluate"] in spans
+    assert found() == [before]
+
+
+async def test_the_scores_of_the_topics_are_there_once_whatever_is_killed(server, runs, make_stream):
+    stream = await make_stream(2, embedding={"backend": "none"})
+    traces = (await asyncio.to_thread(pulled, server))[1]
+    raw = await stream.publish(Message(json.dumps(one).encode()) for one in traces)
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+    command = f"evaluations --to {server.name} {server.url}"
+    topics = stream.settings.topics
+    outputs = await stream.read(topics.contribute, topics.rejected)
+    wanted = {
+        json.loads(one.value)["metadata"]["pulled_from"]["run"]: score_of(one)["score"] for one in outputs
+    }
+    for _ in range(2):
+        async with stream.worker(command=command) as process, asyncio.timeout(START_LIMIT):
+            while not page.value(await process.metrics(), "kp_evaluations_total", result="sent"):
+                await asyncio.sleep(0.01)
+            await process.kill()
+    async with stream.worker(command=command) as process, asyncio.timeout(START_LIMIT):
+        while page.value(await process.metrics(), "kp_evaluations_total") == 0 or (
+            page.value(await process.metrics(), "kp_evaluations_lag_records") != 0
+        ):
+            await asyncio.sleep(0.1)
+        assert await process.stop() == 0, process.log()
+    for run in runs[2:]:  # an earlier test wrote another score of the second one
+        (value,) = await asyncio.to_thread(server.scores, run)
+        assert value == pytest.approx(wanted[server.run_id(run)], abs=0.0001)
+
+
+async def test_the_score_is_on_the_backend_s_own_page(server, runs, tmp_path):
+    """At the link that scores have; the picture is in the folder of the test."""
+    run = server.run_id(runs[1])
+    async with connected(server.name, server.url, "default") as backend, async_playwright() as playwright:
+        assert (
+            await backend.send([RunScore(run, f"kp:trace:{run}", 0.875, "contribute", "novelty 0.9", 0)])
+            == []
+        )
+        _ = [listed async for listed in backend.runs(None)]
+        browser = await playwright.chromium.launch(executable_path=tool("chromium"), args=["--no-sandbox"])
+        shown = await browser.new_page(viewport={"width": 1600, "height": 1000})
+        await shown.goto(backend.link(run))
+        try:
+            await shown.get_by_text(SCORE).first.wait_for(timeout=120_000)
+        finally:
+            await shown.screenshot(path=tmp_path / f"{server.name}.png")
+            await browser.close()

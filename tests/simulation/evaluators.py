@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.session import Session
-from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace, SpanContext
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
@@ -81,8 +81,9 @@ def evaluator_history(seed):
 @cache
 def _record(number):
     trace = ReasoningTrace.model_validate_json(trace_of(number, f"number {number}", 0.6))
-    context = {"span_context": {"trace_id": f"{number + 1:032x}", "span_id": f"{number + 1:016x}"}}
-    changed = trace.model_copy(update={"metadata": trace.metadata.model_copy(update=context)}, deep=True)
+    context = SpanContext(trace_id=f"{number + 1:032x}", span_id=f"{number + 1:016x}")
+    metadata = trace.metadata.model_copy(update={"span_context": context})
+    changed = trace.model_copy(update={"metadata": metadata}, deep=True)
     return published(number, changed.to_json(), Scorer().evaluate(trace), Policy())
 
 

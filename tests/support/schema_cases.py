@@ -36,14 +36,24 @@ def full_document() -> dict[str, Any]:
             "agent_id": "kp:agent:1",
             "framework": "langgraph",
             "validated_by": ["kp:agent:2"],
+            "models": ["a-model"],
+            "native_id": "run 1",
+            "parent_id": "kp:trace:0",
+            "span_context": {"trace_id": "5b8efff798038103d269b633813fc60c", "span_id": "0ee19b7ec3c1b173"},
         },
-        "task": {"objective": "Fix the build", "input_schema": {"type": "object"}},
+        "task": {
+            "objective": "Fix the build",
+            "input_schema": {"type": "object"},
+            "system": "Be brief.",
+            "tools": [{"name": "shell", "description": "Runs a command.", "parameters": {"type": "object"}}],
+        },
         "steps": [
             {"step_id": 0, "type": "thought", "content": "The lock file is stale."},
             {
                 "step_id": 1,
                 "type": "tool_call",
                 "tool": {"name": "shell", "mcp_server": "local"},
+                "tool_call_id": "call-1",
                 "input": {"command": "make lock"},
                 "output_summary": "done",
                 "latency_ms": 12.5,
@@ -69,6 +79,18 @@ ACCEPTED = [
     *(("metadata/quality_score", value) for value in (MISSING, None, 0, 1, 0.25)),
     *((f"metadata/{name}", MISSING) for name in ("agent_id", "framework", "validated_by")),
     ("metadata/validated_by", []),
+    *(
+        (f"metadata/{name}", value)
+        for name in ("models", "native_id", "parent_id", "span_context")
+        for value in (MISSING, None)
+    ),
+    ("metadata/models", []),
+    ("metadata/span_context/trace_flags", 1),
+    *((f"task/{name}", value) for name in ("system", "tools") for value in (MISSING, None)),
+    ("task/tools", []),
+    ("task/tools/0/description", MISSING),
+    *(("task/tools/0/parameters", value) for value in (MISSING, None, [], "text", {"type": "object"})),
+    ("steps/1/tool_call_id", None),
     *(("task/input_schema", value) for value in (MISSING, None, [], "text", 3)),
     *(("steps/0/type", value) for value in ("thought", "tool_call", "observation", "error_recovery")),
     ("steps/0", {"step_id": 7, "type": "thought"}),
@@ -103,7 +125,18 @@ REFUSED = [
     ("metadata/agent_id", 1),
     ("metadata/framework", 1),
     *(("metadata/validated_by", value) for value in ("kp:agent:1", [1])),
+    *(("metadata/models", value) for value in ("a-model", [1], {})),
+    *((f"metadata/{name}", 1) for name in ("native_id", "parent_id")),
+    *(
+        ("metadata/span_context", value)
+        for value in ("00-5b8efff798038103d269b633813fc60c-0ee19b7ec3c1b173-01", [], {"trace_id": "5b8e"})
+    ),
+    ("metadata/span_context/span_id", 1),
     *(("task/objective", value) for value in (MISSING, "", None, 1)),
+    *(("task/system", value) for value in (1, ["Be brief."])),
+    *(("task/tools", value) for value in ({}, "shell", ["shell"], [{}], [{"name": None}])),
+    ("task/tools/0/description", 1),
+    *(("steps/1/tool_call_id", value) for value in (1, {})),
     *(("steps", value) for value in ([], {}, [[]], ["thought"])),
     *(("steps/0/step_id", value) for value in (MISSING, -1, 1.5, "0", True, None)),
     *(("steps/0/type", value) for value in (MISSING, "Thought", "reflection", None)),

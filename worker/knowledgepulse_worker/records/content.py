@@ -32,7 +32,7 @@ class _Outcome(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    native_id: msgspec.Raw = msgspec.Raw(b"null")  # not in the schema, so it may be any JSON
+    native_id: msgspec.Raw = msgspec.Raw(b"null")  # up to release 0.3.0, it might be any JSON
 
 
 class _Trace(msgspec.Struct):

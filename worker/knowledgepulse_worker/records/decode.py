@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from knowledgepulse_kafka.records import RawRecord, is_utf8
-from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step
+from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step, ToolDefinition
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 
@@ -104,7 +104,11 @@ def _item_of(model: type[BaseModel], complete: bool) -> Any:
     """Return a type with a model's attributes at a tenth of its size; a trace may consist of tiny items."""
     return msgspec.defstruct(
         model.__name__,
-        [(name, *_attribute(field, complete=complete)) for name, field in model.model_fields.items()],
+        [
+            (name, *_attribute(field, complete=complete))
+            for name, field in model.model_fields.items()
+            if field.annotation is not Any
+        ],
         kw_only=True,
         omit_defaults=True,
         gc=False,
@@ -132,6 +136,7 @@ _BYTES_PER_OBJECT = 6
 _TRACE = TypeAdapter(ReasoningTrace)
 _ITEMS: dict[tuple[str, ...], TypeAdapter[Any]] = {
     ("steps",): TypeAdapter(list[Step]),
+    ("task", "tools"): TypeAdapter(list[ToolDefinition]),
     ("knowledge_graph_delta", "entities"): TypeAdapter(list[Entity]),
     ("knowledge_graph_delta", "relationships"): TypeAdapter(list[Relationship]),
 }

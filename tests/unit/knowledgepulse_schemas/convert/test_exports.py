@@ -82,7 +82,7 @@ def test_langsmith_runs_of_a_trace_are_one_agent_run():
     trace = only(langsmith_runs()).trace
 
     assert input_format_of(langsmith_runs()).name == "langsmith"
-    assert "span_context" not in trace.metadata.model_extra, "a UUID is no span"
+    assert "span_context" not in trace.metadata.model_fields_set, "a UUID is no span"
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
     assert trace.task.objective == ASK.content
     assert (trace.metadata.agent_id, trace.metadata.created_at) == ("forecaster", "2026-01-01T00:00:02.000Z")

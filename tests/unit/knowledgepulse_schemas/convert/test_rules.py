@@ -122,7 +122,7 @@ def test_the_name_of_an_mcp_tool_is_split():
     defined = Message("system", (ToolDefinition("mcp__github__search_code"),))
     trace = convert(defined, ASK, call, *answers, options=KEPT).trace
 
-    assert trace.task.tools[0]["name"] == "mcp__github__search_code"  # as the model knows it
+    assert trace.task.tools[0].name == "mcp__github__search_code"  # as the model knows it
     assert [(step.tool.mcp_server, step.tool.name) for step in trace.steps] == [
         ("github", "search_code"),
         ("github", "search_code"),
@@ -155,11 +155,12 @@ def test_system_text_and_tool_definitions_are_reported_or_kept_on_demand():
     dropped = convert(PROMPT, ASK, DONE)
     kept = convert(PROMPT, Message("system", (Text("Use tools"),)), ASK, DONE, options=KEPT)
 
-    assert dropped.trace.task.model_extra == {}
+    assert dropped.trace.task.model_dump(exclude_unset=True).keys() == {"objective"}
     assert dropped.losses["system text"].characters == 8
     assert set(dropped.losses) == LEFT_OUT
     assert not kept.losses
-    assert kept.trace.task.model_extra == {
+    assert kept.trace.task.model_dump(exclude_unset=True) == {
+        "objective": "Fix the build",
         "system": "Be brief\n\nUse tools",
         "tools": [{"name": "shell", "description": "Runs it", "parameters": {"type": "object"}}],
     }
@@ -284,7 +285,7 @@ def test_a_trace_leads_back_to_its_run_and_to_the_run_that_started_it():
 
     assert (parent.metadata.native_id, metadata.native_id) == ("run-0", "run-1")
     assert metadata.parent_id == parent.id
-    assert "native_id" not in convert(ASK, DONE).trace.metadata.model_extra
+    assert "native_id" not in convert(ASK, DONE).trace.metadata.model_fields_set
 
 
 def test_the_id_is_derived_from_the_native_id_or_else_the_content():
@@ -461,7 +462,7 @@ def test_prompts_are_kept_on_demand(name):
     (trace,) = traces_of(name, KEPT)
 
     assert trace.task.system == "Be brief"
-    assert [one["name"] for one in trace.task.tools] == ["weather"]
+    assert [one.name for one in trace.task.tools] == ["weather"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -21,6 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
 )
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
+from knowledgepulse_schemas import SpanContext
 from knowledgepulse_schemas.convert import ConversionError, convert
 
 TRACE_ID = bytes.fromhex("5b8efff798038103d269b633813fc60c")
@@ -172,7 +173,7 @@ def test_all_export_formats_of_the_same_spans_give_the_same_trace(export_format)
     assert trace.id == only(otlp(run())).trace.id
     assert trace.metadata.created_at == "2026-01-01T00:00:10.000Z"
     assert trace.metadata.agent_id == "forecaster"
-    assert trace.metadata.span_context == {"trace_id": TRACE_ID.hex(), "span_id": "0000000000000001"}
+    assert trace.metadata.span_context == SpanContext(trace_id=TRACE_ID.hex(), span_id="0000000000000001")
     assert trace.task.objective == "What is the weather in Paris?"
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
     assert (trace.steps[0].input, trace.steps[0].latency_ms) == ({"city": "Paris"}, 1000)

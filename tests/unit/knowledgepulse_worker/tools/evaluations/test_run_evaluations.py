@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from knowledgepulse_kafka.errors import RefusedError
 from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.records import Position
-from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace, SpanContext
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -27,7 +27,7 @@ def scored(real_traces):
     score = Scorer().evaluate(trace)
 
     def make(offset, *, span=True, trace_id="kp:trace:1"):
-        context = {"span_context": {"trace_id": TRACE, "span_id": SPAN}} if span else {}
+        context = {"span_context": SpanContext(trace_id=TRACE, span_id=SPAN)} if span else {}
         changed = trace.model_copy(
             update={"id": trace_id, "metadata": trace.metadata.model_copy(update=context)}, deep=True
         )
