@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from knowledgepulse_worker.records.entry import (
 )
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
 from knowledgepulse_worker.records.score_header import decode_score, encode_score
-from knowledgepulse_worker.scoring import Nearest, score_trace, shares
+from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from simulation import clients
@@ -241,7 +242,7 @@ class Oracles:
         if partition in self._truncated:
             return
         entries, seen = {entry.offset: entry for entry in self._entries(partition)}, []
-        ranked, knows_ranks = defaultdict(list), True
+        ranked, knows_ranks = {}, True
         for record in self._topic.logs[partition].committed():
             where, entry = f"{partition}/{record.offset}", entries.get(record.offset)
             if (outcome := outcomes.get(_number(record))) is None:
@@ -333,18 +334,20 @@ def _partition(output):
 
 
 def _shared(score, policy, ranked):
-    """Return a score after the decision of a share, from the list of all scores before."""
+    """Return a score after the decision of a share, from the last scores before with their turns."""
     profile = policy.profiles[score.domain]
     if profile.share is None or score.withheld:
         return replace(score, share=profile.share)
-    all_scores = ranked[score.domain]
-    turn = (len(all_scores) + 1) * 2654435769 % 2**32
-    all_scores.append((score.quality_score, turn))
-    last = all_scores[-profile.share_window :]
-    best = sorted(last, reverse=True)[: int(profile.share * len(last) + 1e-9)]
-    if len(last) < shares.MIN_SCORES or not best:
+    count, before = ranked.get(score.domain, (0, []))
+    count += 1
+    own = (score.quality_score, count * 2654435769 % 2**32)
+    window = min(profile.share_window, max(math.ceil(1 / profile.share), count // 2))
+    last = [*before, own][-window:]
+    ranked[score.domain] = count, last
+    best = sorted(last, reverse=True)[: int(profile.share * len(last) + 0.5)]
+    if not best:
         return replace(score, share=profile.share, of=len(last))
-    rank = 1 + sum(one > all_scores[-1] for one in last)
+    rank = 1 + sum(one > own for one in last)
     return replace(score, threshold=best[-1][0], share=profile.share, rank=rank, of=len(last))
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from unittest.mock import patch
 
-from knowledgepulse_worker.scoring import shares
 from simulation import loop as virtual
-from simulation import policies
 from simulation.assemblers import AssemblerPlayer, assembler_history
 from simulation.evaluators import EvaluatorPlayer, evaluator_history
 from simulation.histories import history
@@ -30,7 +27,7 @@ def play(history, *, keep_log=False):
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with simulated_process(), patch.object(shares, "MIN_SCORES", policies.MIN_SCORES):
+        with simulated_process():
             return virtual.run(course)
     except NothingLeftError as error:
         players[0].violated(f"liveness: {error}")

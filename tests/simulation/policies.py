@@ -1,10 +1,9 @@
-"""Policies of histories. Their shares are counted among few scores, as histories have few records."""
+"""Policies of histories. Their windows are small, as histories have few records."""
 
 from __future__ import annotations
 
 from knowledgepulse_worker.policy import Policy
 
-MIN_SCORES = 3
 WINDOW = 5
 
 

@@ -50,9 +50,6 @@ Withheld = Literal[Guard, "novelty"]
 MAX_MIN_NOVELTY = 0.5
 """The novelty of a trace that cannot be compared, which ``min_novelty`` must not withhold."""
 
-MIN_SCORES = 30
-"""Below this number of last scores, or if none of them would pass, the threshold decides."""
-
 SHARE_WINDOWS = range(30, 1_001)
 """The accepted values of ``share_window``."""
 
@@ -300,7 +297,7 @@ class Profile:
         threshold: the lowest score that passes; with a share, as long as there are too few scores for it.
         learned: the learned value; None without an effective one.
         share: the share of the best traces that passes; None if the threshold decides.
-        share_window: the number of last scores among which a trace is ranked.
+        share_window: the greatest number of last scores among which a trace is ranked.
         min_novelty: the lowest novelty that is not withheld.
     """
 
@@ -316,6 +313,15 @@ class Profile:
     def rule(self) -> dict[str, float]:
         """The share, or else the threshold, as a domain's own table has it."""
         return {"threshold": self.threshold} if self.share is None else {"share": self.share}
+
+    def window(self, count: int) -> int:
+        """Return the number of last scores among which a trace is ranked, when there have been ``count``.
+
+        While the novelty cache fills, novelty falls, and a trace among older ones ranks low. So as long as
+        the window is not full, only the newer half of the scores counts, but enough of them for one place.
+        """
+        least = 0 if self.share is None else math.ceil(1 / self.share)
+        return min(self.share_window, max(least, count // 2))
 
     @cached_property
     def scale(self) -> str:
@@ -379,7 +385,8 @@ class Policy(BaseModel):
         default=100,
         ge=SHARE_WINDOWS.start,
         lt=SHARE_WINDOWS.stop,
-        description="number of last scores of a partition and domain among which a share is counted",
+        description="number of last scores of a partition and domain among which a share is counted; until "
+        "there are twice as many, it is counted among the newer half",
     )
     min_novelty: Novelty = Field(
         default=0.0,
@@ -426,7 +433,7 @@ class Policy(BaseModel):
     @model_validator(mode="after")
     def _window_for_each_share(self) -> Policy:
         for name, profile in self.profiles.items():
-            if profile.share is not None and not places(profile.share, self.share_window):
+            if profile.share is not None and math.ceil(1 / profile.share) > self.share_window:
                 raise ValueError(
                     f"the share {profile.share!r} of {name} is less than one of the last {self.share_window} "
                     "traces; raise share_window"
@@ -595,9 +602,5 @@ def begun_anew(old: Policy, new: Policy) -> list[str]:
 
 
 def places(share: float, scores: int) -> int:
-    """Return how many of this number of scores a share lets pass."""
-    return int(share * scores + _ROUNDING)
-
-
-_ROUNDING = 1e-9
-"""0.29 * 100 is 28.999999999999996."""
+    """Return how many of this number of scores a share lets pass, rounded."""
+    return int(share * scores + 0.5)

@@ -1,6 +1,7 @@
 """Shares: a trace passes if its score is among the best of its partition's last ones in its domain.
 
-A trace's rank among the last scores, its own included, is compared with the share of their number. Equal
+A trace's rank among the last scores, its own included, is compared with the share of their number
+(:meth:`Profile.window`). The share so passes whatever the scores, as long as their order is random. Equal
 scores are ordered by a number that each trace gets in its turn, the fractional part of a multiple of the
 golden ratio. These numbers are spread evenly (Knuth, The Art of Computer Programming, 6.4), so that of many
 equal scores about the share passes, neither all nor none.
@@ -18,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from knowledgepulse_worker.policy import MAX_DOMAINS, MIN_SCORES, Profile, places
+from knowledgepulse_worker.policy import MAX_DOMAINS, Profile, places
 from knowledgepulse_worker.scoring.score import Score
 
 _GOLDEN, _TURNS = 2654435769, 1 << 32
@@ -45,7 +46,7 @@ class LastScores(msgspec.Struct, array_like=True):
             self.scores.clear()
         self.count += 1
         self.scores.append(score)
-        del self.scores[: -profile.share_window]
+        del self.scores[: -profile.window(self.count)]
 
     def copy(self) -> LastScores:
         """Return a copy that does not change with this one."""
@@ -69,11 +70,11 @@ class _Ranking:
         last, ordered = self.last, self._ordered
         kept = len(last.scores)
         oldest = (last.scores[0], _turn(last.count - kept + 1)) if kept else None
-        continues = last.scale == profile.scale and kept <= profile.share_window
+        continues = last.scale == profile.scale
         last.add(score, profile)
-        own = (score, _turn(last.count))
-        if continues:
-            if oldest is not None and len(last.scores) == kept:
+        own, dropped = (score, _turn(last.count)), kept + 1 - len(last.scores)
+        if continues and dropped <= 1:
+            if oldest is not None and dropped:
                 del ordered[bisect_left(ordered, oldest)]
             insort(ordered, own)
         else:
@@ -81,9 +82,8 @@ class _Ranking:
         return len(self._ordered) - bisect_left(self._ordered, own)
 
     def cut(self, share: float) -> float | None:
-        """Return the lowest of the best scores; None if there are too few for the share to decide."""
-        number = len(self._ordered)
-        best = places(share, number) if number >= MIN_SCORES else 0
+        """Return the lowest of the best scores; None if there are too few for one to pass."""
+        best = places(share, len(self._ordered))
         return self._ordered[-best][0] if best else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from knowledgepulse_worker.policy import MIN_SCORES, Policy, Weights
+from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.records.entry import decode_scores, scores_key
 from support.lanes import score, trace_of
 
@@ -34,11 +34,12 @@ def written(harness):
 
 
 async def test_a_share_ranks_a_partitions_traces(scores):
-    assert [one["of"] for one in scores] == [min(40, number) for number in range(1, COUNT + 1)]
-    assert ["rank" in one for one in scores] == [number >= MIN_SCORES for number in range(1, COUNT + 1)]
+    window = THIRD.profile("code").window
+    assert [one["of"] for one in scores] == [min(number, window(number)) for number in range(1, COUNT + 1)]
+    assert ["rank" in one for one in scores] == [False, *[True] * (COUNT - 1)]
 
 
-@pytest.mark.parametrize("at", [1, 20, MIN_SCORES, 41, 70])
+@pytest.mark.parametrize("at", [1, 2, 20, 41, 70])
 async def test_a_successor_decides_as_an_undisturbed_worker(make_harness, records, scores, at):
     """The first worker had scored more than it committed."""
     harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
@@ -59,7 +60,7 @@ async def test_commits_of_any_size_keep_the_same_last_scores(make_harness, recor
     for start, stop in ((0, 1), (1, 50), (50, 52), (52, COUNT)):
         await harness.processed(lane, *records[start:stop])
 
-    assert written(harness) == [(0, 1), (49, 40), (51, 40), (89, 40)]
+    assert written(harness) == [(0, 1), (49, 25), (51, 26), (89, 40)]
     assert [score(output) for output in harness.outputs()] == scores
 
 
@@ -92,8 +93,8 @@ async def test_a_group_that_was_set_back_begins_anew(make_harness, records):
     rewound = await harness.lane(10, harness.changelog())
     await harness.processed(rewound, *records[10:20])
 
-    assert [score(one)["of"] for one in harness.outputs()[50:]] == [*range(1, 11)]
-    assert written(harness)[-1] == (19, 10)
+    assert [score(one)["of"] for one in harness.outputs()[50:]] == [1, 2, 3, 4, 4, 4, 4, 4, 4, 5]
+    assert written(harness)[-1] == (19, 5)
     assert harness.metric("kp_cache_resets_total", reason="rewind") == 1
 
 
@@ -107,7 +108,11 @@ async def test_other_weights_begin_anew_and_another_share_does_not(make_harness,
     harness.services.policy.policy = Policy(share=0.3, domains=other)
     await harness.processed(lane, *records[50:60])
 
-    assert [score(one)["of"] for one in harness.outputs()[38:62]] == [39, *[40] * 11, *range(1, 11)]
+    assert [score(one)["of"] for one in harness.outputs()[38:62]] == [
+        *(19, 20),  # under a share of 0.3
+        *(20, 21, 21, 22, 22, 23, 23, 24, 24, 25),  # of 0.1
+        *(1, 2, 3, 4, 4, 4, 4, 4, 4, 5),  # under other weights
+    ]
 
 
 async def test_a_record_that_cannot_be_scored_takes_no_place(make_harness, records, raw):

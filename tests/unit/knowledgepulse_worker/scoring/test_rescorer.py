@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from knowledgepulse_worker.policy import MIN_SCORES, DomainPolicy, Policy
+from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import (
     RecentScores,
     Score,
@@ -71,7 +71,7 @@ def test_where_the_policy_has_decided_its_decision_stands():
 
 
 def test_a_score_by_rank_is_explained_by_the_cut():
-    scores = decided([record(number) for number in range(MIN_SCORES + 30)])
+    scores = decided([record(number) for number in range(60)])
     failing = next(one for one in reversed(scores) if one.rank is not None and not one.passes)
     shown = explain_score(record(1, score=failing, policy=TENTH.digest), TENTH)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from knowledgepulse_worker.policy import MAX_DOMAINS, MIN_SCORES, DomainPolicy, Policy, Weights
+from knowledgepulse_worker.policy import MAX_DOMAINS, DomainPolicy, Policy, Weights, places
 from knowledgepulse_worker.scoring import LastScores, RecentScores, Score, after
 from support.drawn_policies import POLICIES
 
@@ -60,22 +60,38 @@ def test_of_equal_scores_the_share_passes_at_any_time(share):
 
 
 def test_a_rank_counts_the_better_scores_among_the_last_ones():
-    scores = decided([number / 200 for number in range(100)] + [0.2, 0.9])
+    scores = decided([1] * 100 + [number / 200 for number in range(100)] + [0.2, 0.9])
 
     assert [(one.rank, one.of) for one in scores[-2:]] == [(60, 100), (1, 100)]
     assert scores[-2].threshold == 90 / 200
     assert (scores[-2].decision, scores[-1].decision) == ("rejected", "contribute")
 
 
-def test_the_threshold_decides_until_there_are_enough_scores():
+def test_the_threshold_decides_until_one_trace_would_pass():
     policy = Policy(share=0.1, domains={"code": DomainPolicy(share=0.01)})
-    few = decided([0.7, 0.8] * (MIN_SCORES // 2), policy)
+    few = decided([0.7, 0.8, 0.7, 0.8, 0.9], policy)
     rare = decided(shuffled(120), policy, "code")
 
-    assert {(one.threshold, one.rank) for one in few[:-1]} == {(0.75, None)}
-    assert [one.passes for one in few[:4]] == [False, True, False, True]
-    assert (few[-1].rank is not None, few[-1].of) == (True, MIN_SCORES)
-    assert [one.rank is None for one in rare] == [True] * 99 + [False] * 21  # of fewer, a hundredth is none
+    assert {(one.threshold, one.rank) for one in few[:4]} == {(0.75, None)}
+    assert [one.passes for one in few] == [False, True, False, True, True]
+    assert (few[4].rank, few[4].of) == (1, 5)
+    assert [one.rank is None for one in rare] == [True] * 49 + [False] * 71
+
+
+def test_until_the_window_is_full_the_newer_half_of_the_scores_counts():
+    scores = decided(shuffled(300))
+
+    assert [score.of for score in scores[:20]] == [*range(1, 11), *[10] * 10]
+    assert [score.of for score in scores[20:220]] == [min(100, count // 2) for count in range(21, 221)]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2])
+def test_the_share_passes_once_twice_the_high_first_scores_have_come(share):
+    """Scores fall while a novelty cache fills: the first ones must not fill the window."""
+    low = [number * 0.618 % 1 / 2 for number in range(150)]
+    scores = decided([0.9] * 50 + low, Policy(share=share))
+
+    assert passing(scores[100:150]) == pytest.approx(share, abs=0.04)
 
 
 def test_a_withheld_trace_takes_no_place():
@@ -99,7 +115,7 @@ def test_a_withheld_trace_shows_the_cut_that_it_would_have_to_reach():
 
 def test_a_change_of_the_share_or_of_another_domain_starts_nothing_again():
     recent = RecentScores()
-    decided(shuffled(100), recent=recent)
+    decided(shuffled(200), recent=recent)
     other = {"code": DomainPolicy(threshold=0.3, weights=weights(1, 0, 0, 0))}
     (score,) = decided([0.5], Policy(share=0.3, share_window=100, domains=other), recent=recent)
 
@@ -118,7 +134,7 @@ def test_scores_under_other_weights_are_not_ranked_together():
 def test_domains_are_ranked_apart():
     recent = RecentScores()
     decided([1.0] * 100, recent=recent)
-    *_, low = decided(shuffled(100), domain="code", recent=recent)
+    *_, low = decided([0.95] * 100 + shuffled(100), domain="code", recent=recent)
 
     assert (low.of, low.threshold) == (100, 0.9)
 
@@ -187,12 +203,12 @@ def test_a_rank_is_that_of_a_sorted_list(values, window, value):
     """The order that is kept up agrees with one that is made anew."""
     policy = Policy(share=0.1, share_window=window)
     *_, score = decided([*values, value], policy)
-    last = [*values, value][-window:]
+    last = [*values, value][-policy.profile("default").window(len(values) + 1) :]
     better, equal = sum(one > value for one in last), last.count(value)
 
     assert score.of == len(last)
     if score.rank is None:
-        assert len(last) < MIN_SCORES
+        assert places(0.1, len(last)) == 0
     else:
         assert better < score.rank <= better + equal
 

@@ -25,7 +25,7 @@ class _Domain:
         recent: the last scores.
         scale: the scale of the last score.
         is_known: whether they and their number since the scale began are those that the worker had.
-            Otherwise they are so once the window has filled, but for the order of equal scores.
+            Otherwise they are so once they have filled the window, but for the order of equal scores.
     """
 
     recent: RecentScores = field(default_factory=RecentScores)

@@ -10,7 +10,6 @@ from rich.table import Table
 from knowledgepulse_worker.policy import (
     DEFAULT_DOMAIN,
     DIMENSIONS,
-    MIN_SCORES,
     REFERENCE_WEIGHTS,
     Learned,
     Policy,
@@ -128,8 +127,9 @@ def _notes(policy: Policy) -> Iterator[str]:
     shared = [one for one in policy.profiles.values() if one.share is not None]
     for threshold in sorted({one.threshold for one in shared}):
         yield (
-            f"a share is counted among the last {policy.share_window:,} scores of a partition and domain; "
-            f"until there are {MIN_SCORES}, the threshold {threshold!r} decides"
+            f"a share is counted among the last {policy.share_window:,} scores of a partition and domain, or "
+            "the newer half of fewer; before one of them would pass, the threshold "
+            f"{threshold!r} decides"
         )
     for profile in policy.profiles.values():
         if profile.min_novelty:

@@ -35,7 +35,7 @@ def test_what_a_share_would_have_let_pass_is_shown_by_hour(records):
     (domain,) = tune(records, Policy(), 0.1).domains.values()
     tenth = next(one for one in domain.shares if one.share == 0.1)
 
-    assert tenth.traces == 400 - 29  # of the first ones, the threshold decides
+    assert tenth.traces == 400 - 4  # of the first ones, the threshold decides
     assert tenth.passing / tenth.traces == pytest.approx(0.1, abs=0.03)
     assert 0 <= tenth.lowest < 0.1 < tenth.highest < 0.3
 
