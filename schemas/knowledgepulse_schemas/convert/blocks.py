@@ -87,7 +87,14 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id)
     elif kind in _RESPONSE:
         yield from _response(block, path, losses)
-    elif kind in _MEDIA:
+    elif kind == "search_result":
+        yield None, hub.Text(as_text({name: one for name, one in block.items() if name not in _TYPES}))
+    else:
+        _lose(kind, block, path, losses)
+
+
+def _lose(kind: str, block: dict[str, Any], path: str, losses: Losses) -> None:
+    if kind in _MEDIA:
         losses.add(path, block)
     else:
         losses.add_unknown(path, block, {"content": block})

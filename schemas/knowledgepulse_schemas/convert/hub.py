@@ -24,6 +24,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
+    "session_meta": "system",  # the first message of Hermes' sessions
     "user": "user",
     "human": "user",
     "assistant": "assistant",

@@ -174,7 +174,8 @@ def _joined(document: Any) -> Any:
     elif isinstance(response, str) and isinstance(messages, list):
         answer = {"role": "assistant", "content": response}
         record = {name: one for name, one in record.items() if name != "response"}
-        record["messages"] = [*messages, answer]
+        is_told = bool(messages) and isinstance(messages[-1], dict) and answer.items() <= messages[-1].items()
+        record["messages"] = messages if is_told else [*messages, answer]
     return record
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.blocks import Parts, parts_of
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.elements import elements
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
@@ -39,6 +40,7 @@ ROLES: dict[str, hub.Role] = {
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
 _INTERRUPTED = {"abort", "aborted", "cancelled"}
 _FAILED = {"error", "failed"}
+_VERDICTS = {"satisfied": True, "needs_revision": False, "max_iterations_reached": False, "failed": False}
 _SECONDS = 1e11
 """Numbers above are times in milliseconds."""
 
@@ -54,8 +56,9 @@ class Line:
         parts: the paths of the message's parts, separated by spaces; with ``:`` and a type if it holds no
             block, but texts of this type; with ``=`` and a type if the object there is a block, or the line
             itself without a path; ``=`` alone for a line that is a message of any vendor.
-        sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, and ``ended`` for how it ended,
-            which may also be true or false.
+        sets: paths of what is known of the run: ``id``, ``cwd``, ``model``, ``ended`` for how it ended, which
+            may also be true or false, and ``judged`` for the verdict of a grader.
+        tools: the path of the definitions of tools.
         error: the path of the message of a failure.
         stop: the path of the reason why an answer or the run ended.
         once: whether another line may repeat the message, or the call with its id, so that it counts once.
@@ -69,6 +72,7 @@ class Line:
     role: str | None = None
     parts: str = ""
     sets: dict[str, str | bool] = field(default_factory=dict)
+    tools: str = ""
     error: str = ""
     stop: str = ""
     once: bool = False
@@ -92,7 +96,7 @@ class Line:
     @cached_property
     def beside_parts(self) -> _Paths:
         """The paths of all that is read besides its parts."""
-        return _Paths([*self.where, self.error, self.stop, *self.sets.values()])
+        return _Paths([*self.where, self.tools, self.error, self.stop, *self.sets.values()])
 
     @cached_property
     def all_paths(self) -> _Paths:
@@ -130,6 +134,7 @@ class Table:
         first: what one of the format's lines has, as in ``Line.where``; one of several alternatives.
         lines: the kinds of lines, of which the first that fits counts.
         wrapper: the pattern that opens the element around the user's own text, if there is one.
+        hidden: what stands at the end of a text for one that was left out.
         at: the path of a line's time; of several, the last one that it has.
         known: paths of members that say nothing of the run, separated by spaces.
         ended: False for a stream that an event ends.
@@ -140,6 +145,7 @@ class Table:
     first: tuple[dict[str, Any], ...]
     lines: tuple[Line, ...]
     wrapper: re.Pattern[str] | None = None
+    hidden: str = ""
     at: str = "timestamp"
     known: str = ""
     ended: bool | None = None
@@ -154,6 +160,7 @@ CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times
         Line("turn_ended", sets={"ended": "status"}, error="error"),
     ),
     wrapper=re.compile("<(user_query)>"),
+    hidden="[REDACTED]",
 )
 DROID = Table(  # ~/.factory/sessions/*.jsonl
     "droid",
@@ -205,22 +212,27 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
     ),
     at="time",
 )
-_MANAGED_BESIDE = words(
-    "agent.thinking session.status_running session.status_terminated span.model_request_start"
-    " span.model_request_end"
-)
+_MANAGED_BESIDE = ("session.", "span.", "agent.thinking", "agent.thread_context_compacted", "user.interrupt")
 MANAGED = Table(  # the events of a session of Claude's Managed Agents
     "claude_managed",
     "id type processed_at",
     (
         {
-            "type": {"user.message", "agent.message", "agent.thinking", "agent.tool_use"},
+            "type": {
+                "user.message",
+                "user.define_outcome",
+                "agent.message",
+                "agent.thinking",
+                "agent.tool_use",
+            },
             "id": str,
             "uuid": None,
         },
     ),
     (
         Line("user.message", "user", "content"),
+        Line("user.define_outcome", "user", "description"),
+        Line("span.outcome_evaluation_end", sets={"judged": "result"}),
         Line("agent.message", "assistant", "content"),
         Line({"agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use"}, "assistant", "=tool_use"),
         Line(
@@ -304,9 +316,10 @@ CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints, and
     "role content",
     tuple(_CHAT | one for one in ({"content": str}, {"content": list}, {"tool_calls": list})),
     (
-        Line({"role": {"meta", "_checkpoint", "_usage"}}, beside=True),
+        Line({"role": {"meta", "_checkpoint", "_usage"}}, sets={"id": "session_id"}, beside=True),
+        Line({"role": "session_meta"}, sets={"id": "session_id", "model": "model"}, tools="tools"),  # Hermes
         Line({"role": "_system_prompt"}, "system", "content"),
-        Line(_CHAT, "=role", "="),
+        Line(_CHAT, "=role", "=", stop="finish_reason"),
     ),
 )
 _COPILOT_BESIDE = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
@@ -435,6 +448,8 @@ class _Reader(Reader):
 
     def _add_line(self, line: Line, value: dict[str, Any], kind: str) -> None:
         at = self._reached_at(value)
+        for message in definitions_of(_at(value, line.tools) or [], f"{kind}.{line.tools}", self.losses):
+            self.transcript.add(message.role, message.parts, at)
         if line.piece:
             self._pieces.append(as_text(_at(value, line.parts)))
             self._answered_at = at
@@ -497,6 +512,8 @@ class _Reader(Reader):
         """Return the user's own text of a part, and a tool's text as its response."""
         if isinstance(part, hub.Text) and role == "tool":
             return hub.ToolCallResponse(part.content)
+        if isinstance(part, hub.Text) and role == "assistant" and self._table.hidden:
+            return hub.Text(part.content.removesuffix(self._table.hidden).rstrip())
         if self._table.wrapper is None or not isinstance(part, hub.Text) or role != "user":
             return part
         own = [one.content.strip() for one in elements(part.content, self._table.wrapper) if one.closed]
@@ -509,6 +526,8 @@ class _Reader(Reader):
             self.transcript.began(directory=value)
         elif name == "model":
             self.transcript.named(value)
+        elif name == "judged":
+            self.transcript.run.outcome = hub.RunOutcome(_VERDICTS.get(as_text(value)))
         else:
             self.transcript.began(value)
 
