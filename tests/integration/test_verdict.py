@@ -9,13 +9,14 @@ import signal
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
 from chaos.brokers import running_brokers
 from chaos.embedder import Order, Orders
 from chaos.process import HELD, HOLD, HOLD_START, MUTE, ORDERS, RELEASE, UNMUTE
+from knowledgepulse_kafka.group_member import GroupMember
 from support import metrics_page as page
 from support.processes import send, tree
 from support.streams import Message, Stream, own_settings
@@ -222,6 +223,43 @@ async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_
         await worker.published(10)
         await becomes(worker, "healthy")
         assert page.value(await worker.metrics(), "kp_skipped_offsets_total") == 5
+
+
+class Reluctant(ConsumerRebalanceListener):
+    """Keeps its partitions in a rebalance until it is told to give them up."""
+
+    def __init__(self):
+        self.owns, self.gives_up = asyncio.Event(), asyncio.Event()
+
+    async def on_partitions_assigned(self, assigned):
+        if assigned:
+            self.owns.set()
+
+    async def on_partitions_revoked(self, revoked):
+        if revoked:
+            await self.gives_up.wait()
+
+
+async def test_a_worker_that_waits_for_another_member_of_its_group_says_so(own_stream):
+    """Its coordinator answers, but not before the other member has joined again."""
+    kafka, listener = own_stream.settings.kafka, Reluctant()
+    member = GroupMember(kafka.client_config(), 10**6, rebalance_timeout=LIMIT)
+    await member.start()
+    try:
+        member.subscribe([own_stream.settings.topics.raw], listener=listener)
+        async with asyncio.timeout(LIMIT):
+            await listener.owns.wait()
+        async with own_stream.worker() as worker:
+            await worker.logged("scoring ")
+            reason = f"; JoinGroup to {kafka.bootstrap_servers}: no answer for "
+            found = await becomes(worker, "waiting_for_kafka", reason)
+            assert found["text"].startswith("Waiting for Kafka: the group has been rebalancing for ")
+            listener.gives_up.set()
+            await worker.owns(1)
+            await becomes(worker, "healthy")
+    finally:
+        listener.gives_up.set()
+        await member.stop()
 
 
 async def test_a_position_that_a_stranger_holds_back_keeps_only_its_own_partition(own_stream, real_traces):

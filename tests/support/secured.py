@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import trustme
@@ -24,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from knowledgepulse_kafka.rights import Right
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo import processes
-from knowledgepulse_worker.tools.demo.kafka_node import node_settings, start_broker
+from knowledgepulse_worker.tools.demo.kafka_node import START_LIMIT, node_settings, wait_for_answer
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 from support.java_kafka import JavaKafka
 
@@ -44,13 +46,33 @@ _MECHANISMS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class SecuredBroker:
     """A broker with a listener for each protocol; ACLs apply to all listeners, except for super users."""
 
     ports: Mapping[str, int]
     authority: trustme.CA
     folder: Path
+    command: Sequence[str]
+    stack: ExitStack
+    process: Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; call from the main thread, as it dies with the calling thread."""
+        self.process = processes.start(self.stack, self.command, self.folder / "broker.log")
+
+    def answered(self) -> None:
+        """Wait until it responds."""
+        wait_for_answer(f"{LOOPBACK}:{self.ports['PLAINTEXT']}", START_LIMIT)
+
+    async def start_again(self, not_after: datetime.datetime | None = None) -> None:
+        """Kill it, and start it again with a certificate that is valid until then."""
+        assert self.process is not None
+        self.process.kill()
+        await asyncio.to_thread(self.process.wait)
+        _write(self.authority.issue_cert(LOOPBACK, not_after=not_after), self.folder / "broker.pem")
+        self.start()
+        await asyncio.to_thread(self.answered)
 
     def settings(self, protocol: str = "SASL_SSL", **changes: Any) -> KafkaSettings:
         """Return the settings of a client known to the broker."""
@@ -148,15 +170,17 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     kafka = JavaKafka.find(print)
     authority = _write_certificates(folder)
     broker_port, controller_port, *ports = processes.free_ports(2 + len(LISTENERS))
-    secured = SecuredBroker(dict(zip(LISTENERS, ports, strict=True)), authority, folder)
-    settings = _broker_settings(secured.ports, broker_port, controller_port, folder)
+    listeners = dict(zip(LISTENERS, ports, strict=True))
+    settings = _broker_settings(listeners, broker_port, controller_port, folder)
     users = [
         f"--add-scram={mechanism}=[name={USER},password={PASSWORD}]"
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
     ]
     command = kafka.formatted(folder, settings, ["-Xmx512m"], *users)
     with ExitStack() as stack:
-        start_broker(stack, command, folder / "broker.log", f"{LOOPBACK}:{secured.ports['PLAINTEXT']}")
+        secured = SecuredBroker(listeners, authority, folder, command, stack)
+        secured.start()
+        secured.answered()
         yield secured
 
 

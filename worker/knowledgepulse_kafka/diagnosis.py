@@ -168,14 +168,25 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _explained(config: Config, server: str, error: Exception) -> ClientError:
     """Return the error for a failed connection, which names the setting to fix if there is one."""
-    for one in _chain(error):
-        refusal = _refusal(config, server, one)
-        if refusal is not None:
-            return SecurityError(refusal)
+    refusal = _first_refusal(config, server, error)
+    return SecurityError(refusal) if refusal else NoBrokerError(f"{server}: {_cause(config, error)}")
+
+
+def explanation(config: Config, server: str, error: Exception) -> str:
+    """Return why a server cannot be reached: the setting to fix if there is one, or the cause."""
+    return _first_refusal(config, server, error) or _cause(config, error)
+
+
+def _first_refusal(config: Config, server: str, error: Exception) -> str | None:
+    refusals = (_refusal(config, server, one) for one in _chain(error))
+    return next((one for one in refusals if one is not None), None)
+
+
+def _cause(config: Config, error: Exception) -> str:
     *_, cause = (
         one for one in _chain(error) if isinstance(one, Exception)
     )  # not a time-out's CancelledError
-    return NoBrokerError(f"{server}: {_text(config, cause)}")
+    return _text(config, cause)
 
 
 def _refusal(config: Config, server: str, error: BaseException) -> str | None:

@@ -18,6 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.clients import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.diagnosis import explanation
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
 from knowledgepulse_kafka.leader_epochs import epoch_ends
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
@@ -98,7 +99,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         rebalance_timeout: float,
         throttle: Throttle | None = None,
     ) -> None:
-        self.waits = Waits()
+        self.waits = Waits(explain=partial(explanation, config))
         super().__init__(
             **client_arguments(config),
             group_id=config.group,

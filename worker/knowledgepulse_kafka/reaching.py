@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -226,7 +227,7 @@ def _collect_hosts(servers: Any, randomize: bool = True) -> Any:
     )
 
 
-def failed_since(host: str, port: int, since: float) -> Exception | None:
+def failed_since(host: str, port: int, since: float = -math.inf) -> Exception | None:
     """Return why there is no connection to an address, if the last attempt failed after a time.
 
     Args:
@@ -236,12 +237,6 @@ def failed_since(host: str, port: int, since: float) -> Exception | None:
     """
     failure = _failed.get((host, port))
     return None if failure is None or failure.at < since else failure.error
-
-
-def failure_of(host: str, port: int) -> str:
-    """Return why there is no connection to an address; empty if it was not tried."""
-    failure = _failed.get((host, port))
-    return "" if failure is None else str(failure.error) or type(failure.error).__name__
 
 
 # The client has no hook: it looks both functions up by these names.

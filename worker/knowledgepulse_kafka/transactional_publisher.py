@@ -26,6 +26,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.clients import client_arguments
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.diagnosis import explanation
 from knowledgepulse_kafka.errors import (
     BrokerError,
     ClientError,
@@ -128,7 +129,7 @@ class TransactionalPublisher:
         granted: str | None = None,
         throttle: Throttle | None = None,
     ) -> None:
-        self.waits = Waits()
+        self.waits = Waits(explain=partial(explanation, config))
         self._config = config
         self._throttle = throttle or logged_throttle(PRODUCER_QUOTA)
         self._id = transactional_id

@@ -15,7 +15,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
-from knowledgepulse_kafka.reaching import failure_of
+from knowledgepulse_kafka.reaching import failed_since
 from knowledgepulse_kafka.sending import Send, changing, plain_client
 from knowledgepulse_kafka.wait import CONNECTION, Wait
 
@@ -64,6 +64,9 @@ _NAMES = {
 # The former transaction is not complete, whatever the partition: CONCURRENT_TRANSACTIONS.
 _OF_ALL = (51,)
 
+# A group member is told to join again, or to join under the id that it was given.
+_EXPECTED = (27, 79)
+
 # Seconds for which an error is remembered; the client asks again more often.
 _REMEMBERED = 20.0
 # Seconds after which a request that has no answer is waited for.
@@ -84,9 +87,15 @@ class Waits:
 
     Args:
         clock: returns seconds.
+        explain: returns why a server cannot be reached, given its address and the error.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        explain: Callable[[str, Exception], str] = lambda _, error: str(error),
+    ) -> None:
+        self.explain = explain
         self._clock = clock
         self._pending: dict[int, tuple[_Place, float]] = {}
         self._errors: dict[_Place, tuple[float, Wait]] = {}
@@ -143,7 +152,7 @@ class Waits:
             place = _Place(
                 request, f"{topic}/{partition}" if partition >= 0 and code not in _OF_ALL else broker
             )
-            if code:
+            if code and code not in _EXPECTED:
                 self._errors[place] = self._clock(), Wait(*place, error=error_name(code))
             else:
                 self._errors.pop(place, None)
@@ -204,7 +213,8 @@ async def _connected(
     broker = cluster.broker_metadata(node)
     connection = await connect(node, *arguments, **options)
     if broker is not None and connection is None:
-        waits.unreachable(f"{broker.host}:{broker.port}", failure_of(broker.host, broker.port))
+        server, error = f"{broker.host}:{broker.port}", failed_since(broker.host, broker.port)
+        waits.unreachable(server, waits.explain(server, error) if error is not None else "none")
     elif broker is not None:
         waits.reached(f"{broker.host}:{broker.port}")
     return connection

@@ -149,7 +149,7 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
         host, port = "broker-1", 9092
 
         async def send(self, _request, expect_response=True):
-            return EndTxnResponse_v0(0, 27)
+            return EndTxnResponse_v0(0, 25)
 
     connections = [Connection(), None]
 
@@ -161,10 +161,19 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
 
     connection = await client._get_conn(1)
     await connection.send(HeartbeatRequest("group", 1, "member"))
-    assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: REBALANCE_IN_PROGRESS (27)"]
+    assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: UNKNOWN_MEMBER_ID (25)"]
 
     assert await client._get_conn(1) is None
     assert [one.request for one in waits.current(READING)] == ["connection"]
+
+
+@pytest.mark.parametrize("code", [27, 79])
+def test_what_a_coordinator_asks_of_each_member_is_no_error(waits, code):
+    """The verdict of each rebalance was "Recovering; Heartbeat: REBALANCE_IN_PROGRESS"."""
+    answer(waits, "Heartbeat", EndTxnResponse_v0(0, 25))
+    answer(waits, "Heartbeat", EndTxnResponse_v0(0, code))
+
+    assert texts(waits, MEMBERSHIP) == []
 
 
 def test_names_are_those_of_the_protocol():

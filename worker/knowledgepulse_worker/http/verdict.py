@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from knowledgepulse_kafka.wait import Wait
+from knowledgepulse_kafka.wait import CONNECTION, Wait
 from knowledgepulse_worker.texts import counted
 
 logger = logging.getLogger(__name__)
@@ -304,7 +304,11 @@ class Diagnosis:
 
 
 def _told(waits: Waits) -> set[tuple[str, str, str]]:
-    return {(wait.request, wait.place, wait.error) for wait in waits}
+    """Return what makes waits differ, without the time for which they last."""
+    return {
+        (wait.request, wait.place, wait.problem if wait.request == CONNECTION else wait.error)
+        for wait in waits
+    }
 
 
 def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:

@@ -162,6 +162,18 @@ def test_what_a_wait_is_for_is_logged_when_it_becomes_known_and_once(diagnosis, 
     ]
 
 
+def test_a_connection_that_fails_for_another_reason_is_logged_again(diagnosis, caplog):
+    """A broker that came back with an expired certificate was told as one that is down."""
+    for problem in ("Connection refused", "certificate has expired", "certificate has expired"):
+        down = Wait("connection", "broker-1:9092", problem=problem)
+        diagnosis.observe(replace(WELL, leader_silence=6.0, reading_waits=(down,)))
+
+    assert [one.rpartition(": ")[2].partition(" (")[0] for one in caplog.messages] == [
+        "Connection refused",
+        "certificate has expired",
+    ]
+
+
 def test_a_frozen_kafka_is_told_even_while_the_worker_starts(diagnosis):
     """ "Partitions are not assigned yet" would send people to the group instead of to the brokers."""
     seen = replace(WELL, pending=("partitions are not assigned yet",), leader_silence=9.0)
