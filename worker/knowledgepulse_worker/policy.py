@@ -223,7 +223,8 @@ class Learned(BaseModel):
     """A value that was fitted to labels: the probability that a trace is worth keeping.
 
     It is the logistic function of ``intercept`` plus the terms and the words. ``share`` is its part in the
-    score; with 0, the score is that of the KnowledgePulse formula.
+    score; with 0, the score is that of the KnowledgePulse formula. ``prior`` names the prior that the weights
+    are of, if they were not fitted to labels; it affects no score.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -233,6 +234,7 @@ class Learned(BaseModel):
     intercept: Annotated[float, Field(ge=-1000, le=1000)]
     terms: dict[str, Term]
     words: Words | None = None
+    prior: str | None = None
     fitted: Fitted | None = None
 
     @model_validator(mode="after")

@@ -48,7 +48,7 @@ def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
     All arrays are of shape (n,), and ``kept`` has both kinds. A value that does not vary has no term.
     """
     intercept, terms = logit(kept.mean()), dict[str, Term]()
-    if telling := [name for name, column in values.items() if _varies(column)]:
+    if telling := [name for name, column in values.items() if varies(column)]:
         columns = np.column_stack([values[name] for name in telling])
         means, deviations = columns.mean(axis=0), columns.std(axis=0)
         scaled = np.clip((columns - means) / deviations, -CLIP, CLIP)
@@ -120,7 +120,7 @@ def calibrated(learned: Learned, odds: Array, kept: Array) -> tuple[Learned, Arr
     return changed, expit(slope * odds + offset)
 
 
-def _varies(column: Array) -> bool:
+def varies(column: Array) -> bool:
     """Return whether the values differ by more than the rounding of their mean; they may underflow, too."""
     return bool(column.std() > 10.0**-_DIGITS * np.abs(column).max())
 

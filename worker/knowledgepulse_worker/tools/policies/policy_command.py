@@ -302,6 +302,30 @@ def fit(
 
 
 @policy.command()
+@click.argument("name", metavar="NAME")
+@command_inputs.source_options
+@command_inputs.policy_option
+@command_inputs.target_option
+@click.option("--share", type=SHARE, default=1.0, help="Share of the learned value in the score.")
+@command_inputs.output_option
+def prior(name: str, given: command_inputs.Inputs, target: float, share: float, output: Path | None) -> None:
+    """Propose a learned value from public runs, for a domain without labels.
+
+    NAME is that of a prior: `code-prior-1`. Its weights were fitted to public runs of agents that write code.
+    Reads scored traces as `tune` does, and computes the means and deviations of their facts, which need no
+    labels; at least 50 traces of the domain are needed. Then prints a [policy] to review, with the target
+    share. Once you have labels, `policy evaluate` tells whether it holds, and `policy fit` fits your own.
+    """
+    from knowledgepulse_worker.tools.policies import prior  # noqa: PLC0415 - keeps `--help` fast
+
+    given.require_other(output)
+    if (found := prior.priors().get(name)) is None:
+        raise click.UsageError(f"there is no prior {name}; known: {', '.join(prior.priors())}")
+    proposal = prior.prior_toml(found, given.comparable(), given.policy, target=target, share=share)
+    print_report(None, [], as_json=False, proposal=proposal, output=output)
+
+
+@policy.command()
 @command_inputs.source_options
 @command_inputs.policy_option
 @click.option("--reference", type=EXISTING, help="Compare the traces with this reference.")

@@ -142,7 +142,8 @@ def _learned_tables(policy: Policy) -> Iterator[Table | str]:
         if (learned := domain.learned) is None:
             continue
         yield ""
-        yield f"{name}: learned value, with a share of {learned.share!r} in the score"
+        of = f" of {printable(learned.prior)}" if learned.prior else ""
+        yield f"{name}: learned value{of}, with a share of {learned.share!r} in the score"
         yield learned_table(learned)
         if learned.words is not None:
             yield from words_table(learned.words)

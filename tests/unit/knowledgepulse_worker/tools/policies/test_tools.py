@@ -130,6 +130,40 @@ def test_fit_proposes_a_policy_that_check_rescore_and_evaluate_take(kp_worker, s
     assert [one["domain"] for one in compared["compared"]] == ["customer_service"]
 
 
+def test_fit_with_words_writes_a_policy_under_which_traces_are_explained(kp_worker, scored, tmp_path):
+    """Labels follow a word; the words are in the lines of `score`."""
+    labels, fitted = tmp_path / "labels.jsonl", tmp_path / "fitted.toml"
+    lines = [json.loads(line) for line in scored.read_text().splitlines()]
+    kept = [
+        {"id": one["id"], "keep": ("refund" in one["counts"]["words"].split()) != (n % 9 == 0)}
+        for n, one in enumerate(lines)
+    ]
+    labels.write_text("\n".join(map(json.dumps, kept)) + "\n")
+
+    text = output(kp_worker("policy", "fit", scored, "--labels", labels, "--words", "--output", fitted))
+
+    assert "words on tasks not seen, in folds of whole groups: AUC +0." in text
+    domain = tomllib.loads(fitted.read_text())["policy"]["domains"]["customer_service"]
+    assert any("refund" in names.split() for names in domain["learned"]["words"]["strongest"].values())
+    assert "words of a bucket" in output(kp_worker("policy", "check", fitted))
+    at = next(n for n, one in enumerate(lines, 1) if one["task_domain"] == "customer_service")
+    explained = output(kp_worker("traces", "show", f"{scored}:{at}", "--policy", fitted))
+    assert "  its words, such as " in explained
+
+
+def test_a_prior_needs_no_labels(kp_worker, scored, tmp_path):
+    code, proposed = tmp_path / "code.jsonl", tmp_path / "proposed.toml"
+    code.write_text(scored.read_text().replace('"customer_service"', '"code"'))
+
+    assert output(kp_worker("policy", "prior", "code-prior-1", code, "--output", proposed)) == ""
+
+    assert "code: learned value of code-prior-1" in output(kp_worker("policy", "check", proposed))
+    text = output(kp_worker("policy", "rescore", code, "--policy", proposed))
+    assert "154 traces" in text
+    refused = kp_worker("policy", "prior", "legal-prior-1", code)
+    assert "there is no prior legal-prior-1; known: code-prior-1" in refused.output
+
+
 def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker, scored, mixed, tmp_path):
     """It gives the figure of traces that were not fitted to instead, as fit printed it."""
     fitted = tmp_path / "fitted.toml"
