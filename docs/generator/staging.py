@@ -72,7 +72,7 @@ def _link(found: re.Match[str], document: str, pages: Path) -> str:
     # The worker's pages are none of the site's, and the site takes no hidden files.
     if (ROOT / target).is_dir() or target.endswith(".html") or target.startswith("."):
         return found["label"]
-    if not target.endswith(".md") and not target.startswith("docs/"):
+    if not target.endswith(".md") and not target.startswith("docs/images/"):
         copied = pages / page_of(target)
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / target, copied)

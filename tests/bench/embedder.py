@@ -12,7 +12,6 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
-from support.processes import cpu_seconds
 from support.streams import tests_environment
 
 
@@ -64,10 +63,9 @@ class EmbeddingSide:
 
     async def rate(self, seconds: float) -> float:
         """Embed for a number of seconds, and return the texts per second."""
-        before = cpu_seconds(self._process.pid)
-        rate = float(await self._ask(str(seconds)))
-        self.cpu.append((cpu_seconds(self._process.pid) - before) / (rate * seconds))
-        return rate
+        rate, cpu = await self._ask(str(seconds))
+        self.cpu.append(cpu)
+        return float(rate)
 
     async def stop(self) -> None:
         if self._process.returncode is None:

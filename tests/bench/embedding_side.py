@@ -35,8 +35,8 @@ MAX_TOKENS = EmbeddingSettings().max_tokens
 TRIED = 0.5
 """Seconds of work before the first measurement."""
 
-Rate = Callable[[float], float]
-"""Embeds for a number of seconds and returns the texts per second."""
+Rate = Callable[[float], tuple[float, int]]
+"""Embeds for a number of seconds; returns the texts per second, and the number of texts for the CPU time."""
 
 
 def products(precision: Precision, _lengths: str) -> tuple[str, Rate]:
@@ -77,22 +77,22 @@ def _in_threads(call: Callable[[list[int]], object], texts: list[list[int]]) -> 
     """Process the texts in turn, with one thread per core."""
     source = itertools.cycle(texts)  # next() is atomic under the GIL
 
-    def work(seconds: float, rates: list[float]) -> None:
+    def work(seconds: float, counts: list[tuple[int, float]]) -> None:
         torch.set_num_threads(1)
         done, started = 0, time.perf_counter()
         while (spent := time.perf_counter() - started) < seconds:
             call(next(source))
             done += 1
-        rates.append(done / spent)
+        counts.append((done, spent))
 
-    def rate(seconds: float) -> float:
-        rates: list[float] = []
-        threads = [threading.Thread(target=work, args=(seconds, rates)) for _ in cores()]
+    def rate(seconds: float) -> tuple[float, int]:
+        counts: list[tuple[int, float]] = []
+        threads = [threading.Thread(target=work, args=(seconds, counts)) for _ in cores()]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return sum(rates)
+        return sum(done / spent for done, spent in counts), sum(done for done, _ in counts)
 
     return rate
 
@@ -107,7 +107,7 @@ def ours(precision: Precision, lengths: str) -> tuple[str, Rate]:
     loop = asyncio.new_event_loop()
     batcher = Batcher(embedder)
 
-    async def embed(seconds: float) -> float:
+    async def embed(seconds: float) -> tuple[float, int]:
         ends: list[float] = []
 
         async def keep_waiting(until: float) -> None:
@@ -118,7 +118,7 @@ def ours(precision: Precision, lengths: str) -> tuple[str, Rate]:
         started = time.monotonic()
         await asyncio.gather(*(keep_waiting(started + seconds) for _ in range(2 * batcher.limit)))
         # Ignore the texts in flight at the end, when the queue is no longer full.
-        return sum(end <= started + seconds for end in ends) / seconds
+        return sum(end <= started + seconds for end in ends) / seconds, len(ends)
 
     description = f"{embedder.precision} in {embedder.runtime} on {embedder.device}"
     return description, lambda seconds: loop.run_until_complete(embed(seconds))
@@ -130,7 +130,7 @@ def encode(size: str, lengths: str) -> tuple[str, Rate]:
     batch = int(size)
     texts = endless_texts(lengths)
 
-    def rate(seconds: float) -> float:
+    def rate(seconds: float) -> tuple[float, int]:
         done, started = 0, time.perf_counter()
         while (spent := time.perf_counter() - started) < seconds:
             if batch == 1:
@@ -138,7 +138,7 @@ def encode(size: str, lengths: str) -> tuple[str, Rate]:
             else:
                 model.encode(_some(texts, 2 * batch), batch_size=batch)
             done += 1 if batch == 1 else 2 * batch
-        return done / spent
+        return done / spent, done
 
     return f"float32, batches of {batch}, {torch.get_num_threads()} threads", rate
 
@@ -159,7 +159,9 @@ def main() -> None:
     rate(TRIED)
     print(json.dumps(description), flush=True)
     for line in sys.stdin:
-        print(json.dumps(rate(float(line))), flush=True)
+        before = time.process_time()
+        texts_a_second, count = rate(float(line))
+        print(json.dumps([texts_a_second, (time.process_time() - before) / count]), flush=True)
 
 
 if __name__ == "__main__":
