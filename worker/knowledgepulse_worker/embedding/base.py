@@ -25,11 +25,14 @@ class Embeddings:
         vectors: shape (texts, dimensions), float32, rows of length 1.
         truncated: the number of texts longer than the model's window.
         repeated: the number of vectors reused from texts with the same window.
+        buckets: the buckets of each text's words, two bytes each, as learned values read them; None if they
+            read other words than the embedder.
     """
 
     vectors: NDArray[np.float32]
     truncated: int
     repeated: int = 0
+    buckets: Sequence[bytes] | None = None
 
 
 class Embedder(Protocol):

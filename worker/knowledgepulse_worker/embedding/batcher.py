@@ -27,12 +27,14 @@ class Embedded:
         admitted: when the text was admitted; the budget counts from here.
         started: when its batch started.
         finished: when its batch finished.
+        buckets: the buckets of its words; see :class:`Embeddings`.
     """
 
     vector: NDArray[np.float32]
     admitted: float
     started: float
     finished: float
+    buckets: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -193,9 +195,11 @@ class Batcher:
                     waiting.result.set_exception(outcome)
             self._on_error()
             return
-        for waiting, vector in zip(batch, outcome.vectors, strict=True):
+        words: Sequence[bytes | None] = outcome.buckets or [None] * len(batch)
+        for waiting, vector, buckets in zip(batch, outcome.vectors, words, strict=True):
             if not waiting.result.done():
-                waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
+                embedded = Embedded(vector, waiting.admitted, started, finished, buckets)
+                waiting.result.set_result(embedded)
         self._on_batch(len(batch), outcome.truncated, outcome.repeated)
 
 

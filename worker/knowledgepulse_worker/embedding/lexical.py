@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
+from knowledgepulse_worker.policy import BUCKETS
 from knowledgepulse_worker.scoring import TraceText
 from knowledgepulse_worker.scoring.words import (
     MAX_PARTS,
@@ -75,6 +76,7 @@ class LexicalEmbedder:
 
     def __init__(self, dimensions: int = 384, text: TraceText = "parts") -> None:
         self.dimensions = dimensions
+        self._reads_parts = text == "parts"
         model_input = ModelInput(text)
         self.identity = model_input.identity(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest())
         self.description = model_input.description("lexical")
@@ -89,31 +91,44 @@ class LexicalEmbedder:
             read, is_cut = parts_of(text)
             truncated += is_cut
             parts += read + [""] * (MAX_PARTS - len(read))
-        return Embeddings(self._vectors([words_of(part) for part in parts]), truncated)
+        counts = [Counter(words_of(part)) for part in parts]
+        sizes = np.fromiter(map(len, counts), np.int64, len(counts))
+        hashes = hashes_of(chain.from_iterable(counts), int(sizes.sum()))
+        buckets = self._buckets(sizes, hashes) if self._reads_parts else None
+        return Embeddings(self._vectors(counts, sizes, hashes), truncated, buckets=buckets)
 
-    def _vectors(self, parts: Sequence[Sequence[bytes]]) -> NDArray[np.float32]:
+    @staticmethod
+    def _buckets(sizes: NDArray[np.int64], hashes: NDArray[np.uint64]) -> list[bytes]:
+        """Return the buckets of each text's words for learned values."""
+        buckets = buckets_of(hashes, BUCKETS).astype(np.uint16)
+        ends = sizes.reshape(-1, MAX_PARTS).sum(axis=1).cumsum()
+        return [part.tobytes() for part in np.split(buckets, ends[:-1])]
+
+    def _vectors(
+        self, counts: Sequence[Counter[bytes]], sizes: NDArray[np.int64], hashes: NDArray[np.uint64]
+    ) -> NDArray[np.float32]:
         """Return the vectors of texts from the words of their parts, :data:`MAX_PARTS` for each text."""
-        units = _normalized(self._sums(parts))
+        units = _normalized(self._sums(counts, sizes, hashes))
         totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
         totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
         return _normalized(totals).astype(np.float32)
 
-    def _sums(self, parts: Sequence[Sequence[bytes]]) -> NDArray[np.float64]:
+    def _sums(
+        self, counts: Sequence[Counter[bytes]], sizes: NDArray[np.int64], hashes: NDArray[np.uint64]
+    ) -> NDArray[np.float64]:
         """Return the sum of each part's words in whole numbers, shape (parts, dimensions)."""
-        counts = [Counter(words) for words in parts]
-        size = sum(map(len, counts))
+        size = len(hashes)
         count = np.fromiter(chain.from_iterable(each.values() for each in counts), np.float64, size)
         common = np.fromiter(map(_COMMON.__contains__, chain.from_iterable(counts)), np.bool_, size)
         saturated = (1 + _SATURATION) * count / (count + _SATURATION)
         weights = np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)
-        hashes = hashes_of(chain.from_iterable(counts), size)
-        rows = np.repeat(np.arange(len(parts)), [len(each) for each in counts])
+        rows = np.repeat(np.arange(len(counts)), sizes)
         sums = np.bincount(
             rows * self.dimensions + buckets_of(hashes, self.dimensions),
             np.where(hashes & np.uint64(1 << 31), weights, -weights),
-            len(parts) * self.dimensions,
+            len(counts) * self.dimensions,
         )
-        return np.asarray(sums, np.float64).reshape(len(parts), self.dimensions)
+        return np.asarray(sums, np.float64).reshape(len(counts), self.dimensions)
 
 
 def _normalized(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -55,7 +55,7 @@ class RecordScorer:
         counts = None
         try:
             if reading := max(policy.reading, self._metrics.reading):
-                counts = count_trace(trace, reading)
+                counts = count_trace(trace, reading, None if embedded is None else embedded.buckets)
             at = record.timestamp_ms / 1000
             score = score_and_add(trace, vector, self._state, policy, at=at, counts=counts)
         except Exception as error:

@@ -60,7 +60,7 @@ def names_failure(text: str) -> bool:
     return bool(_naming_failures([text[:HEAD]]))
 
 
-class Counts(Struct, frozen=True):
+class Counts(Struct, frozen=True, omit_defaults=True):
     """Counts of a trace.
 
     An observation is a text that the environment gave back: an observation or error recovery, or the output
@@ -84,7 +84,9 @@ class Counts(Struct, frozen=True):
         ends_observed: whether the last step is an observation.
         declines: whether the result declines the task.
         asks: whether the result ends with a question.
-        words: the distinct words of the text ``parts``, with spaces between them; None if they were not read.
+        words: the distinct words of each part of the text ``parts``, with spaces between them; None if they
+            were not read.
+        buckets: the buckets of these words, two bytes each, if an embedder has hashed them already.
     """
 
     steps: Count
@@ -105,28 +107,33 @@ class Counts(Struct, frozen=True):
     declines: bool
     asks: bool
     words: str | None = None
+    buckets: bytes | None = None
 
 
 def reading_of(counts: Counts | None) -> Reading:
     """Return what was read of a trace."""
     if counts is None:
         return Reading.NOTHING
-    return Reading.COUNTS if counts.words is None else Reading.WORDS
+    return Reading.COUNTS if counts.words is None and counts.buckets is None else Reading.WORDS
 
 
-def count_trace(trace: TraceLike, reading: Reading = Reading.COUNTS) -> Counts:
-    """Count a trace's steps, and read its words if they are wanted."""
-    words = distinct_words(trace) if reading is Reading.WORDS else None
-    return count_steps(trace.steps, trace.outcome.result_summary, words)
+def count_trace(trace: TraceLike, reading: Reading = Reading.COUNTS, buckets: bytes | None = None) -> Counts:
+    """Count a trace's steps, and read its words if they are wanted and not hashed already."""
+    wanted = reading is Reading.WORDS and buckets is None
+    words = distinct_words(trace) if wanted else None
+    return count_steps(trace.steps, trace.outcome.result_summary, words, buckets)
 
 
-def count_steps(steps: Sequence[StepLike], result: str, words: str | None = None) -> Counts:
+def count_steps(
+    steps: Sequence[StepLike], result: str, words: str | None = None, buckets: bytes | None = None
+) -> Counts:
     """Count a trace's steps; the time is linear in the trace's size, whatever it consists of.
 
     Args:
         steps: the steps.
         result: the summary of the result.
         words: the distinct words, if they were read.
+        buckets: their buckets, if they were hashed.
     """
     thoughts = recoveries = 0
     characters = thought_characters = observation_characters = 0
@@ -176,4 +183,5 @@ def count_steps(steps: Sequence[StepLike], result: str, words: str | None = None
         declines=bool(_naming_refusals([result[:RESULT]])),
         asks="?" in result[-QUESTION:],
         words=words,
+        buckets=buckets,
     )

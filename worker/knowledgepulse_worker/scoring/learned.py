@@ -6,7 +6,8 @@ It is computed from the trace's dimensions and facts, and from its words if the 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def learned_value(profile: Profile, dimensions: Dimensions, counts: Counts | Non
         return None
     points = _points(profile, dimensions, counts)
     if profile.words is not None:
-        points.append(_word_points(profile.words, _words_in(counts)))
+        points.append(_word_points(profile.words, _buckets_in(counts)))
     return _logistic(profile.learned.intercept + math.fsum(points))
 
 
@@ -76,9 +77,8 @@ def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | Non
         for (name, term), points in zip(terms.items(), _points(profile, dimensions, counts), strict=True)
     ]
     if profile.words is not None:
-        words = _words_in(counts)
-        points = _word_points(profile.words, words)
-        found.append(Contribution("words", _told_words(profile.words, words), points))
+        points = _word_points(profile.words, _buckets_in(counts))
+        found.append(Contribution("words", _told_words(profile.words, _words_in(counts)), points))
     return sorted(found, key=lambda one: -abs(one.points))
 
 
@@ -108,24 +108,31 @@ def _words_in(counts: Counts | None) -> list[bytes]:
     return counts.words.encode().split()
 
 
-def _word_points(weights: tuple[float, bytes], words: list[bytes]) -> float:
+def _buckets_in(counts: Counts | None) -> NDArray[Any]:
+    """Return the bucket of each word, shape (words,)."""
+    if counts is not None and counts.buckets is not None:
+        return np.frombuffer(counts.buckets, np.uint16)
+    words = _words_in(counts)
+    return buckets_of(hashes_of(words, len(words)), BUCKETS)
+
+
+def _word_points(weights: tuple[float, bytes], buckets: NDArray[Any]) -> float:
     unit, table = weights
     # A sum of whole numbers is exact in any order.
-    return unit * int(_weights_of(words, table).sum()) / math.sqrt(len(words)) if words else 0.0
-
-
-def _weights_of(words: list[bytes], table: bytes) -> NDArray[np.int64]:
-    """Return the weight of each word, shape (words,), in whole numbers."""
-    buckets = buckets_of(hashes_of(words, len(words)), BUCKETS)
-    return np.frombuffer(table, np.int8)[buckets].astype(np.int64)
+    total = int(np.frombuffer(table, np.int8)[buckets].sum(dtype=np.int64))
+    return unit * total / math.sqrt(len(buckets)) if len(buckets) else 0.0
 
 
 def _told_words(weights: tuple[float, bytes], words: list[bytes]) -> str:
+    """Name the words with the largest parts, with the sum of the parts of a text in which each is."""
     unit, table = weights
-    each = zip(_weights_of(words, table).tolist(), words, strict=True)
-    largest = sorted(each, key=lambda one: (-abs(one[0]), one[1]))[:NAMED_WORDS]
+    buckets = buckets_of(hashes_of(words, len(words)), BUCKETS)
+    points = Counter[bytes]()
+    for word, weight in zip(words, np.frombuffer(table, np.int8)[buckets].tolist(), strict=True):
+        points[word] += weight
     per_weight = unit / math.sqrt(len(words) or 1)
-    told = ", ".join(f"{printable(word.decode())} {weight * per_weight:+.2f}" for weight, word in largest)
+    largest = sorted(points.items(), key=lambda one: (-abs(one[1]), one[0]))[:NAMED_WORDS]
+    told = ", ".join(f"{printable(word.decode())} {weight * per_weight:+.2f}" for word, weight in largest)
     return f"its words, such as {told}" if told else "it has no words"
 
 

@@ -64,9 +64,9 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
 
 
 def distinct_words(trace: TraceLike) -> str:
-    """Return the distinct words of a trace's text ``parts``, with spaces between them."""
+    """Return the distinct words of each part of a trace's text ``parts``, with spaces between them."""
     parts, _ = parts_of(embedding_text(trace, "parts"))
-    return b" ".join(dict.fromkeys(chain.from_iterable(map(words_of, parts)))).decode()
+    return b" ".join(chain.from_iterable(dict.fromkeys(words_of(part)) for part in parts)).decode()
 
 
 def _with_single_spaces(part: str) -> str:

@@ -9,8 +9,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
-from knowledgepulse_worker.scoring import PART_SEPARATOR
-from knowledgepulse_worker.scoring.words import MAX_CHARACTERS, MAX_PARTS, MAX_WORDS, words_of
+from knowledgepulse_worker.policy import BUCKETS
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.scoring import PART_SEPARATOR, embedding_text
+from knowledgepulse_worker.scoring.words import (
+    MAX_CHARACTERS,
+    MAX_PARTS,
+    MAX_WORDS,
+    buckets_of,
+    distinct_words,
+    hashes_of,
+    words_of,
+)
 
 TEXT = (
     f"the lock file is stale{PART_SEPARATOR}größer \ud800 ビルド{PART_SEPARATOR}pytest -q tests/test_lock.py"
@@ -79,6 +89,35 @@ def test_every_text_has_a_unit_vector_in_every_dimension(text, dimensions):
 
     assert vector.shape == (dimensions,)
     assert np.linalg.norm(vector.astype(np.float64)) == pytest.approx(1, abs=1e-6)
+
+
+# --- the words for learned values
+
+
+def test_the_words_that_were_hashed_for_a_vector_are_those_of_a_learned_value(real_traces):
+    """To the last bucket, so that a score is the same with and without this embedder."""
+    traces = [decode_trace(line, 2**24) for line in real_traces]
+
+    found = LexicalEmbedder().embed([embedding_text(trace, "parts") for trace in traces]).buckets
+
+    for trace, buckets in zip(traces, found, strict=True):
+        words = distinct_words(trace).encode().split()
+        expected = buckets_of(hashes_of(words, len(words)), BUCKETS)
+        assert sorted(np.frombuffer(buckets, np.uint16)) == sorted(expected)
+
+
+@given(st.lists(ANY_TEXT, min_size=1, max_size=4))
+def test_buckets_depend_on_no_other_text_of_the_batch(texts):
+    embedder = LexicalEmbedder()
+
+    together = embedder.embed(texts).buckets
+
+    assert together == [embedder.embed([text]).buckets[0] for text in texts]
+
+
+@pytest.mark.parametrize("text", ["sdk", "agent"])
+def test_an_embedder_of_another_text_has_no_words_for_learned_values(text):
+    assert LexicalEmbedder(text=text).embed([TEXT]).buckets is None
 
 
 # --- what counts

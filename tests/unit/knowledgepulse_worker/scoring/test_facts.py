@@ -150,6 +150,6 @@ def test_counts_of_version_1_keep_their_meaning():
         ("tool_call", "x", "", "{}", "Denied"),
         ("tool_call", "x", "", "{}", ""),
     ]
-    counts = (3, 1, 2, 1, 0, 12, 2, 6, 2, 1, 2, 1, 1, True, False, False, False, None)
+    counts = (3, 1, 2, 1, 0, 12, 2, 6, 2, 1, 2, 1, 1, True, False, False, False, None, None)
 
     assert msgspec.structs.astuple(count_steps(steps, "no")) == counts

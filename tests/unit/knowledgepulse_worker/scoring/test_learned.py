@@ -148,6 +148,18 @@ def test_each_distinct_word_counts_once_by_the_root_of_their_number(make_trace):
     assert score.learned == pytest.approx(1 / (1 + math.exp(-0.7 / math.sqrt(len(words)))))
 
 
+def test_words_that_an_embedder_has_hashed_give_the_same_value(make_trace):
+    trace = about(make_trace("thought", "tool_call a", task_domain="elsewhere"), "stale lock, stale file")
+    policy, read = with_learned(with_words(stale=100, lock=-30, file=7)), count_trace(trace, Reading.WORDS)
+    words = read.words.encode().split()
+    hashed = buckets_of(hashes_of(words, len(words)), BUCKETS)[::-1].astype("u2").tobytes()
+
+    counts = count_trace(trace, Reading.WORDS, hashed)
+
+    assert counts.words is None
+    assert score_trace(trace, None, policy, counts) == score_trace(trace, None, policy, read)
+
+
 def test_a_text_without_words_has_the_value_of_the_intercept(make_trace):
     trace = about(make_trace("observation", task_domain="elsewhere"), "?!")
     trace.steps[0].content = None

@@ -87,12 +87,13 @@ class TraceWords:
             at += [vocabulary.setdefault(word, len(vocabulary)) for word in one.counts.words.encode().split()]
             ends.append(len(at))
         self._words = [*vocabulary]
-        self._has = csr_array((np.ones(len(at)), at, ends), shape=(len(records), len(vocabulary)))
+        counted = csr_array((np.ones(len(at)), at, ends), shape=(len(records), len(vocabulary)))
+        self._has = (counted > 0).astype(float)  # a word may be in several parts of a text
         self._buckets = buckets_of(hashes_of(self._words, len(self._words)), BUCKETS)
         each = np.arange(len(self._words))
         hashed = csr_array((np.ones(len(each)), (each, self._buckets)), shape=(len(each), BUCKETS))
         numbers = np.maximum(np.diff(ends), 1)
-        self.columns: Array = (self._has @ hashed).toarray() / np.sqrt(numbers)[:, None]
+        self.columns: Array = (counted @ hashed).toarray() / np.sqrt(numbers)[:, None]
 
     def leaks(self, kept: Array, groups: Array) -> dict[str, Estimate]:
         """Return the words whose presence alone predicts the label, with their AUCs."""

@@ -59,7 +59,7 @@ class Scored:
             "confidence": self.trace.outcome.confidence,
             "embedder": embedder,
             "content": asdict(self.content),
-            "counts": msgspec.structs.asdict(self.counts),
+            "counts": msgspec.to_builtins(self.counts),
             "agent_id": self.trace.metadata.agent_id,
             "partition": self.partition,
         }
