@@ -7,6 +7,8 @@ import json
 import os
 import re
 import tomllib
+from datetime import date
+from importlib import import_module
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -241,3 +243,58 @@ def test_every_example_of_a_consumer_reads_committed_records(document):
         consumers = re.findall(r"AIOKafkaConsumer\((.*?)\n    \)", block.text, re.DOTALL)
         assert len(consumers) == block.text.count("AIOKafkaConsumer(")
         assert all('isolation_level="read_committed"' in consumer for consumer in consumers)
+
+
+FIGURES = tomllib.loads((ROOT / "docs/figures.toml").read_text(encoding="utf-8"))
+FIGURED = [
+    name for name in DOCUMENTS if not name.startswith(("tests/", "deploy/")) and name != "CHANGELOG.md"
+]
+"""The changelog is history; the tests' own documents are reports of studies, each with its method."""
+
+QUANTITY = re.compile(
+    r"\d[\d,.]* ?(?:(?:records|traces|texts|requests)/s|[kMGT]i?B(?:/s)?\b|ms\b|µs\b|core-hours?\b)"
+)
+GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+UNITS = {"ms": 1e-3, "KiB": 2**10, "MiB": 2**20}
+
+
+def quantities(page):
+    return set(QUANTITY.findall(GENERATED.sub("", read(page))))
+
+
+@pytest.mark.parametrize("page", FIGURED)
+def test_a_page_gives_no_figure_that_was_not_measured(page):
+    measured = {value for run in FIGURES["runs"] if page in run["pages"] for value in run["values"]}
+
+    assert quantities(page) - FIGURES["limits"].keys() <= measured, "add them to docs/figures.toml"
+
+
+@pytest.mark.parametrize("run", FIGURES["runs"], ids=lambda run: run["command"])
+def test_a_figure_says_where_it_comes_from_and_is_quoted(run):
+    assert run["machine"] in FIGURES["machines"]
+    assert run["measured"] <= date.today()  # noqa: DTZ011  a day, not a time
+    assert run["commit"]
+    assert run["values"].keys() <= set().union(*map(quantities, run["pages"]))
+
+
+@pytest.mark.parametrize(("text", "source"), FIGURES["limits"].items())
+def test_a_limit_is_that_of_its_setting_or_constant(text, source):
+    number, unit = text.split()
+    if ":" in source:
+        module, name = source.split(":")
+        value = getattr(import_module(module), name)
+    else:
+        section, name = source.split(".")
+        value = getattr(getattr(Settings(), section), name)
+    assert float(number) * UNITS[unit] == pytest.approx(value)
+
+
+@pytest.mark.parametrize("document", [name for name in FIGURED if name not in NEWS])
+def test_a_default_in_the_text_is_that_of_its_setting(document):
+    for section, name, value in re.findall(r"`([a-z]+)\.([a-z_]+)`, ([\d.]+) s by default", read(document)):
+        assert getattr(getattr(Settings(), section), name) == pytest.approx(float(value))
+
+
+def test_the_home_page_tells_the_default_commit_interval():
+    assert f"Every {Settings().kafka.commit_interval:g} s, the worker commits" in read("README.md")
+    assert f"up to {Settings().kafka.commit_interval:g} s after its score" in read("README.md")
