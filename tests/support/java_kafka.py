@@ -35,6 +35,9 @@ _OLDEST_JAVA = 17
 POM = Path(__file__).parents[1] / "data" / "kafka-pom.xml"
 """The dependencies of the jars."""
 
+VERSION = os.environ.get("TESTS_KAFKA_VERSION", KAFKA_VERSION)
+"""The release of Kafka; by default, the demo's."""
+
 _CLUSTER_ID = "a25vd2xlZGdlcHVsc2UtZA"  # any 16 bytes in base64, as the data is always new
 
 INSTALL_JAVA = (
@@ -124,7 +127,7 @@ def _start_java(stack: ExitStack, say: Say) -> Broker:
     command = kafka.formatted(folder, settings | {"log.dirs": (folder / "data").as_posix()}, ["-Xmx768m"])
     start_broker(stack, command, folder / "broker.log", servers)
     say(f"started on {servers}")
-    return Broker(servers, "started", f"Apache Kafka {KAFKA_VERSION} on Java {kafka.version} (started here)")
+    return Broker(servers, "started", f"Apache Kafka {VERSION} on Java {kafka.version} (started here)")
 
 
 def _find_java() -> tuple[str, int]:
@@ -146,17 +149,20 @@ def _find_java() -> tuple[str, int]:
 def _kafka_jars(say: Say) -> Path:
     """Return the folder with Kafka's jars, downloading them on first use."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knowledgepulse-worker")
-    jars = cache / f"kafka-{KAFKA_VERSION}"
+    jars = cache / f"kafka-{VERSION}"
     if jars.is_dir():
         return jars
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("mvn is not on the PATH")
-    say(f"downloading Apache Kafka {KAFKA_VERSION} (44 MB, once)")
+    say(f"downloading Apache Kafka {VERSION} (44 MB, once)")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{jars.name}.", dir=cache) as unfinished:
         copied = Path(unfinished, "jars")
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={copied}"]
+        goal = [
+            *("dependency:copy-dependencies", "-DincludeScope=runtime"),
+            *(f"-DoutputDirectory={copied}", f"-Dkafka.version={VERSION}"),
+        ]
         _run([maven, "-B", "-q", "-f", str(POM), *goal], _DOWNLOAD_LIMIT, "downloading it with Maven")
         _move_into_place(copied, jars)
     return jars
