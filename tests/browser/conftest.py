@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS
-from knowledgepulse_worker.http.verdict import Diagnosis, Observation
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Dimensions, RecentScores, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
 from support.tools import tool
 
 WELL = Observation(partitions=4, rate=10.0)
@@ -151,7 +151,8 @@ class Stage:
         return web.Response(body=PAGE, headers=PAGE_HEADERS)
 
     async def data(self, _request: web.Request) -> web.Response:
-        body = Status(self.metrics, self.settings, self.diagnosis).to_json(content=self.content)
+        status = Status(self.metrics, self.settings, lambda: self.diagnosis.verdict)
+        body = status.to_json(content=self.content)
         return web.Response(body=body, headers=DATA_HEADERS, status=self.status)
 
 

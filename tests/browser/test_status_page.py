@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from knowledgepulse_worker.http.verdict import Observation
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import explain_score
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.diagnosis import Observation
 from knowledgepulse_worker.tools.common.scored_records import read_record
 from support.accessibility import COLOURS, serious_findings
 from support.contrasts import CONTRASTS

@@ -17,7 +17,7 @@ import knowledgepulse_worker.scoring
 from generator.tables import renewed
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.dead_letter import REASONS
-from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
@@ -110,9 +110,9 @@ def test_the_status_table_names_every_member():
         for row in table("docs/reference/status.md", "Status JSON")
         for name in re.findall(r"`(\w+)`", row.split("|")[1])
     ]
-    assert named == list(
-        Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings(), Diagnosis()).data(content=True)
-    )
+    verdict = Verdict(State.HEALTHY, "", 0.0)
+    status = Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings(), lambda: verdict)
+    assert named == list(status.data(content=True))
 
 
 def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():

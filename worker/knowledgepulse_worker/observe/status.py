@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import metadata
 from typing import Any
 
@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 
 from knowledgepulse_kafka import CLIENT
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.evaluation import evaluation
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
 from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
@@ -55,12 +55,12 @@ class Status:
     Args:
         metrics: the worker's metrics, with its recent events.
         settings: the topics and the group.
-        diagnosis: holds the verdict on the worker.
+        verdict: returns the verdict on the worker.
     """
 
-    def __init__(self, metrics: Metrics, settings: Settings, diagnosis: Diagnosis) -> None:
+    def __init__(self, metrics: Metrics, settings: Settings, verdict: Callable[[], Verdict]) -> None:
         self._metrics = metrics
-        self._diagnosis = diagnosis
+        self._verdict = verdict
         self._settings = settings
         self._versions = dict(_versions())
         self._started = time.monotonic()
@@ -84,7 +84,7 @@ class Status:
             "at": time.time(),
             "up_seconds": time.monotonic() - self._started,
             "content_shown": content,
-            "verdict": self._diagnosis.verdict.as_dict(),
+            "verdict": self._verdict().as_dict(),
             "truncations": [
                 {"partition": partition, "first": offsets[0], "offsets": len(offsets), "at": at}
                 for partition, offsets, at in reversed(recent.truncations)

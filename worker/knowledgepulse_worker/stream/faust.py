@@ -72,7 +72,7 @@ class FaustApp(faust.App):
         self.task(self._fetch)
         self.task(self._commit_outcomes)
         self.web.blueprints = BlueprintManager()
-        for page in pages(worker.settings, worker.metrics, worker.diagnosis):
+        for page in pages(worker.settings, worker.metrics, lambda: worker.diagnosis.verdict):
             self._add_page(page)
 
     # --- the life cycle

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.http.server import CONTENT, METRICS, STATUS_DATA
-from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.settings import Settings
@@ -26,9 +26,9 @@ class Page:
     respond: Callable[[Mapping[str, str]], tuple[Mapping[str, str], bytes]]
 
 
-def pages(settings: Settings, metrics: Metrics, diagnosis: Diagnosis) -> Iterator[Page]:
+def pages(settings: Settings, metrics: Metrics, verdict: Callable[[], Verdict]) -> Iterator[Page]:
     """Yield the pages."""
-    status = Status(metrics, settings, diagnosis)
+    status = Status(metrics, settings, verdict)
 
     def metrics_page(request: Mapping[str, str]) -> tuple[Mapping[str, str], bytes]:
         content_type, body = metrics.render(request.get("Accept", ""), content=CONTENT in request)

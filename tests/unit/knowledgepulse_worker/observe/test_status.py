@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_schemas.dead_letter import REASONS
-from knowledgepulse_worker.http.verdict import Diagnosis
+from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import TOP, Status
 from knowledgepulse_worker.policy import Policy
@@ -16,6 +16,7 @@ from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings, Settings
 from support.scored import scored_record
 
+STARTING = Verdict(State.STARTING, "", 0.0)
 HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 
 
@@ -28,7 +29,7 @@ def metrics():
 
 @pytest.fixture
 def status(metrics):
-    return Status(metrics, Settings(), Diagnosis())
+    return Status(metrics, Settings(), lambda: STARTING)
 
 
 def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
@@ -154,7 +155,7 @@ def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, s
 
 
 def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
-    status = Status(metrics, Settings(fleet=FleetSettings(agent_ids=("planner",))), Diagnosis())
+    status = Status(metrics, Settings(fleet=FleetSettings(agent_ids=("planner",))), lambda: STARTING)
     metrics.set_shadow(Policy(threshold=0))
     for agent_id in ("planner", HOSTILE, HOSTILE, None):
         decided(metrics, agent_id=agent_id, framework=HOSTILE, text=HOSTILE)

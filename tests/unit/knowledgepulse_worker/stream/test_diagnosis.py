@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_worker.http.verdict import RUNBOOK, Diagnosis, Observation, State
+from knowledgepulse_worker.http.verdict import RUNBOOK, State
+from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
 from support.clocks import Clock
 from support.documents import ROOT
 

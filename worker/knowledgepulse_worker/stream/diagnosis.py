@@ -1,0 +1,273 @@
+"""The diagnosis: the verdict that follows from what a worker sees of its stream, brokers and policy."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from knowledgepulse_kafka.wait import CONNECTION
+from knowledgepulse_worker.http.verdict import State, Verdict, Waits
+from knowledgepulse_worker.texts import counted
+
+logger = logging.getLogger(__name__)
+
+SILENCE = 5.0
+"""Seconds without an answer after which Kafka counts as silent; it answers every fetch within a second.
+
+Likewise, seconds after which records that wait count as stalled if none was finished.
+"""
+
+CATCHING_UP = 60.0
+"""Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
+
+PATIENCE = 10.0
+"""Seconds for which a backlog, a rebalance or an open transaction must last before it counts."""
+
+MANY_LETTERS, LETTER_SHARE = 10, 0.05
+"""The dead letters, and their share of all outcomes, that are more than stray ones, as in the alert."""
+
+_FOREIGN_MEMBER = (
+    "a client with group.protocol=consumer is in the workers' group, and no worker scores the partitions "
+    "that the brokers give it"
+)
+
+_ORDINARY = {State.HEALTHY, State.STARTING, State.RECOVERING}
+"""States that every worker passes through."""
+
+
+class _Finding(NamedTuple):
+    """A state that applies, the reason, and what is waited for."""
+
+    state: State
+    reason: str = ""
+    waits: Waits = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The facts about a worker from which its verdict follows.
+
+    Attributes:
+        pending: the reasons why the worker has not been ready yet.
+        partitions: the number of owned partitions.
+        recovering: the number of owned partitions whose position or ledger is still awaited.
+        publishing_throttled: the latest throttle time in seconds that a quota on producers caused; 0 if there
+            was none lately.
+        reading_throttled: likewise, of a quota on consumers.
+        coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
+        leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
+        producer_silence: seconds for which the producer has waited to start at its coordinator.
+        transaction_age: seconds for which a transaction has been in progress.
+        is_rebalancing: whether a rebalance is in progress.
+        has_foreign_member: whether a client that is no worker is in the group.
+        member_waits: what the group member waits for at its coordinator.
+        reading_waits: what it waits for at the partitions' leaders.
+        producer_waits: what the producer waits for.
+        held_back: the last stable offset of each partition where an open transaction holds back records, with
+            their number.
+        suspect_partitions: the owned partitions with a record that was in progress alone at a death.
+        dead_letters: the number of dead letters in the last quarter of an hour.
+        outcomes: the number of all outcomes in that time.
+        lag: the total lag in offsets.
+        rate: outputs per second in the last minute.
+        has_unfinished: whether records wait to be finished.
+        last_output: the time of the last output.
+        policy_refused: why an edit of the policy is not in force, and which policy is; empty if none is.
+    """
+
+    pending: tuple[str, ...] = ()
+    partitions: int = 0
+    recovering: int = 0
+    publishing_throttled: float = 0.0
+    reading_throttled: float = 0.0
+    coordinator_silence: float = 0.0
+    leader_silence: float = 0.0
+    producer_silence: float = 0.0
+    transaction_age: float = 0.0
+    is_rebalancing: bool = False
+    has_foreign_member: bool = False
+    member_waits: Waits = ()
+    reading_waits: Waits = ()
+    producer_waits: Waits = ()
+    held_back: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    suspect_partitions: tuple[int, ...] = ()
+    dead_letters: int = 0
+    outcomes: int = 0
+    lag: int = 0
+    rate: float = 0.0
+    has_unfinished: bool = False
+    last_output: float | None = None
+    policy_refused: str = ""
+
+
+@dataclass
+class Diagnosis:
+    """Turns observations into verdicts and logs every change of state once.
+
+    Args:
+        clock: returns seconds for durations, which a change of the wall clock must not affect.
+        wall_clock: returns the seconds since the epoch.
+
+    Attributes:
+        verdict: the latest verdict.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    verdict: Verdict = field(init=False)
+    _began: float = field(init=False)
+    _advanced: float = field(init=False)
+    _last_output: float | None = None
+    _lag_seen: list[tuple[float, int]] = field(default_factory=list)
+    _rebalancing_since: float | None = None
+    _held_since: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _told: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._began = self._advanced = self.clock()
+        self.verdict = Verdict(State.STARTING, "the process has just started", self.wall_clock())
+
+    def observe(self, seen: Observation) -> Verdict:
+        """Return the verdict on an observation."""
+        now = self.clock()
+        self._note_lag(now, seen)
+        self._note_progress(now, seen)
+        self._note_waits(now, seen)
+        state, reason, waits = next(self._findings(now, seen))
+        former = self.verdict
+        if former.state is state:
+            self.verdict = Verdict(state, reason, former.since, waits)
+            if _told(waits) - self._told:
+                logger.warning("%s", self.verdict)
+        else:
+            self.verdict = Verdict(state, reason, self.wall_clock(), waits)
+            level = logging.INFO if state in _ORDINARY else logging.WARNING
+            logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - self._began)
+            self._began = now
+            self._told.clear()
+        self._told |= _told(waits)
+        return self.verdict
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the present state began."""
+        return self.clock() - self._began
+
+    def _findings(self, now: float, seen: Observation) -> Iterator[_Finding]:
+        """Yield the states that apply, with their reasons, starting with the most serious state."""
+        yield from _waits_for_brokers(seen)
+        rebalancing = now - (now if self._rebalancing_since is None else self._rebalancing_since)
+        if rebalancing > PATIENCE:
+            reason = f"the group has been rebalancing for {rebalancing:.0f} s"
+            yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.member_waits)
+        if seen.has_foreign_member:
+            yield _Finding(State.FOREIGN_MEMBER, _FOREIGN_MEMBER)
+        if seen.recovering:
+            reason = f"{seen.recovering} of {seen.partitions} partitions"
+            yield _Finding(State.RECOVERING, reason, seen.member_waits)
+        if seen.pending:
+            yield _Finding(State.STARTING, "; ".join(seen.pending), seen.member_waits)
+        if seen.suspect_partitions:
+            numbers = ", ".join(map(str, seen.suspect_partitions))
+            yield _Finding(State.POISON, f"a suspect record in partition {numbers} is processed alone")
+        if held_back := self._held_back(now, seen):
+            yield _Finding(State.HELD_BACK, held_back)
+        if seen.dead_letters >= MANY_LETTERS and seen.dead_letters > LETTER_SHARE * seen.outcomes:
+            records = counted(seen.outcomes, "record")
+            yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
+        if delay := self._delay(now, seen):
+            yield _Finding(State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}")
+        if seen.policy_refused:
+            yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
+        yield _Finding(State.HEALTHY)
+
+    def _held_back(self, now: float, seen: Observation) -> str:
+        """Describe the open transactions that have held back records for long; empty if there are none."""
+        since = {number: at for number, (_, at) in self._held_since.items() if now - at > PATIENCE}
+        if not since:
+            return ""
+        records = counted(sum(seen.held_back[number][1] for number in since), "record")
+        partitions = "partition" if len(since) == 1 else "partitions"
+        numbers = ", ".join(map(str, sorted(since)))
+        return (
+            f"another producer's open transaction has held back {records} of {partitions} {numbers} for "
+            f"{now - min(since.values()):.0f} s"
+        )
+
+    def _note_waits(self, now: float, seen: Observation) -> None:
+        if not seen.is_rebalancing:
+            self._rebalancing_since = None
+        elif self._rebalancing_since is None:
+            self._rebalancing_since = now
+        before = self._held_since
+        self._held_since = {
+            number: before[number] if before.get(number, (-1,))[0] == stable else (stable, now)
+            for number, (stable, _) in seen.held_back.items()
+        }
+
+    # --- the backlog
+
+    def _note_progress(self, now: float, seen: Observation) -> None:
+        # While a transaction lasts, records are finished, and its own age counts.
+        if not seen.has_unfinished or seen.transaction_age or seen.last_output != self._last_output:
+            self._advanced, self._last_output = now, seen.last_output
+
+    def _note_lag(self, now: float, seen: Observation) -> None:
+        if not _is_backlog(seen):
+            self._lag_seen.clear()
+        self._lag_seen = [one for one in self._lag_seen if now - one[0] <= CATCHING_UP]
+        self._lag_seen.append((now, seen.lag))
+
+    def _delay(self, now: float, seen: Observation) -> str:
+        """Describe how the waiting records advance; empty if they do not wait too long."""
+        if (stalled := now - self._advanced) > SILENCE:
+            return f"none finished for {stalled:.0f} s"
+        if _is_backlog(seen) and now - self._lag_seen[0][0] >= PATIENCE:
+            return self._trend(seen)
+        return ""
+
+    def _trend(self, seen: Observation) -> str:
+        (began, before), (now, _) = self._lag_seen[0], self._lag_seen[-1]
+        shrinking = (before - seen.lag) / max(now - began, 1.0)
+        if shrinking <= 0:
+            return "growing" if seen.lag > before else "not shrinking"
+        minutes = seen.lag / shrinking / 60
+        return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
+
+
+def _told(waits: Waits) -> set[tuple[str, str, str]]:
+    """Return what makes waits differ, without the time for which they last."""
+    return {
+        (wait.request, wait.place, wait.problem if wait.request == CONNECTION else wait.error)
+        for wait in waits
+    }
+
+
+def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
+    """Yield the states in which the brokers keep the worker waiting."""
+    if seen.reading_throttled:
+        yield _Finding(State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled))
+    silences = (
+        ("partition leaders", seen.leader_silence, seen.reading_waits),
+        ("the group's coordinator", seen.coordinator_silence, seen.member_waits),
+        ("the transaction coordinator", seen.producer_silence, seen.producer_waits),
+    )
+    for who, silence, waits in silences:
+        if silence > SILENCE:
+            yield _Finding(State.WAITING_FOR_KAFKA, f"no answer from {who} for {silence:.0f} s", waits)
+    if seen.publishing_throttled:
+        yield _Finding(State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled))
+    if seen.transaction_age > SILENCE:
+        reason = f"a transaction has not been committed for {seen.transaction_age:.0f} s"
+        yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
+
+
+def _throttled(requests: str, client: str, seconds: float) -> str:
+    return f"a quota of the brokers ({client}_byte_rate) delays {requests}, most recently by {seconds:,.0f} s"
+
+
+def _is_backlog(seen: Observation) -> bool:
+    return seen.lag > CATCHING_UP * seen.rate
