@@ -119,7 +119,7 @@ def _learned() -> Learned:
         facts_version=FACTS_VERSION,
         intercept=0,
         terms=terms,
-        words=Words(unit=0.001, weights=b64encode(random.randbytes(BUCKETS)).decode()),
+        words=Words(unit=0.001, mean=0.01, weights=b64encode(random.randbytes(BUCKETS)).decode()),
     )
 
 

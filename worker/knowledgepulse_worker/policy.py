@@ -165,10 +165,12 @@ class Words(BaseModel):
     """The part of a trace's words in a learned value.
 
     Each distinct word counts as much as the bucket that it is hashed into. Their sum is divided by the square
-    root of the number of words, so that long traces do not outweigh short ones.
+    root of the number of words, so that long traces do not outweigh short ones. The usual sum is subtracted,
+    as the mean is of a fact.
 
     Attributes:
         unit: what a weight of 1 adds to the logarithm of the odds.
+        mean: the mean of the labelled traces, which is subtracted.
         weights: the weight of each bucket, a signed byte, in base64.
         strongest: by bucket, the most frequent words of the labelled traces in it, with spaces between them,
             the strongest bucket first. They affect no score: a person sees from them what was learned.
@@ -177,6 +179,7 @@ class Words(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     unit: Annotated[FiniteFloat, Field(gt=0)]
+    mean: FiniteFloat
     weights: Annotated[str, AfterValidator(_bucket_weights)]
     strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], str] = Field(default_factory=dict)
 
@@ -347,10 +350,10 @@ class Profile:
         return Reading.COUNTS if self.learned.words is None else Reading.WORDS
 
     @cached_property
-    def words(self) -> tuple[float, bytes] | None:
-        """The unit and the weights of words; None without."""
+    def words(self) -> tuple[float, float, bytes] | None:
+        """The unit, the mean and the weights of words; None without."""
         words = self.learned.words if self.learned else None
-        return None if words is None else (words.unit, words.table)
+        return None if words is None else (words.unit, words.mean, words.table)
 
 
 class PolicyInForce:
@@ -492,7 +495,7 @@ class Policy(BaseModel):
                     "threshold": one.threshold,
                     "weights": one.weights.model_dump(),
                     "learned": one.learned and [one.learned.share, one.learned.intercept, sorted(one.terms)],
-                    **({} if one.words is None else {"words": [one.words[0], one.words[1].hex()]}),
+                    **({} if one.words is None else {"words": [*one.words[:2], one.words[2].hex()]}),
                     **({} if one.share is None else {"share": [one.share, one.share_window]}),
                     **({"min_novelty": one.min_novelty} if one.min_novelty else {}),
                 }

@@ -78,7 +78,7 @@ def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | Non
     ]
     if profile.words is not None:
         points = _word_points(profile.words, _buckets_in(counts))
-        found.append(Contribution("words", _told_words(profile.words, _words_in(counts)), points))
+        found.append(Contribution("words", _told_words(profile, _words_in(counts)), points))
     return sorted(found, key=lambda one: -abs(one.points))
 
 
@@ -116,24 +116,28 @@ def _buckets_in(counts: Counts | None) -> NDArray[Any]:
     return buckets_of(hashes_of(words, len(words)), BUCKETS)
 
 
-def _word_points(weights: tuple[float, bytes], buckets: NDArray[Any]) -> float:
-    unit, table = weights
+def _word_points(weights: tuple[float, float, bytes], buckets: NDArray[Any]) -> float:
+    unit, mean, table = weights
     # A sum of whole numbers is exact in any order.
     total = int(np.frombuffer(table, np.int8)[buckets].sum(dtype=np.int64))
-    return unit * total / math.sqrt(len(buckets)) if len(buckets) else 0.0
+    return unit * total / math.sqrt(len(buckets) or 1) - mean
 
 
-def _told_words(weights: tuple[float, bytes], words: list[bytes]) -> str:
-    """Name the words with the largest parts, with the sum of the parts of a text in which each is."""
-    unit, table = weights
-    buckets = buckets_of(hashes_of(words, len(words)), BUCKETS)
-    points = Counter[bytes]()
-    for word, weight in zip(words, np.frombuffer(table, np.int8)[buckets].tolist(), strict=True):
-        points[word] += weight
-    per_weight = unit / math.sqrt(len(words) or 1)
+def _told_words(profile: Profile, words: list[bytes]) -> str:
+    """Name the words in the strongest buckets that add or subtract most, over all parts of the text.
+
+    Other words may have larger weights, but nearly all traces have them, or hardly any.
+    """
+    if profile.learned is None or profile.learned.words is None or not words:
+        return "it has no words"
+    hashed, points = profile.learned.words, Counter[bytes]()
+    table, unit = np.frombuffer(hashed.table, np.int8), hashed.unit / math.sqrt(len(words))
+    for word, bucket in zip(words, buckets_of(hashes_of(words, len(words)), BUCKETS).tolist(), strict=True):
+        if bucket in hashed.strongest:
+            points[word] += int(table[bucket])
     largest = sorted(points.items(), key=lambda one: (-abs(one[1]), one[0]))[:NAMED_WORDS]
-    told = ", ".join(f"{printable(word.decode())} {weight * per_weight:+.2f}" for word, weight in largest)
-    return f"its words, such as {told}" if told else "it has no words"
+    told = ", ".join(f"{printable(word.decode())} {weight * unit:+.2f}" for word, weight in largest)
+    return f"its words, such as {told}" if told else "its words, none of which is among the strongest"
 
 
 def _told(name: str, term: Term, dimensions: Dimensions, counts: Counts | None) -> str:

@@ -56,7 +56,7 @@ def test_a_kept_policy_is_complete_and_has_the_digest_of_the_one_in_force(policy
 
 
 async def test_a_kept_policy_has_the_words_that_a_person_is_shown(kept):
-    words = {"unit": 0.01, "weights": "AAAA" * 341 + "AQ==", "strongest": {1023: "stale 修"}}
+    words = {"unit": 0.01, "mean": 0.1, "weights": "AAAA" * 341 + "AQ==", "strongest": {1023: "stale 修"}}
     learned = {"share": 1, "facts_version": 1, "intercept": 0, "terms": {}, "words": words}
     policy = Policy.model_validate({"domains": {"code": {"learned": learned}}})
     kept(policy)

@@ -156,7 +156,7 @@ LEARNED = Policy.model_validate(
 
 
 _VALUE = LEARNED.domains["customer_service"].learned
-_WORDS = Words(unit=0.001, weights=b64encode(bytes(range(256)) * (BUCKETS // 256)).decode())
+_WORDS = Words(unit=0.001, mean=0.01, weights=b64encode(bytes(range(256)) * (BUCKETS // 256)).decode())
 WORDS = LEARNED.model_copy(
     update={
         "domains": {"customer_service": DomainPolicy(learned=_VALUE.model_copy(update={"words": _WORDS}))}

@@ -40,8 +40,11 @@ TERM = st.builds(
     clip=st.floats(0.1, 100),
 )
 WORDS = st.builds(
-    lambda unit, source: Words(unit=unit, weights=b64encode(source.randbytes(BUCKETS)).decode()),
+    lambda unit, mean, source: Words(
+        unit=unit, mean=mean, weights=b64encode(source.randbytes(BUCKETS)).decode()
+    ),
     st.floats(1e-6, 10),
+    st.floats(-10, 10),
     st.randoms(use_true_random=False),
 )
 LEARNED = st.builds(
@@ -71,12 +74,14 @@ def repeating(share=1.0):
     return Learned(share=share, facts_version=1, intercept=0.5, terms={"repeated_share": term})
 
 
-def with_words(unit=0.01, **weights):
-    """A value of these words' weights alone."""
+def with_words(unit=0.01, mean=0.0, strongest=None, **weights):
+    """A value of these words' weights alone; all are the strongest, unless some are given."""
     table = bytearray(BUCKETS)
+    buckets = {word: int(buckets_of(hashes_of([word.encode()], 1), BUCKETS)[0]) for word in weights}
     for word, weight in weights.items():
-        table[buckets_of(hashes_of([word.encode()], 1), BUCKETS)[0]] = weight % 256
-    words = Words(unit=unit, weights=b64encode(table).decode())
+        table[buckets[word]] = weight % 256
+    named = {buckets[word]: word for word in (weights if strongest is None else strongest)}
+    words = Words(unit=unit, mean=mean, weights=b64encode(table).decode(), strongest=named)
     return Learned(share=1, facts_version=1, intercept=0.0, terms={}, words=words)
 
 
@@ -108,7 +113,7 @@ def test_the_digest_changes_with_anything_that_scores_and_with_nothing_else(lear
         "share": learned.share / 2 + 0.1,
         "intercept": learned.intercept / 2 + 1,
         "terms": learned.terms | {"asks": Term(mean=77, deviation=1, weight=1, clip=1)},
-        "words": Words(unit=11, weights=with_words().words.weights),
+        "words": Words(unit=11, mean=0, weights=with_words().words.weights),
     }
     for name, value in others.items():
         changed = with_learned(learned.model_copy(update={name: value}))
@@ -168,11 +173,17 @@ def test_a_text_without_words_has_the_value_of_the_intercept(make_trace):
 
     assert counts.words == ""
     assert score_trace(trace, None, with_learned(with_words(stale=9)), counts).learned == 0.5
+    profile = with_learned(with_words(stale=9)).profile("default")
+    (told,) = contributions(profile, score_trace(trace, None, Policy()).dimensions, counts)
+    assert told.words == "it has no words"
 
 
 def test_the_words_that_moved_a_trace_are_named(make_trace):
+    """Beside the usual sum of words, as a fact is told beside its usual value."""
     trace = about(make_trace("thought", task_domain="elsewhere"), "the lock is stale")
-    policy = with_learned(with_words(stale=100, lock=-30, unit=0.1))
+    policy = with_learned(
+        with_words(stale=100, lock=-30, the=127, unit=0.1, mean=0.5, strongest=["stale", "lock"])
+    )
     counts = count_trace(trace, Reading.WORDS)
     score = score_trace(trace, None, policy, counts)
     record = ScoredRecord.of("raw/0/1", trace, score, counts=counts)
@@ -180,8 +191,9 @@ def test_the_words_that_moved_a_trace_are_named(make_trace):
     (words,) = explain_score(record, policy).learned
 
     root = math.sqrt(len(counts.words.split()))
-    assert words.words.startswith(f"its words, such as stale {10 / root:+.2f}, lock {-3 / root:+.2f}, ")
-    assert words.points == pytest.approx(7 / root)
+    assert words.words == f"its words, such as stale {10 / root:+.2f}, lock {-3 / root:+.2f}"
+    assert words.points == pytest.approx(19.7 / root - 0.5)
+    assert score.learned == pytest.approx(1 / (1 + math.exp(-words.points)))
     without = dataclasses.replace(record, counts=count_trace(trace))
     assert explain_score(without, policy) is None
 
@@ -267,11 +279,11 @@ def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(
         ({"terms": {"steps": {"mean": 0, "deviation": 0, "weight": 1, "clip": 3}}}, "greater than 0"),
         ({"terms": {"steps": {"mean": math.nan, "deviation": 1, "weight": 1, "clip": 3}}}, "finite"),
         ({"slope": 1}, "Extra inputs"),
-        ({"words": {"unit": 1, "weights": "AAAA"}}, "base64 of 1,024 bytes"),
-        ({"words": {"unit": 1, "weights": "ß"}}, "base64 of 1,024 bytes"),
-        ({"words": {"unit": 0, "weights": "AAAA" * 341 + "AA=="}}, "greater than 0"),
+        ({"words": {"unit": 1, "mean": 0, "weights": "AAAA"}}, "base64 of 1,024 bytes"),
+        ({"words": {"unit": 1, "mean": 0, "weights": "ß"}}, "base64 of 1,024 bytes"),
+        ({"words": {"unit": 0, "mean": 0, "weights": "AAAA" * 341 + "AA=="}}, "greater than 0"),
         (
-            {"words": {"unit": 1, "weights": "AAAA" * 341 + "AA==", "strongest": {"1024": "x"}}},
+            {"words": {"unit": 1, "mean": 0, "weights": "AAAA" * 341 + "AA==", "strongest": {"1024": "x"}}},
             "less than 1024",
         ),
     ],

@@ -114,7 +114,8 @@ def calibrated(learned: Learned, odds: Array, kept: Array) -> tuple[Learned, Arr
     }
     words = None
     if learned.words is not None and slope:
-        words = learned.words.model_copy(update={"unit": rounded(slope * learned.words.unit)})
+        scaled = {name: rounded(slope * getattr(learned.words, name)) for name in ("unit", "mean")}
+        words = learned.words.model_copy(update=scaled)
     intercept = rounded(slope * learned.intercept + offset)
     changed = learned.model_copy(update={"intercept": intercept, "terms": terms, "words": words})
     return changed, expit(slope * odds + offset)

@@ -96,7 +96,7 @@ def _learned_changes(old: Learned | None, new: Learned | None) -> Iterator[str]:
             yield f"term {name} {'removed' if after is None else 'added'}"
         elif before != after:
             yield f"term {name} {_term(before)} → {_term(after)}"
-    words = [one.words and (one.words.unit, one.words.table) for one in (old, new)]
+    words = [one.words and (one.words.unit, one.words.mean, one.words.table) for one in (old, new)]
     if words[0] != words[1]:
         yield f"words {'removed' if words[1] is None else 'changed' if words[0] else 'added'}"
 

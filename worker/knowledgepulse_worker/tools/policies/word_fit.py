@@ -190,10 +190,11 @@ def with_words(learned: Learned, words: TraceWords, kept: Array, groups: Array) 
     weights, intercept = model.coef_[0], model.intercept_[0]
     unit = logistic.rounded(max(np.abs(weights).max(), 1e-9) / 127)
     table = np.clip(np.rint(weights / unit), -127, 127).astype(np.int8)
-    hashed = Words(unit=unit, weights=b64encode(table.tobytes()).decode())
+    mean = logistic.rounded((words.columns @ weights).mean())
+    hashed = Words(unit=unit, mean=mean, weights=b64encode(table.tobytes()).decode())
     return learned.model_copy(
         update={
-            "intercept": logistic.rounded(learned.intercept + intercept),
+            "intercept": logistic.rounded(learned.intercept + intercept + mean),
             "words": words.strongest(hashed, groups),
         }
     )

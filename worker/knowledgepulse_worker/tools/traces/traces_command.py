@@ -118,7 +118,7 @@ def _line(record: ScoredRecord) -> str:
             "confidence": record.confidence,
             "embedder": record.embedder,
             "content": record.content and asdict(record.content),
-            "counts": record.counts and msgspec.structs.asdict(record.counts),
+            "counts": record.counts and msgspec.to_builtins(record.counts),
             "agent_id": record.agent_id,
         }
     )

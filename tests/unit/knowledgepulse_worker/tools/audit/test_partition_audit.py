@@ -183,7 +183,7 @@ def test_recomputes_the_learned_value_of_each_records_own_policy(stream, has_wor
     term = {"mean": 1, "deviation": 1, "weight": -0.5, "clip": 3}
     learned = {"share": 0.5, "facts_version": 1, "intercept": 0.2, "terms": {"steps": term, "novelty": term}}
     if has_words:
-        learned["words"] = {"unit": 0.001, "weights": b64encode(bytes(range(256)) * 4).decode()}
+        learned["words"] = {"unit": 0.001, "mean": 0.01, "weights": b64encode(bytes(range(256)) * 4).decode()}
     policy = Policy.model_validate({"domains": {name: {"learned": learned} for name in ("default", "code")}})
     made = stream()
     made.kept_policies = [policy]
