@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from knowledgepulse_worker.policy import BUCKETS, Policy
-from knowledgepulse_worker.scoring import NoFactsError, learned_value
+from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, task_of
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies.fit import fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
@@ -97,6 +97,23 @@ def test_words_need_enough_traces_of_the_rarer_kind(planted):
     assert one.words.left_out.startswith("they need 50 traces of each kind, and of one there are 4")
     assert one.learned.words is None
     assert "words are left out: they need 50 traces of each kind" in report(found)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_words_need_to_know_the_tasks(planted, named):
+    """Equal objectives tell them, similar words do not: words would recognise the other runs of a task."""
+    records, labels = planted()
+    labels = {name: msgspec.structs.replace(one, group=None) for name, one in labels.items()}
+    for number, record in enumerate(records):
+        task = f"task {number % 100}" if named else f"{number}"
+        content = Content(task, (), "Done", task=task_of(task))
+        records[number] = replace(record, content=content)
+
+    found, one = fitted(records, labels)
+
+    assert (one.words.left_out == "") is named
+    told = "words are left out: the task of 300 of 300 traces is not known, and words recognise tasks"
+    assert (told in report(found)) is not named
 
 
 @pytest.mark.parametrize("tell", [["passed"], ["修理"], ["p4ssed", "x"]])
