@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
@@ -16,7 +17,7 @@ _MEDIA = words(
     """
 )
 """Types of parts that hold no text of the conversation, such as the tools that a search has found."""
-_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
+_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text", "tool_output"}
 
 
 class Content(InputModel):
@@ -26,6 +27,10 @@ class Content(InputModel):
     text: str | None = None
     refusal: str | None = None
     reasoning: str | None = None
+    # a call, in exports of sessions
+    tool_call_id: str | None = None
+    name: str | None = None
+    arguments: Any = None
 
 
 def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: Losses) -> Iterator[hub.Part]:
@@ -37,6 +42,8 @@ def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: L
             yield hub.Text(part.text or "")
         elif part.type == "reasoning" and part.reasoning is not None:
             yield hub.Reasoning(part.reasoning)
+        elif part.type == "tool_call" and part.name:
+            yield hub.ToolCall(part.name, part.arguments, part.tool_call_id)
         elif part.refusal:
             yield from (hub.Text(part.refusal), hub.Error())
         elif part.type in _MEDIA:

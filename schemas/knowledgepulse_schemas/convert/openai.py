@@ -170,7 +170,7 @@ def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
 def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
     """Convert an item with a role."""
     role = hub.role_of(item.role or "", path)
-    content = parts_of(item.content, f"{lost_at}.content", losses)
+    content = [*parts_of(item.content, f"{lost_at}.content", losses)]
     if role == "tool":
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
     losses.add(f"{lost_at}.name", item.name)
@@ -182,7 +182,8 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
         called = call.function or call.custom
         if called is None:
             raise ConversionError(f"{path}.tool_calls[{number}]: neither `function` nor `custom`")
-        parts.append(_tool_call(called, call.id))
+        if (part := _tool_call(called, call.id)) not in content:  # an export has calls in both
+            parts.append(part)
     if item.function_call is not None:
         parts.append(_tool_call(item.function_call, None))
     return hub.message(role, *parts)

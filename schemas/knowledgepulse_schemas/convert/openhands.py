@@ -311,7 +311,10 @@ def _is_event(value: Any) -> bool:
         return False
     if str(value.get("kind")).endswith(("Event", "Observation", "Condensation", "CondensationRequest")):
         return "timestamp" in value or "id" in value
-    return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
+    if isinstance(value.get("action"), str):
+        return True
+    has_content = not {"content", "message", "extras"}.isdisjoint(value)  # others' observations are texts
+    return has_content and isinstance(value.get("observation"), str)
 
 
 FORMAT = InputFormat(
