@@ -12,7 +12,6 @@ rules apply to all formats; see docs/producers/convert.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
@@ -62,25 +61,166 @@ __all__ = [
 ]
 
 
-def _one(format_name: str, what: str) -> Callable[..., Conversion]:
-    def from_format(document: Any, options: Options | None = None) -> Conversion:
-        conversions = _all(document, format_name, options)
-        if len(conversions) != 1:
-            raise ConversionError(
-                f"{len(conversions)} runs instead of one; use knowledgepulse_schemas.convert.convert"
-            )
-        return conversions[0]
+def from_openai(document: Any, options: Options | None = None) -> Conversion:
+    """Convert chat messages, Responses items, or a record that contains them, to a trace.
 
-    from_format.__doc__ = f"Convert {what} to a trace; raise a ConversionError if that fails."
-    return from_format
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "openai", options)
 
 
-def _many(format_name: str, what: str) -> Callable[..., list[Conversion]]:
-    def from_format(document: Any, options: Options | None = None) -> list[Conversion]:
-        return _all(document, format_name, options)
+def from_anthropic(document: Any, options: Options | None = None) -> Conversion:
+    """Convert Messages API messages, or a record that contains them, to a trace.
 
-    from_format.__doc__ = f"Convert each run in {what} to a trace; raise a ConversionError if one fails."
-    return from_format
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "anthropic", options)
+
+
+def from_langchain(document: Any, options: Options | None = None) -> Conversion:
+    """Convert serialised LangChain messages or a LangGraph state to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "langchain", options)
+
+
+def from_openai_agents(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in an OpenAI Agents SDK export of traces and spans to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "openai_agents", options)
+
+
+def from_otlp(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in OTLP JSON spans that follow the GenAI or OpenInference conventions to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "otlp", options)
+
+
+def from_phoenix(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in spans exported from Phoenix to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "phoenix", options)
+
+
+def from_langsmith(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in exported LangSmith runs to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "langsmith", options)
+
+
+def from_langfuse(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in exported Langfuse traces with their observations to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "langfuse", options)
+
+
+def from_swe_agent(document: Any, options: Options | None = None) -> Conversion:
+    """Convert a SWE-agent trajectory to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "swe_agent", options)
+
+
+def from_mini_swe_agent(document: Any, options: Options | None = None) -> Conversion:
+    """Convert a mini-swe-agent trajectory to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "mini_swe_agent", options)
+
+
+def from_tau_bench(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in a tau-bench or tau2-bench results file to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "tau_bench", options)
+
+
+def from_openhands(document: Any, options: Options | None = None) -> Conversion:
+    """Convert the events of an OpenHands conversation, or an evaluation's output to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "openhands", options)
+
+
+def from_atif(document: Any, options: Options | None = None) -> Conversion:
+    """Convert an ATIF trajectory to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "atif", options)
+
+
+def from_claude_code(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in the lines of a Claude Code session, the subagents' after its own to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "claude_code", options)
+
+
+def from_codex(document: Any, options: Options | None = None) -> Conversion:
+    """Convert the lines of a Codex session to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "codex", options)
+
+
+def from_gemini_cli(document: Any, options: Options | None = None) -> Conversion:
+    """Convert a Gemini CLI session or its lines to a trace.
+
+    Raises:
+        ConversionError: it cannot be converted, or is not one run.
+    """
+    return _one(document, "gemini_cli", options)
+
+
+def from_opencode(document: Any, options: Options | None = None) -> list[Conversion]:
+    """Convert each run in an OpenCode export, or the objects of its storage to a trace.
+
+    Raises:
+        ConversionError: a run cannot be converted.
+    """
+    return _all(document, "opencode", options)
+
+
+def _one(document: Any, format_name: str, options: Options | None) -> Conversion:
+    conversions = _all(document, format_name, options)
+    if len(conversions) != 1:
+        raise ConversionError(
+            f"{len(conversions)} runs instead of one; use knowledgepulse_schemas.convert.convert"
+        )
+    return conversions[0]
 
 
 def _all(document: Any, format_name: str, options: Options | None) -> list[Conversion]:
@@ -90,22 +230,3 @@ def _all(document: Any, format_name: str, options: Options | None) -> list[Conve
             raise conversion
         conversions.append(conversion)
     return conversions
-
-
-from_openai = _one("openai", "chat messages, Responses items, or a record that contains them")
-from_anthropic = _one("anthropic", "Messages API messages, or a record that contains them")
-from_langchain = _one("langchain", "serialised LangChain messages or a LangGraph state")
-from_openai_agents = _many("openai_agents", "an OpenAI Agents SDK export of traces and spans")
-from_otlp = _many("otlp", "OTLP JSON spans that follow the GenAI or OpenInference conventions")
-from_phoenix = _many("phoenix", "spans exported from Phoenix")
-from_langsmith = _many("langsmith", "exported LangSmith runs")
-from_langfuse = _many("langfuse", "exported Langfuse traces with their observations")
-from_swe_agent = _one("swe_agent", "a SWE-agent trajectory")
-from_mini_swe_agent = _one("mini_swe_agent", "a mini-swe-agent trajectory")
-from_tau_bench = _many("tau_bench", "a tau-bench or tau2-bench results file")
-from_openhands = _one("openhands", "the events of an OpenHands conversation, or an evaluation's output")
-from_atif = _one("atif", "an ATIF trajectory")
-from_claude_code = _many("claude_code", "the lines of a Claude Code session, the subagents' after its own")
-from_codex = _one("codex", "the lines of a Codex session")
-from_gemini_cli = _one("gemini_cli", "a Gemini CLI session or its lines")
-from_opencode = _many("opencode", "an OpenCode export, or the objects of its storage,")
