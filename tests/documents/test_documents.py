@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from concurrent.futures import Future
+from threading import Thread
 from uuid import uuid4
 
 import pytest
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
-from support.documents import DOCUMENTS, QUICKSTART, Reader, blocks, read
+from support.backends import AgentRun, FakePhoenix
+from support.documents import DOCUMENTS, QUICKSTART, Reader, blocks, read, section, table
 
 NEEDS_KAFKA = {
     "README.md",
@@ -21,6 +26,7 @@ NEEDS_KAFKA = {
     "docs/producers/convert.md",
     "docs/producers/spans.md",
 }
+NEEDS_BACKEND = {"docs/producers/backends.md"}
 NEEDS_TRAINER = {"docs/curators/dataset.md"}
 NEEDS_MODEL = {"docs/curators/threshold.md"}
 
@@ -38,6 +44,26 @@ def marked(document):
         *([pytest.mark.reference] if document in NEEDS_TRAINER else []),
     ]
     return pytest.param(document, marks=needs)
+
+
+@pytest.fixture
+def phoenix():
+    """The address of a small Phoenix with runs. It has a thread of its own, as a reader blocks this one."""
+    fake, ready = FakePhoenix(), Future()
+    fake.runs = [AgentRun(number) for number in range(12)]
+
+    async def serve():
+        stop = asyncio.Event()
+        async with fake.served() as url:
+            ready.set_result((url, asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    thread = Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    url, loop, stop = ready.result(60)
+    yield url
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
 
 
 @pytest.fixture
@@ -72,6 +98,8 @@ def reader(request, tmp_path):
             '"contribute"': f'"{prefix}contribute"',
             "otlp_spans": f"{prefix}otlp_spans",
         }
+    if document in NEEDS_BACKEND:
+        renamed["http://127.0.0.1:6006"] = request.getfixturevalue("phoenix")
     checkout = (
         not document.startswith("docs/")
         or FROM_A_CHECKOUT in read(document).lower()
@@ -88,3 +116,17 @@ def reader(request, tmp_path):
 )
 def test_a_document_does_what_it_says(document, reader):
     reader.read(document)
+
+
+@pytest.mark.parametrize("document", sorted(NEEDS_BACKEND))
+def test_each_command_of_the_table_of_wants_does_its_work(document, reader):
+    """Those that need Kafka are run by the tests of `pull` and `evaluations`."""
+    (settings,) = section(document, "What to type")
+    reader.shell(settings.text)
+    run = 0
+    for row in table(document, "What to type"):
+        _, commands, also = (cell.strip() for cell in row.strip("|").split("|"))
+        for command in re.findall("`([^`]+)`", commands) if not also else ():
+            reader.shell(command)
+            run += 1
+    assert run >= 9

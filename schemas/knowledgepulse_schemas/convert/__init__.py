@@ -179,7 +179,7 @@ def from_atif(document: Any, options: Options | None = None) -> Conversion:
 
 
 def from_claude_code(document: Any, options: Options | None = None) -> list[Conversion]:
-    """Convert each run in the lines of a Claude Code session, the subagents' after its own to a trace.
+    """Convert each run in the lines of a Claude Code session, the subagents' after its own, to a trace.
 
     Raises:
         ConversionError: a run cannot be converted.

@@ -3,10 +3,11 @@
 import json
 import time
 from datetime import UTC, datetime
+from typing import get_type_hints
 
 import pytest
 
-import knowledgepulse_schemas.convert
+import knowledgepulse_schemas.convert as convert_package
 from knowledgepulse_schemas.convert import INPUT_FORMATS, ConversionError, Losses, Options, RunOutcome
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
@@ -347,6 +348,14 @@ def test_the_first_name_in_the_domain_map_decides_and_the_formats_is_the_last(na
     assert convert(ASK, DONE, names=names).trace.metadata.task_domain == "default"
 
 
+@pytest.mark.parametrize("name", [name for name in convert_package.__all__ if name.startswith("from_")])
+def test_a_converter_tells_its_name_and_its_types(name):
+    function = getattr(convert_package, name)
+    assert function.__name__ == function.__qualname__ == name
+    assert {*get_type_hints(function)} == {"document", "options", "return"}
+    assert name.removeprefix("from_") in INPUT_FORMATS
+
+
 def test_the_formats_of_coding_agents_exist():
     assert {*INPUT_FORMATS} > CODING_AGENTS
 
@@ -413,9 +422,7 @@ def test_non_finite_numbers_become_null():
 
 def traces_of(name, options=None):
     document = json.loads(json.dumps(DOCUMENTS[name]))
-    return [
-        conversion.trace for conversion in knowledgepulse_schemas.convert.convert(document, options=options)
-    ]
+    return [conversion.trace for conversion in convert_package.convert(document, options=options)]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
