@@ -153,7 +153,7 @@ class Status:
 
     def _scores(self, now: _Values) -> dict[str, Any]:
         domains: dict[str, dict[str, Any]] = {
-            domain: {"threshold": threshold, "share": None, "values": [], "passing": 0}
+            domain: {"threshold": threshold, "share": None, "values": [], "passes": []}
             for domain, threshold in now.by("kp_threshold", "domain").items()
         }
         for domain, share in now.by("kp_share", "domain").items():
@@ -161,7 +161,7 @@ class Status:
         for domain, score, passes in self._metrics.recent.scores:
             if domain in domains:  # a reload may have removed the domain
                 domains[domain]["values"].append(score)
-                domains[domain]["passing"] += passes
+                domains[domain]["passes"].append(passes)
         return {"limit": LAST_SCORES, "domains": domains}
 
     def _unprofiled(self, *, content: bool) -> dict[str, Any]:

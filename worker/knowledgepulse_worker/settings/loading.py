@@ -114,7 +114,7 @@ def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Set
     """
     model = getattr(settings, section)
     try:
-        changed = type(model).model_validate({**model.model_dump(), **values})
+        changed = type(model).model_validate({**model.model_dump(exclude_unset=True), **values})
     except ValidationError as error:
         raise SettingsError(message_of(error, partial(_problem_in, section))) from None
     return settings.model_copy(update={section: changed})

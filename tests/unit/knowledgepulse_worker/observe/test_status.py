@@ -214,7 +214,7 @@ def test_a_share_is_shown_with_the_lowest_score_that_passes_now(status, metrics)
     data = data_of(status)
 
     code = data["scores"]["domains"]["code"]
-    assert code == {"threshold": 0.4, "share": 0.1, "values": [0.625], "passing": 1}
+    assert code == {"threshold": 0.4, "share": 0.1, "values": [0.625], "passes": [True]}
     assert data["scores"]["domains"]["default"]["threshold"] == 0.75
     assert data["shadow"]["rules"] == {"code": {"policy": {"share": 0.1}, "shadow": {"threshold": 0.6}}}
 

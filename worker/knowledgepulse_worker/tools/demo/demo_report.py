@@ -50,7 +50,7 @@ def summarise(console: Console, results: Results, status: dict[str, Any], settin
     console.rule("[bold]results")
     console.print(f"[bold]{passing:.0%} of {results.outcomes.total()} traces pass[/]: {outcomes}.")
     console.print()
-    console.print(_histogram(scores, settings.policy.threshold))
+    console.print(_histogram(results.scored))
     console.print()
     console.print(_passing(scores))
     console.print()
@@ -82,22 +82,28 @@ def _best(scored: Sequence[ScoredRecord], policy: Policy) -> str:
     return f"{text}, most of all for its {' and '.join(reasons)}."
 
 
-def _histogram(scores: Sequence[float], threshold: float) -> Table:
-    table = Table(title="quality_score", title_justify="left", box=None, show_header=False)
-    bins = Counter(min(int(score * 20), 19) for score in scores)
+def _histogram(scored: Sequence[ScoredRecord]) -> Table:
+    table = Table(title="quality_score: [green]passes[/], [cyan]does not[/]", title_justify="left", box=None)
+    table.add_column("from", justify="right")
+    table.add_column("")
+    table.add_column("traces", justify="right")
+    table.add_column("pass", justify="right")
+    bins = Counter(_bin(record) for record in scored)
+    passing = Counter(_bin(record) for record in scored if record.score.decision == "contribute")
     most = max(bins.values(), default=1)
-    for number in range(min(bins, default=0), max(max(bins, default=0), int(threshold * 20)) + 1):
-        low = number / 20
-        colour = "green" if low >= threshold else "cyan"
-        mark = "◀ threshold" if low <= threshold < low + 0.05 else ""
-        table.add_row(
-            f"{low:.2f}", f"[{colour}]{'█' * round(bins[number] / most * _BAR)}[/]", str(bins[number]), mark
-        )
+    for number in range(min(bins, default=0), max(bins, default=-1) + 1):
+        width, green = (round(one[number] / most * _BAR) for one in (bins, passing))
+        bar = f"[green]{'█' * green}[/][cyan]{'█' * (width - green)}[/]"
+        table.add_row(f"{number / 20:.2f}", bar, str(bins[number]), str(passing[number]))
     return table
 
 
+def _bin(record: ScoredRecord) -> int:
+    return min(int(record.score.quality_score * 20), 19)
+
+
 def _passing(scores: Sequence[float]) -> Table:
-    table = Table(title="share that would pass", title_justify="left", box=None)
+    table = Table(title="share that would pass by a threshold", title_justify="left", box=None)
     for threshold in THRESHOLDS:
         table.add_column(f"at {threshold:g}", justify="right")
     count = max(1, len(scores))
@@ -116,7 +122,7 @@ def what_next(console: Console, status_page: str, *, stay: bool) -> None:
         steps.add_row(status_page, "open the status page, and try other thresholds")
     else:
         steps.add_row(f"{command} demo --stay", "keep the worker and its status page running")
-    steps.add_row(f"{command} config > worker.toml", "write all settings; tune policy.threshold first")
+    steps.add_row(f"{command} config > worker.toml", "write all settings; choose policy.share first")
     steps.add_row(f"{command} score traces.jsonl", "score your own traces, without a broker")
     steps.add_row("docker compose up", "start Kafka, a worker, Prometheus and Grafana")
     console.print(steps)

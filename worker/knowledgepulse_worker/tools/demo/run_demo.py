@@ -26,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DEFAULT_DOMAIN, Policy
 from knowledgepulse_worker.settings import (
     ENV_PREFIX,
     NESTED,
@@ -43,8 +43,8 @@ from knowledgepulse_worker.tools.demo.demo_report import Results, line_of, summa
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 
 PARTITIONS = 4
-THRESHOLD = 0.5
-"""The threshold unless another is set. No trace reaches the default, as no agent gave its confidence."""
+SHARE = 0.2
+"""The share that passes unless the user has set what does. No trace reaches the default threshold."""
 AT_A_TIME = 2
 """Traces that are published before their scores are awaited. A flood would show the time in a queue."""
 
@@ -71,8 +71,8 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
         with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
             await child.ready()
         console.print(f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}")
-        threshold, default = settings.policy.threshold, Policy().threshold
-        console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}")
+        [(rule, value)] = settings.policy.profile(DEFAULT_DOMAIN).rule.items()
+        console.print(f"[bold]policy[/]  {rule} {value:g}; the default is threshold {Policy().threshold:g}")
         results = await _watch(traces, settings, child, console)
         summarise(console, results, await child.status(), settings)
         what_next(console, child.status_page, stay=stay)
@@ -82,7 +82,7 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
 
 
 def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
-    """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
+    """Return the user's settings with the demo's topics, group and port, and its share if no rule is set.
 
     The user's connection applies only to a configured broker. A broker that the demo starts takes the
     defaults.
@@ -92,8 +92,8 @@ def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
     topics = {
         topic: f"{name}-{default}" for topic, default in settings.topics.model_dump(exclude_none=True).items()
     }
-    if "threshold" not in settings.policy.model_fields_set:
-        settings = override(settings, "policy", {"threshold": THRESHOLD})
+    if not {"threshold", "share"} & settings.policy.model_fields_set:
+        settings = override(settings, "policy", {"share": SHARE})
     if backend is not None:
         settings = override(settings, "embedding", {"backend": backend})
     if broker.kind != "configured":

@@ -41,6 +41,7 @@ def test_it_tells_how_many_pass_and_why_the_best_one_did(printed):
     text = printed(results)
 
     assert "25% of 4 traces pass: 1 contribute, 3 rejected, 0 dead letter." in text
+    assert "from traces pass 0." in text
     assert "is “Fix the [red] build”, most of all for its tool diversity (" in text
     assert "A score took 31 ms (median) to 88 ms (p99); 1 of 1 took longer than the budget of 100 ms." in text
     assert "All took 10 s." in text

@@ -4,16 +4,25 @@ import json
 import os
 import tomllib
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 
 import pytest
 from click.testing import CliRunner
 
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render, settings_from
 from knowledgepulse_worker.tools.demo import run_demo
 from knowledgepulse_worker.tools.demo.brokers import Broker
 from knowledgepulse_worker.tools.demo.demo_command import demo
-from knowledgepulse_worker.tools.demo.run_demo import THRESHOLD, demo_settings, worker_environment
+from knowledgepulse_worker.tools.demo.run_demo import (
+    PARTITIONS,
+    SHARE,
+    demo_settings,
+    worker_environment,
+)
+from knowledgepulse_worker.tools.score.offline import Partitions, make_scorer
 
 BROKER = Broker("localhost:9092", "configured", "a test's")
 
@@ -35,15 +44,27 @@ def labels():
     return {label["id"]: label for label in map(json.loads, lines)}
 
 
-def test_the_demo_has_a_threshold_that_some_of_its_traces_reach():
-    assert demo_settings(BROKER).policy.threshold == THRESHOLD
+@pytest.mark.parametrize("backend", ["none", "lexical"])
+@pytest.mark.parametrize("partitions", [1, PARTITIONS, 8])
+def test_about_a_fifth_of_the_demo_passes_whatever_the_partitions_and_the_backend(
+    documents, backend, partitions
+):
+    settings = demo_settings(BROKER, backend)
+    embedder = load_embedder(settings.embedding, settings.cache)
+    topic = Partitions(partitions, "id", partial(make_scorer, settings, embedder))
+
+    scores = [topic.score(json.dumps(document).encode(), 10**8).score for document in documents]
+
+    assert settings.policy == Policy(share=SHARE)
+    assert 0.1 < sum(score.passes for score in scores) / len(scores) < 0.22
 
 
-@pytest.mark.parametrize("threshold", [0.3, 0.75])
-def test_a_threshold_of_the_users_remains(monkeypatch, threshold):
-    monkeypatch.setenv("KP_POLICY__THRESHOLD", str(threshold))
+@pytest.mark.parametrize("rule", [{"threshold": 0.3}, {"threshold": 0.75}, {"share": 0.5}])
+def test_a_rule_of_the_users_remains(monkeypatch, rule):
+    ((name, value),) = rule.items()
+    monkeypatch.setenv(f"KP_POLICY__{name.upper()}", str(value))
 
-    assert demo_settings(BROKER).policy.threshold == threshold
+    assert demo_settings(BROKER).policy == Policy(**rule)
 
 
 def test_a_backend_can_be_chosen(monkeypatch):
