@@ -158,7 +158,13 @@ async def has_data(prometheus, expr, instant, at):
 async def test_every_dashboard_query_matches_the_output_topics(make_stream, real_traces, tmp_path):
     stream = await make_stream(
         4,
-        policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5, "learned": LEARNED}}},
+        policy={
+            "threshold": 0.4,
+            "domains": {
+                "code": {"threshold": 0.5, "learned": LEARNED},
+                "customer_service": {"share": 0.2},
+            },
+        },
         shadow=SHADOW,
         fleet={"agent_ids": [AGENT], "frameworks": [FRAMEWORK]},
         limits={"budget": 60.0},  # no alert is to fire, however slow the machine
@@ -224,7 +230,8 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
         {
             domain: contributed_of[domain] / of_domain[domain] if of_domain[domain] else math.nan
             for domain in PROFILES
-        },
+        }
+        | {"customer_service, policy": 0.2},
         nan_ok=True,
     )
     assert up_to_each_boundary(shown["Quality scores"].items()) == cumulated(scores)
@@ -272,7 +279,8 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
     held_back = [f"{partition}, open transactions" for partition in partitions]
     assert shown["Lag"] == dict.fromkeys((*partitions, *held_back), 0)
     assert shown["Policies"] == shown["Policy history"] == {headers_of(contributed[0])["kp-policy"]: 1}
-    assert shown["Thresholds"] == dict.fromkeys(PROFILES, 0.4) | {"code": 0.5}
+    rules = {"code": 0.5, "customer_service": 0.2}  # of each domain the last query that has it
+    assert shown["Thresholds and shares"] == dict.fromkeys(PROFILES, 0.4) | rules
     assert set(domains) == set(PROFILES)
     for title, value in {
         "Workers": 1,
