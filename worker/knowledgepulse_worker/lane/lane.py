@@ -208,7 +208,7 @@ class Lane:
         if self._is_closed:
             return 0.0
         self.taken = record.offset + 1
-        self._count(1, record.size)
+        self._adjust_in_flight(1, record.size)
         if self._suspects.is_skipped(record.location):
             self._skip(record, taken_at)
             return 0.0
@@ -297,7 +297,7 @@ class Lane:
                 self._changelog.committed(offset, record.key or b"", record.value)
         self._scores = self._scores_to_commit
         batch = [self._outcomes.popleft() for _ in range(count)]
-        self._count(-count, -sum(outcome.record.size for outcome in batch))
+        self._adjust_in_flight(-count, -sum(outcome.record.size for outcome in batch))
         self._services.reporter.committed(batch)
         self._changed.set()
 
@@ -328,7 +328,7 @@ class Lane:
             if outcome.redacting is not None:
                 outcome.redacting.cancel()
         self._outcomes.clear()
-        self._count(-self.in_flight, -self.in_flight_bytes)
+        self._adjust_in_flight(-self.in_flight, -self.in_flight_bytes)
 
     # --- take
 
@@ -475,7 +475,7 @@ class Lane:
             _cancel_embedding(taken)
         self._waiting.clear()
 
-    def _count(self, records: int, size: int) -> None:
+    def _adjust_in_flight(self, records: int, size: int) -> None:
         self.in_flight += records
         self.in_flight_bytes += size
 

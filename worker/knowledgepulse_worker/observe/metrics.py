@@ -76,15 +76,15 @@ class Metrics:
         self.shadow: Rescored | None = None
         self._budget = budget
         self._refreshers: list[Callable[[], None]] = []
-        self._count_traces(make)
-        self._break_down(fleet or FleetSettings(), make)
-        self._time(budget, make)
-        self._watch_embedding(make)
-        self._watch_flow(make)
-        self._watch_ledger(make)
-        self._describe(policy, budget, make)
+        self._create_trace_metrics(make)
+        self._create_fleet_metrics(fleet or FleetSettings(), make)
+        self._create_timing_metrics(budget, make)
+        self._create_embedding_metrics(make)
+        self._create_flow_metrics(make)
+        self._create_ledger_metrics(make)
+        self._create_info_metrics(policy, budget, make)
 
-    def _count_traces(self, make: Makers) -> None:
+    def _create_trace_metrics(self, make: Makers) -> None:
         traces = make.counter("kp_traces", "Records with a committed output", ["outcome"])
         self._dead_letters = make.counter("kp_dead_letters", "Records that could not be scored", ["reason"])
         self._quality = make.histogram(
@@ -114,7 +114,7 @@ class Metrics:
         self._traces_of = start_at_zero(traces, OUTCOMES)
         start_at_zero(self._dead_letters, REASONS)
 
-    def _break_down(self, fleet: FleetSettings, make: Makers) -> None:
+    def _create_fleet_metrics(self, fleet: FleetSettings, make: Makers) -> None:
         self._agents = make.counter("kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"])
         self._frameworks = make.counter(
             "kp_framework_traces", "Published traces by framework", ["framework", "outcome"]
@@ -138,7 +138,7 @@ class Metrics:
         for decisions in product(DECISIONS, DECISIONS):
             self._shadow_decisions.labels(*decisions)
 
-    def _time(self, budget: float, make: Makers) -> None:
+    def _create_timing_metrics(self, budget: float, make: Makers) -> None:
         self._scoring = make.histogram(
             "kp_scoring_seconds",
             "Time from a record's admission to the embedding queue to its score",
@@ -163,7 +163,7 @@ class Metrics:
         )
         self._stage_of = {name: stage.labels(name) for name in STAGES}
 
-    def _watch_embedding(self, make: Makers) -> None:
+    def _create_embedding_metrics(self, make: Makers) -> None:
         self._batch_size = make.histogram(
             "kp_embedding_batch_size", "Texts per embedding batch", buckets=[1, 2, 4, 8, 16, 32, 64]
         )
@@ -173,7 +173,7 @@ class Metrics:
             "kp_embedding_repeated", "Texts whose recently computed embedding was reused"
         )
 
-    def _watch_flow(self, make: Makers) -> None:
+    def _create_flow_metrics(self, make: Makers) -> None:
         self._in_flight = make.gauge(
             "kp_in_flight_records", "Fetched records whose output is not committed yet"
         )
@@ -230,7 +230,7 @@ class Metrics:
         for wait in waits:
             self._waiting.labels(wait.request, wait.error).set(seconds)
 
-    def _watch_ledger(self, make: Makers) -> None:
+    def _create_ledger_metrics(self, make: Makers) -> None:
         self._cache_entries = make.gauge(
             "kp_novelty_cache_entries", "Vectors in the novelty cache", ["partition"]
         )
@@ -242,7 +242,7 @@ class Metrics:
         )
         start_at_zero(self._cache_resets, RESET_REASONS)
 
-    def _describe(self, policy: Policy, budget: float, make: Makers) -> None:
+    def _create_info_metrics(self, policy: Policy, budget: float, make: Makers) -> None:
         make.gauge("kp_budget_seconds", "Latency budget of a score").set(budget)
         self._threshold = make.gauge(
             "kp_threshold",

@@ -17,10 +17,10 @@ from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-LATEST = 1000
+MAX_OFFSETS = 1000
 """The number of offsets read from the end of the topic; some have no record."""
 
-EVERY = 15.0
+POLL_INTERVAL_S = 15.0
 """Seconds between two reads of the topic."""
 
 
@@ -41,7 +41,7 @@ async def watch_answers(settings: Settings, recent: Recent) -> None:
             if str(error) != logged:
                 logged = str(error)
                 logger.warning("the status page cannot show the registry's answers: %s", error)
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _follow(settings: Settings, recent: Recent) -> None:
@@ -51,10 +51,10 @@ async def _follow(settings: Settings, recent: Recent) -> None:
         while True:
             is_there = name in await admin.describe([name])  # reading a missing topic might create it
             recent.answers = await _latest(reader, name) if is_there else Counter()
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _latest(reader: TopicReader, name: str) -> Counter[str]:
     held = await reader.bounds(name, 0)
-    latest = range(max(held.start, held.stop - LATEST), held.stop)
+    latest = range(max(held.start, held.stop - MAX_OFFSETS), held.stop)
     return Counter([_decode(record.value or b"").result async for record in reader.read(name, 0, latest)])

@@ -22,7 +22,7 @@ Result = Literal[FinalAnswer, Held, "invalid", "not_redacted", "foreign"]
 """The result for a record: the registry's answer, or the reason for not sending it."""
 
 
-class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
+class RegistryResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result for a trace.
 
     Attributes:
@@ -55,7 +55,7 @@ class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
 
-_decode = msgspec.json.Decoder(Contribution).decode
+_decode = msgspec.json.Decoder(RegistryResult).decode
 
 
 def source_topic(settings: Settings) -> str:
@@ -80,7 +80,7 @@ async def create_topic(admin: TopicAdmin, name: str) -> None:
     await admin.create_if_missing(name, 1, {"retention.ms": "-1"})
 
 
-async def read_contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[Contribution]:
+async def read_contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[RegistryResult]:
     """Return the contributions of traces, oldest first; empty if no trace was ever sent.
 
     A redacted copy may have a different id from its trace, but it has the same source.

@@ -13,7 +13,7 @@ from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.contributions_topic import (
-    Contribution,
+    RegistryResult,
     contribution_rights,
     create_topic,
 )
@@ -42,6 +42,6 @@ async def delete_contributions(
         for trace_id in trace_ids:
             was_there = await persistence.ask(partial(client.delete, trace_id))
             if was_there:
-                done = Contribution(trace_id, "", "deleted", settings.registry.url or "", 200)
+                done = RegistryResult(trace_id, "", "deleted", settings.registry.url or "", 200)
                 await (await publisher.send(topic, done.encode(), done.key))
             yield trace_id, was_there

@@ -31,7 +31,7 @@ from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
 from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.contributions_topic import (
-    Contribution,
+    RegistryResult,
     contribution_rights,
     create_topic,
     source_topic,
@@ -107,7 +107,7 @@ class Sender:
     client: RegistryClient
     persistence: Persistence
 
-    async def send(self, record: Record) -> Contribution:
+    async def send(self, record: Record) -> RegistryResult:
         """Send a record if it may leave and the registry does not have it yet; return the result.
 
         Raises:
@@ -124,7 +124,7 @@ class Sender:
         if not isinstance(unit, Unit):
             return self._held(scored.id, scored.source, unit)
         answer = await self.persistence.ask(lambda: self._answer(unit))
-        return Contribution(
+        return RegistryResult(
             trace_id=unit.id,
             source=bounded_id(scored.source),
             result=answer.verdict,
@@ -139,8 +139,8 @@ class Sender:
             return Answer("duplicate", 200)
         return await self.client.contribute(unit)
 
-    def _held(self, trace_id: str, source: str, result: str) -> Contribution:
-        return Contribution(bounded_id(trace_id), bounded_id(source), result, self.registry.url or "")
+    def _held(self, trace_id: str, source: str, result: str) -> RegistryResult:
+        return RegistryResult(bounded_id(trace_id), bounded_id(source), result, self.registry.url or "")
 
 
 async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:

@@ -31,7 +31,7 @@ from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
 
 @dataclass(frozen=True)
-class Scored:
+class OfflineScore:
     """A trace, its score, the content by which a person can judge it, and its partition's number."""
 
     trace: ReasoningTrace
@@ -98,7 +98,7 @@ class Partitions:
         self._scorers: defaultdict[int, Scorer] = defaultdict(make)
         self._without_key = count()
 
-    def score(self, line: bytes, max_bytes: int) -> Scored:
+    def score(self, line: bytes, max_bytes: int) -> OfflineScore:
         """Score a line against the lines before it in its partition; see :func:`score_line`."""
         partition = self.next_partition(line)
         return replace(score_line(line, self._scorers[partition], max_bytes), partition=partition)
@@ -109,7 +109,7 @@ class Partitions:
         return next(self._without_key) % self._total if key is None else partition_of(key, self._total)
 
 
-def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
+def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> OfflineScore:
     """Score a line against the lines before it.
 
     A cache's ttl applies to the traces' ``created_at``, as lines have no record timestamp.
@@ -121,4 +121,4 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     trace = decode_trace(value, max_bytes)
     created_at = parse_date_time(trace.metadata.created_at).timestamp()
     score = scorer.evaluate(trace, at=created_at)
-    return Scored(trace, score, content_of(value), count_trace(trace, Reading.WORDS))
+    return OfflineScore(trace, score, content_of(value), count_trace(trace, Reading.WORDS))

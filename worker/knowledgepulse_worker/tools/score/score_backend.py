@@ -14,7 +14,7 @@ from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, run_in
 from knowledgepulse_worker.tools.backends.pull_runs import Pull
 from knowledgepulse_worker.tools.backends.run_scores import run_score
-from knowledgepulse_worker.tools.score.offline import Scored
+from knowledgepulse_worker.tools.score.offline import OfflineScore
 from knowledgepulse_worker.tools.terminal.console import errors
 
 _BATCH = 50
@@ -31,11 +31,11 @@ class ScoredRun:
     """A run's trace, as JSON, and its score."""
 
     value: bytes
-    scored: Scored
+    scored: OfflineScore
 
 
 async def score_runs(
-    backend: Backend, since: datetime | None, score: Callable[[bytes], Scored]
+    backend: Backend, since: datetime | None, score: Callable[[bytes], OfflineScore]
 ) -> list[ScoredRun]:
     """Score all runs of a backend that have ended, in the order of their starts.
 

@@ -16,7 +16,7 @@ async def test_a_foreign_record_does_not_hide_the_contributions(monkeypatch, cap
     settings, scored = Settings(embedding={"backend": "none"}), scored_record()
     name = contributions_topic_name(settings.kafka.group)
     reader = MemoryReader()
-    ours = module.Contribution(scored.id, scored.source, "accepted", "https://registry.example")
+    ours = module.RegistryResult(scored.id, scored.source, "accepted", "https://registry.example")
     for value in (b"a stranger's", ours.encode(), None):
         reader.append(Record(name, 0, 0, 0, 0, b"key", value, None, 0, 0, ()))
 
