@@ -24,6 +24,20 @@ MAX_ID = 500
 """Largest number of characters of an id, which must fit into a URL."""
 
 
+_SENT: Any = {
+    **dict.fromkeys(("context", "type", "id", "source_skill", "outcome", "knowledge_graph_delta"), True),
+    "metadata": {
+        *("created_at", "task_domain", "success", "quality_score"),
+        *("visibility", "privacy_level", "framework"),
+    },
+    "task": {"objective", "input_schema"},
+    "steps": {
+        "__all__": {"step_id", "type", "content", "tool", "input", "output_summary", "latency_ms"},
+    },
+}
+"""The members in the registry's schema that a sender sets; ``agent_id`` is added from the settings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The request for one trace; the registry calls it a KnowledgeUnit.
@@ -70,13 +84,10 @@ def unit_of(
 def _known(value: bytes) -> dict[str, Any]:
     """Return the members of a trace in the registry's schema; raise ValueError if it would refuse them."""
     model = ScoredTrace.model_validate_json(value, extra="ignore")
-    trace = model.model_dump(by_alias=True, exclude_none=True)
+    trace = model.model_dump(include=_SENT, by_alias=True, exclude_none=True)
     if len(model.id) > MAX_ID or not isinstance(trace["task"].get("input_schema", {}), dict):
         raise ValueError("refused")
-    metadata = trace["metadata"]
-    metadata.pop("agent_id", None)
-    metadata.pop("validated_by", None)  # only validators in the registry may set it
-    metadata["created_at"] = _utc(metadata["created_at"])
+    trace["metadata"]["created_at"] = _utc(trace["metadata"]["created_at"])
     return trace | {"@context": CONTEXTS[0]}  # the registry accepts no other name of this schema
 
 

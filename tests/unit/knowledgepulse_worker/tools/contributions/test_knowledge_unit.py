@@ -60,6 +60,8 @@ def test_only_the_schemas_members_are_sent_and_who_decided(document, record):
     trace = document(validated_by=["kp:validator:me"], native_id="n", created_at="2026-01-31 12:00+01:00")
     trace |= {"free": 1, "@context": "https://knowledgepulse.dev/schema/v1"}
     trace["steps"][0]["tool_call_id"] = "c"
+    trace["task"] |= {"system": "You are ours.", "tools": [{"name": "shell"}]}
+    trace["metadata"] |= {"models": ["m"], "span_context": {"trace_id": "0" * 32, "span_id": "0" * 16}}
     trace["knowledge_graph_delta"] = {"relationships": [{"fact": "f", "valid_from": "v", "free": 1}]}
 
     sent = json.loads(unit(record(trace)).body)
