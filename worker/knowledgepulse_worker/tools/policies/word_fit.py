@@ -35,8 +35,8 @@ MIN_TRACES_OF_EACH_KIND = 50
 KNOWN = 0.9
 """The share of the traces whose group has to be given, or found by an equal objective.
 
-Groups of similar words miss some runs of a task, and words recognise these: of 10 draws of labels that depend
-on the task alone, 3 were proposed.
+Groups of similar words miss some runs of a task, and words recognise these: labels that depend on the task
+alone would be proposed.
 """
 
 PENALTY = 3.0
@@ -158,8 +158,10 @@ def fit_words(
     )
     if result.leaks or leaks_label(found[1]):
         return replace(result, left_out="they give the label away"), None
-    if not found[2] > found[0]:
-        return replace(result, left_out="the facts alone order the traces as well"), None
+    if result.gain is None or not result.gain.low > 0:
+        return replace(
+            result, left_out="they are not shown to order traces better than the facts alone"
+        ), None
     return result, words
 
 

@@ -142,7 +142,7 @@ def test_words_that_give_the_label_away_only_together_are_refused(planted):
 def test_words_that_add_nothing_are_left_out(planted):
     _, one = fitted(*planted(words_of=lambda drawn, kept, task: ["same"]))
 
-    assert one.words.left_out == "the facts alone order the traces as well"
+    assert one.words.left_out == "they are not shown to order traces better than the facts alone"
     assert one.learned.words is None
     assert one.outcome == "supported" or one.missing
 
