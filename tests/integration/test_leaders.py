@@ -1,9 +1,10 @@
-"""A leader is elected that lacks records of the raw topic, which have been scored already."""
+"""A partition of the raw topic has no leader, or one that lacks records that have been scored already."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -39,11 +40,11 @@ async def stream(brokers, tmp_path):
     return stream
 
 
-async def produce(stream, values):
+async def produce(stream, values, partition=0):
     """Publish traces; return once the leader has them."""
     async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
         for value in values:
-            await producer.send_and_wait(stream.settings.topics.raw, value, partition=0)
+            await producer.send_and_wait(stream.settings.topics.raw, value, partition=partition)
 
 
 async def leads(stream, node):
@@ -110,3 +111,37 @@ async def test_a_running_worker_goes_back_to_the_first_difference(brokers, strea
 
     await require_one_output_each(stream, metrics, shown)
     assert "starting it again in" not in worker.log()
+
+
+async def says(worker, pattern):
+    """Wait until the verdict matches."""
+    async with asyncio.timeout(LIMIT):
+        while not re.match(pattern, json.loads((await worker.get("/readyz"))[1])["verdict"]["text"]):
+            await asyncio.sleep(0.1)
+
+
+async def test_a_raw_partition_without_a_leader_is_named_and_the_others_are_scored(
+    brokers, tmp_path, real_traces
+):
+    stream = Stream(own_settings(brokers.direct, "leaderless", {"embedding": {"backend": "none"}}), tmp_path)
+    raw = stream.settings.topics.raw
+    async with admin_of(brokers.direct) as admin:
+        await admin.create_topics([NewTopic(raw, -1, -1, {0: [1], 1: [2]}, {"min.insync.replicas": "1"})])
+    async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
+        await admin.create_missing(2, replication_factor=3)
+
+    async with stream.worker() as worker:
+        await worker.owns(2)
+        await produce(stream, real_traces[:5], partition=1)
+        await worker.published(5)
+        await brokers.nodes[1].kill()
+        reason = (
+            f"Waiting for Kafka: no answer from partition leaders for .*; Metadata to {raw}/1: LEADER_NOT_"
+        )
+        await says(worker, reason)
+        await produce(stream, real_traces[5:10], partition=0)
+        await worker.published(10)
+        await brokers.nodes[1].start_again()
+        await produce(stream, real_traces[10:15], partition=1)
+        await worker.published(15)
+        await says(worker, "Healthy")
