@@ -21,7 +21,7 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 
 
 class MemoryPublisher:
-    """Implements :class:`~knowledgepulse_worker.records.publisher.Publish` in memory.
+    """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher` in memory.
 
     Args:
         partitions: the partition count of every topic.

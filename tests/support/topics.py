@@ -46,6 +46,7 @@ class Brokers:
             _bootstrap_servers="broker:9092",
             _metadata_update=None,
             bootstrap=None,
+            close=None,
             cluster=SimpleNamespace(),
         )
         self.refusal = None

@@ -70,7 +70,9 @@ class Admin:
         """Return the topics that exist among the given names, by name."""
         wanted = set(names) & set(await self.names())
         described = await self._client.describe_topics(sorted(wanted)) if wanted else []
-        partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
+        partitions = {
+            topic["topic"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0
+        }
         settings = await self._settings(list(partitions))
         return {name: topic_of(name, partitions[name], config) for name, config in settings.items()}
 

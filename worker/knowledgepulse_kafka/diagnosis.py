@@ -116,7 +116,7 @@ async def _failures(
     dialling = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
     dialled = set[tuple[str, int]]()
     servers = [(host, port) for host, port, _ in collect_hosts(config.bootstrap_servers, randomize=False)]
-    while servers := [one for one in dict.fromkeys(servers) if one not in dialled]:
+    while servers := [server for server in dict.fromkeys(servers) if server not in dialled]:
         dialled.update(servers)
         results = await asyncio.gather(
             *(_dial(*server, dialling, since) for server in servers), return_exceptions=True
@@ -156,7 +156,7 @@ async def _brokers(connection: AIOKafkaConnection) -> list[tuple[str, int]]:
 
 def _ended(error: BaseException) -> bool:
     """Return whether the server closed the connection cleanly, without an alert."""
-    return any(isinstance(one, IncompleteReadError) and not one.partial for one in _chain(error))
+    return any(isinstance(cause, IncompleteReadError) and not cause.partial for cause in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -178,13 +178,13 @@ def explanation(config: Config, server: str, error: Exception) -> str:
 
 
 def _first_refusal(config: Config, server: str, error: Exception) -> str | None:
-    refusals = (_refusal(config, server, one) for one in _chain(error))
-    return next((one for one in refusals if one is not None), None)
+    refusals = (_refusal(config, server, cause) for cause in _chain(error))
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 def _cause(config: Config, error: Exception) -> str:
     *_, cause = (
-        one for one in _chain(error) if isinstance(one, Exception)
+        link for link in _chain(error) if isinstance(link, Exception)
     )  # not a time-out's CancelledError
     return _text(config, cause)
 

@@ -94,7 +94,7 @@ class RefusedError(DeliveryError):
     """
 
     def __init__(self, *refusals: Refusal) -> None:
-        super().__init__("; ".join(dict.fromkeys(str(one.cause) for one in refusals)))
+        super().__init__("; ".join(dict.fromkeys(str(refusal.cause) for refusal in refusals)))
         self.refusals = refusals
 
 

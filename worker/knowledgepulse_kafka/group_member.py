@@ -149,8 +149,8 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         A position that an open transaction may still replace is awaited.
         """
         found = dict[TopicPartition, OffsetAndMetadata | None]()
-        async for some in self.stable_positions(partitions):
-            found.update(some)
+        async for stable in self.stable_positions(partitions):
+            found.update(stable)
         return {tp: position for tp, position in found.items() if position is not None}
 
     async def stable_positions(self, partitions: Iterable[TopicPartition]) -> AsyncIterator[Positions]:

@@ -80,7 +80,7 @@ async def fetch_stable_offsets(
     Raises:
         KafkaError: the coordinator cannot answer, for now (a retriable error) or permanently.
     """
-    topics = _by_topic({one: one.partition for one in partitions})
+    topics = _by_topic({tp: tp.partition for tp in partitions})
     request = StableOffsetsRequest(coordinator.group_id, topics, True, {})
     response = await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
     _require(coordinator, response.error_code)
@@ -157,7 +157,7 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
 
     def handle_response(self, response: Any) -> float | None:
         """Return the seconds to wait before sending the request again; None to send it no more."""
-        errors = [(topic, [one[:2] for one in partitions]) for topic, partitions, _ in response.errors]
+        errors = [(topic, [answer[:2] for answer in partitions]) for topic, partitions, _ in response.errors]
         codes = {for_code(code) for _, partitions in errors for _, code in partitions}
         if GroupAuthorizationFailedError in codes:
             refuse_offsets(self._sender, GroupAuthorizationFailedError(self._group_id))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from aiokafka.protocol.metadata import MetadataRequest
 
-from knowledgepulse_kafka.sending import Send, changing
+from knowledgepulse_kafka.sending import RequestSender, changing
 
 _Client = TypeVar("_Client")
 
@@ -21,7 +21,7 @@ def never_creating(client: _Client) -> _Client:
     return changing(client, lambda send: partial(_send, send))
 
 
-def _send(send: Send, request: Any, expect_response: bool = True) -> Any:
+def _send(send: RequestSender, request: Any, expect_response: bool = True) -> Any:
     if isinstance(request, MetadataRequest):
         request = MetadataRequest(request._topics, allow_auto_topic_creation=False)  # noqa: SLF001
     return send(request, expect_response=expect_response)

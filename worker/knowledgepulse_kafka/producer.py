@@ -253,9 +253,9 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         waiting = [self._txn_manager._transaction_waiter]  # noqa: SLF001
         for unsent in self._message_accumulator._batches.values():  # noqa: SLF001
             waiting += [batch._drain_waiter for batch in unsent]  # noqa: SLF001
-        for one in waiting:
-            if one is not None and one.done():
-                retrieve_exception(one)
+        for future in waiting:
+            if future is not None and future.done():
+                retrieve_exception(future)
 
 
 def _append(builder: BatchBuilder, record: OutputRecord) -> bool:
@@ -283,8 +283,8 @@ async def abandon(producer: AIOKafkaProducer) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_ABANDON_LIMIT):
             while requests := _requests_of(producer):
-                for one in requests:
-                    one.cancel()
+                for request in requests:
+                    request.cancel()
                 await asyncio.wait(requests)
             await producer.client.close()
 

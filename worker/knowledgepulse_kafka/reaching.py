@@ -87,16 +87,16 @@ async def _bootstrap(client: AIOKafkaClient, servers: Any, asking: set[asyncio.T
     try:
         metadata = await _first_answer(client, servers, asked)
     except BaseException:
-        for one in asked:
-            one.cancel()
+        for request in asked:
+            request.cancel()
         raise
     client.cluster.update_metadata(metadata)
     if client._sync_task is None:  # noqa: SLF001 - as the client's own method
         client._sync_task = asyncio.create_task(client._md_synchronizer())  # noqa: SLF001
-    for one in asked:
-        asking.add(one)
-        one.add_done_callback(asking.discard)
-        one.add_done_callback(_name_if_dead)
+    for request in asked:
+        asking.add(request)
+        request.add_done_callback(asking.discard)
+        request.add_done_callback(_name_if_dead)
 
 
 async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asyncio.Task[Any]]) -> Any:
@@ -111,15 +111,15 @@ async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asynci
         KafkaConnectionError: no server answers with brokers.
     """
     waiting = _collect_hosts(servers)
-    while waiting or not all(one.done() for one in asked):
+    while waiting or not all(request.done() for request in asked):
         if waiting:
             host, port, _ = waiting.pop(0)
             asked.append(asyncio.create_task(_brokers_of(client, host, port), name=f"{host}:{port}"))
-        pending = [one for one in asked if not one.done()]
+        pending = [request for request in asked if not request.done()]
         await asyncio.wait(pending, timeout=_NEXT if waiting else None, return_when=asyncio.FIRST_COMPLETED)
-        for one in asked:
-            if one.done() and one.exception() is None:
-                return one.result()
+        for request in asked:
+            if request.done() and request.exception() is None:
+                return request.result()
     raise KafkaConnectionError(f"no bootstrap server of {servers} answers")
 
 
@@ -148,8 +148,8 @@ def _name_if_dead(asked: asyncio.Task[Any]) -> None:
 
 
 async def _close(close: Callable[[], Awaitable[None]], asking: set[asyncio.Task[Any]]) -> None:
-    for one in (under_way := list(asking)):
-        one.cancel()
+    for request in (under_way := list(asking)):
+        request.cancel()
     if under_way:
         await asyncio.wait(under_way)
     await close()

@@ -11,10 +11,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 
 _Client = TypeVar("_Client")
-Send = Callable[..., Awaitable[Any]]
+RequestSender = Callable[..., Awaitable[Any]]
 
 
-def changing(client: _Client, change: Callable[[Send], Send]) -> _Client:
+def changing(client: _Client, change: Callable[[RequestSender], RequestSender]) -> _Client:
     """Return the client, whose connections from now on send in another way.
 
     Other clients of the process are not affected.
@@ -37,7 +37,11 @@ def plain_client(client: Any) -> AIOKafkaClient:
 
 
 async def _connected(
-    connect: Any, change: Callable[[Send], Send], changed: WeakSet[Any], *arguments: Any, **options: Any
+    connect: Any,
+    change: Callable[[RequestSender], RequestSender],
+    changed: WeakSet[Any],
+    *arguments: Any,
+    **options: Any,
 ) -> Any:
     connection = await connect(*arguments, **options)
     if connection is not None and connection not in changed:

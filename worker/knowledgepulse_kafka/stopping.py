@@ -28,7 +28,7 @@ def stoppable(client: _Client) -> _Client:
 
 async def _stop(consumer: AIOKafkaConsumer, stop: Callable[[], Awaitable[None]]) -> None:
     if (fetcher := consumer._fetcher) is not None:  # noqa: SLF001 - there is no other list of its tasks
-        while running := {one for one in (fetcher._fetch_task, *fetcher._pending_tasks) if not one.done()}:  # noqa: SLF001
+        while running := {task for task in (fetcher._fetch_task, *fetcher._pending_tasks) if not task.done()}:  # noqa: SLF001
             for task in running:
                 task.cancel()
             await asyncio.wait(running, timeout=_AGAIN)

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.produce import ProduceRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
-from knowledgepulse_kafka.sending import Send, changing
+from knowledgepulse_kafka.sending import RequestSender, changing
 from knowledgepulse_kafka.throttle import LONG, Throttle
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class _Sending:
         throttle: notes the throttle times.
     """
 
-    def __init__(self, send: Send, throttle: Throttle) -> None:
+    def __init__(self, send: RequestSender, throttle: Throttle) -> None:
         self._send = send
         self._throttle = throttle
         self._until = float("-inf")

@@ -80,7 +80,7 @@ _SINGLE_BROKER = (
 )
 
 
-class Write(Protocol):
+class RecordWriter(Protocol):
     """Writes records in the open transaction."""
 
     async def __call__(
@@ -185,7 +185,7 @@ class TransactionalPublisher:
         return self._producer.missing_topics()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Write]:
+    async def transaction(self) -> AsyncIterator[RecordWriter]:
         """Open a transaction, commit it on exit and abort it on an error.
 
         A transaction begins once the brokers throttle the producer no more. They then answer its first

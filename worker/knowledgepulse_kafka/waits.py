@@ -16,7 +16,7 @@ from aiokafka.errors import UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
 from knowledgepulse_kafka.reaching import failed_since
-from knowledgepulse_kafka.sending import Send, changing, plain_client
+from knowledgepulse_kafka.sending import RequestSender, changing, plain_client
 from knowledgepulse_kafka.wait import CONNECTION, Wait
 
 TRANSACTION = (
@@ -221,7 +221,7 @@ async def _connected(
 
 
 async def _send(
-    client: AIOKafkaClient, send: Send, waits: Waits, request: Any, expect_response: bool = True
+    client: AIOKafkaClient, send: RequestSender, waits: Waits, request: Any, expect_response: bool = True
 ) -> Any:
     name = REQUESTS.get(request.API_KEY)
     if name is None:

@@ -211,7 +211,7 @@ _METRICS_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 def _state_metric(state: str) -> str:
     """Return the metric ``kp_state`` in Prometheus's text format, as the child gives it."""
     lines = ["# HELP kp_state 1 for the state that the worker is in", "# TYPE kp_state gauge"]
-    lines += [f'kp_state{{state="{one}"}} {float(one == state)}' for one in State]
+    lines += [f'kp_state{{state="{possible}"}} {float(possible == state)}' for possible in State]
     return "\n".join(lines) + "\n"
 
 

@@ -71,7 +71,7 @@ async def last_policy(reader: Reader, topic: str) -> KeptPolicy | None:
     with skipping_foreign_records(topic) as foreign:
         while stop > held.start:
             start = max(held.start, stop - count)
-            kept = [one async for one in _policies(reader, topic, range(start, stop), foreign)]
+            kept = [entry async for entry in _policies(reader, topic, range(start, stop), foreign)]
             if kept:
                 return kept[-1]
             stop, count = start, 2 * count
@@ -82,9 +82,9 @@ async def read_policies(reader: Reader, topic: str) -> list[KeptPolicy]:
     """Return the policies that were in force, in the order in which they last came into force."""
     kept: dict[str, KeptPolicy] = {}
     with skipping_foreign_records(topic) as foreign:
-        async for one in _policies(reader, topic, await reader.bounds(topic, 0), foreign):
-            kept.pop(one.policy.digest, None)
-            kept[one.policy.digest] = one
+        async for entry in _policies(reader, topic, await reader.bounds(topic, 0), foreign):
+            kept.pop(entry.policy.digest, None)
+            kept[entry.policy.digest] = entry
     return list(kept.values())
 
 

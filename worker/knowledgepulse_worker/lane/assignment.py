@@ -12,7 +12,7 @@ from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.lane.shared_lock import SharedLock
-from knowledgepulse_worker.records.publisher import Publish
+from knowledgepulse_worker.records.publisher import Publisher
 
 LARGE_BYTES = 65_536
 """Size in bytes above which a record blocks the event loop for milliseconds."""
@@ -63,7 +63,7 @@ class Assignment:
         """The lanes of the partitions from which a record was taken."""
         return [task.lane for task in self.tasks.values() if task.lane is not None]
 
-    async def commit(self, publish: Publish) -> Mapping[int, int] | None:
+    async def commit(self, publish: Publisher) -> Mapping[int, int] | None:
         """Commit the complete records of all lanes; return the new positions by partition.
 
         None stands for partitions that other members may own; nothing is committed then.

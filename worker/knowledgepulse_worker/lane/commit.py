@@ -25,7 +25,7 @@ from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.publisher import Publish
+from knowledgepulse_worker.records.publisher import Publisher
 
 THROTTLED_BYTES = 131_072
 """The size of a transaction while a quota throttles the producer, unless a single record is larger."""
@@ -99,7 +99,7 @@ class _Transaction:
 
 async def commit(
     lanes: Sequence[Lane],
-    publish: Publish,
+    publish: Publisher,
     replacements: Replacements,
     metrics: Metrics,
     *,

@@ -221,8 +221,8 @@ class Metrics:
 
     def set_state(self, state: State) -> None:
         """Set the worker's state, as its verdict names it."""
-        for one in State:
-            self._state.labels(one).set(one is state)
+        for possible in State:
+            self._state.labels(possible).set(possible is state)
 
     def waiting(self, waits: Iterable[Wait], seconds: float) -> None:
         """Set what the worker waits for, and for how long it has been in its present state."""

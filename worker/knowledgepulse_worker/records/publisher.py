@@ -9,7 +9,7 @@ from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
 
 
-class Publish(Protocol):
+class Publisher(Protocol):
     """Publishes in one transaction: consumers of committed records see all of it or nothing."""
 
     async def __call__(

@@ -32,7 +32,7 @@ from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.client import Client, Commit, TopicIdentity
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
 from knowledgepulse_worker.stream.progress import Progress
-from knowledgepulse_worker.stream.recovery import Connect
+from knowledgepulse_worker.stream.recovery import ReaderFactory
 from knowledgepulse_worker.stream.source import Source
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class WorkerApp:
         client: Client,
         topic_ids: TopicIdentity,
         commit: Commit,
-        reader: Connect,
+        reader: ReaderFactory,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.settings = services.settings

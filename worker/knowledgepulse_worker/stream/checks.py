@@ -86,7 +86,7 @@ class Checks:
         progress.check_membership()
         self._require_partitions(progress.partition_count())
         await progress.refresh_positions()
-        await self._source.gaps.count_deleted()
+        await self._source.unread_offsets.count_deleted()
         consumer, producer = self._throttles.consumer, self._throttles.producer
         is_held_up = bool(consumer.remaining or producer.remaining)
         self._stream.check({} if is_held_up else progress.waiting())
@@ -108,8 +108,8 @@ class Checks:
         """Return whether the leaders of partitions answer on new connections; for a group, of one."""
         with suppress(*EXPECTED, KafkaError, TimeoutError):
             async with asyncio.timeout(ANSWER_LIMIT), self._reader() as reader:
-                for one in silent:
-                    await reader.bounds(self._raw.name, one if isinstance(one, int) else 0)
+                for key in silent:
+                    await reader.bounds(self._raw.name, key if isinstance(key, int) else 0)
                 return True
         return False
 

@@ -218,7 +218,7 @@ class Diagnosis:
     def _note_lag(self, now: float, seen: Observation) -> None:
         if not _is_backlog(seen):
             self._lag_seen.clear()
-        self._lag_seen = [one for one in self._lag_seen if now - one[0] <= CATCHING_UP]
+        self._lag_seen = [(at, lag) for at, lag in self._lag_seen if now - at <= CATCHING_UP]
         self._lag_seen.append((now, seen.lag))
 
     def _delay(self, now: float, seen: Observation) -> str:

@@ -21,14 +21,14 @@ PARALLEL_READERS = 4
 
 _REMEDY = "; let nobody but the workers write to this topic"
 
-Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Reader]]
+ReaderFactory: TypeAlias = Callable[[], AbstractAsyncContextManager[Reader]]
 """Returns a reader, which connects on entry."""
 
 
 async def recover(
     tasks: Collection[PartitionTask],
     topic: str,
-    connect: Connect,
+    connect: ReaderFactory,
     recovered: Callable[[PartitionTask], Awaitable[None]],
 ) -> None:
     """Read the changelogs of partitions, up to :data:`PARALLEL_READERS` at a time.

@@ -34,10 +34,10 @@ from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.client import Client, Commit, TopicIdentity
-from knowledgepulse_worker.stream.gaps import Gaps
-from knowledgepulse_worker.stream.recovery import Connect, recover
+from knowledgepulse_worker.stream.recovery import ReaderFactory, recover
 from knowledgepulse_worker.stream.start_offset import start_of
 from knowledgepulse_worker.stream.truncation import Truncation
+from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Source:
     Attributes:
         assignment: the tasks of the present assignment; during a rebalance, those of the former one.
         commit_requested: set when a lane waits for a commit.
-        gaps: the offsets that no worker reads.
+        unread_offsets: the offsets that no worker reads.
         is_rebalancing: whether a rebalance is in progress.
         transaction_began: when the transaction in progress began (``time.monotonic``); None without one.
     """
@@ -126,7 +126,7 @@ class Source:
         client: Client,
         topic_ids: TopicIdentity,
         commit: Commit,
-        reader: Connect,
+        reader: ReaderFactory,
         on_assigned: Callable[[Collection[int]], None],
         on_recovered: Callable[[], None],
         on_failure: Callable[[BaseException], None],
@@ -151,7 +151,7 @@ class Source:
         self.is_rebalancing = False
         self.transaction_began: float | None = None
         self.commit_requested = asyncio.Event()
-        self.gaps = Gaps(client, services.metrics)
+        self.unread_offsets = UnreadOffsets(client, services.metrics)
         self._truncation = Truncation(client, raw.name, services.metrics)
         self.assignment = self._assignment_of({})
 
@@ -270,7 +270,7 @@ class Source:
         start = start_of(at, positions[at], task.changelog, self._topic_id)
         task.begin(start.offset, start.leader_epoch)
         if start.passed_over is not None:
-            await self.gaps.count_passed_over(start.passed_over)
+            await self.unread_offsets.count_passed_over(start.passed_over)
         await self._seek_to_next(task)  # the client may have fetched before it was paused
         task.is_recovered = True
         self._client.resume(at)
@@ -312,7 +312,7 @@ class Source:
         if is_moved:
             await self._seek_to_next(task)
             return
-        self.gaps.note(self._at(task), task.unread(records[0].offset, self._topic_id))
+        self.unread_offsets.note(self._at(task), task.unread(records[0].offset, self._topic_id))
         task.fetched(records[-1].offset + 1, epoch_of(records[-1]))
         if task.is_full:
             self._client.pause(self._at(task))
@@ -407,7 +407,7 @@ class Source:
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
     ) -> Outcome:
-        """Commit in the raw topic; with its first argument bound, this is a ``Publish``."""
+        """Commit in the raw topic; with its first argument bound, this is a ``Publisher``."""
         places = {(self._raw.name, partition): position for partition, position in positions.items()}
         return await self._commit_records(records, places, group, alone)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from knowledgepulse_kafka.client import OffsetAndMetadata, TopicPartition
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
-from knowledgepulse_worker.stream.gaps import PassedOver
+from knowledgepulse_worker.stream.unread_offsets import PassedOver
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ class PassedOver:
     stop: int
 
 
-class Gaps:
+class UnreadOffsets:
     """The gaps between expected and fetched offsets, and between the workers' and the group's positions.
 
     After a deletion, the client resumes at the first remaining record. Only the part of a gap below the
