@@ -9,6 +9,7 @@ from threading import Thread
 from uuid import uuid4
 
 import pytest
+from datasets import load_dataset
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.backends import AgentRun, FakePhoenix
@@ -27,7 +28,8 @@ NEEDS_KAFKA = {
     "docs/producers/spans.md",
 }
 NEEDS_BACKEND = {"docs/producers/backends.md"}
-NEEDS_TRAINER = {"docs/curators/dataset.md"}
+NEEDS_TRAINER = {"docs/curators/dataset.md": "5. Train"}
+"""The pages with a step of training, and the heading above it."""
 NEEDS_MODEL = {"docs/curators/threshold.md"}
 
 UNENDING = "worker/knowledgepulse_kafka/README.md"
@@ -130,3 +132,15 @@ def test_each_command_of_the_table_of_wants_does_its_work(document, reader):
             reader.shell(command)
             run += 1
     assert run >= 9
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.integration
+@pytest.mark.parametrize("document", NEEDS_TRAINER)
+def test_the_way_to_a_dataset_needs_no_trainer(document, reader, tmp_path):
+    """`make test-reference` also runs the step of training, which takes PyTorch."""
+    reader.read(document, skip=NEEDS_TRAINER[document])
+
+    (kept,) = load_dataset(str(tmp_path / "dataset"), cache_dir=str(tmp_path / "cache"), split=["train"])
+    assert kept.num_rows > 0
+    assert min(kept["score"]) >= 0.35

@@ -122,11 +122,15 @@ class Reader:
             if not entry.name.startswith("."):
                 (folder / entry.name).symlink_to(entry)
 
-    def read(self, document: str) -> None:
-        """Run every block of a document; raise AssertionError if an output differs from the document."""
+    def read(self, document: str, skip: str | None = None) -> None:
+        """Run every block of a document; raise AssertionError if an output differs from the document.
+
+        ``skip``: a heading of the second level, whose blocks are not run.
+        """
         if QUICKSTART in read(document):
             self._follow("README.md", section("README.md", "Quickstart"))
-        self._follow(document, blocks(document))
+        skipped = [] if skip is None else section(document, skip)
+        self._follow(document, [block for block in blocks(document) if block not in skipped])
 
     def shell(self, text: str) -> None:
         """Run shell commands; a worker or an assembler in the last line continues in the background."""
