@@ -297,7 +297,7 @@ async def test_what_labels_say_of_the_policy_is_shown(stage, visit, tmp_path):
     code = {"traces": 84, "fair": [0.62, 0.55, 0.7]}
     fitted = {"labels": 140, "of": 140, "on": "2026-11-26", "auc": [0.68, 0.57, 0.77]}
     found = {"domains": {"code": code}, "fitted": {"customer_service": fitted}}
-    file.write_text(json.dumps({"policy": Policy().digest} | found))
+    file.write_text(json.dumps({"policy": stage.policy.digest} | found))
     await expect(rows).to_have_text(
         [
             "code: AUC 0.62 (0.55 to 0.70) on 84 labels",

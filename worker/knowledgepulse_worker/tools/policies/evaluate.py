@@ -30,7 +30,6 @@ from knowledgepulse_worker.tools.policies.estimates import (
     ratios,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import (
-    MIN_SUPPORT,
     OUTCOME,
     LabelCounts,
     Labelled,
@@ -38,7 +37,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     leaks_label,
     matched,
 )
-from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
 from knowledgepulse_worker.tools.policies.shares import Repeats, repeats
 from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold

@@ -18,7 +18,8 @@ from knowledgepulse_worker.tools.policies.evaluate import (
     LeftOut,
     OperatingPoint,
 )
-from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT, MIN_SUPPORT
+from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
 from knowledgepulse_worker.tools.policies.policy_output import DIMENSION_TITLES
 from knowledgepulse_worker.tools.terminal.reports import new_table
 

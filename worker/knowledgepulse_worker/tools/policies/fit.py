@@ -39,8 +39,9 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     outcomes_in_text,
     with_rest,
 )
-from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
+from knowledgepulse_worker.tools.policies.permutations import SURPRISING, surprise
 from knowledgepulse_worker.tools.policies.tune import (
     effect,
     lowest_within,
@@ -49,14 +50,12 @@ from knowledgepulse_worker.tools.policies.tune import (
 )
 from knowledgepulse_worker.tools.policies.word_fit import TraceWords, WordFit, fit_words
 
-MIN_TRACES_OF_EACH_KIND = 25
-"""The gate needs this many traces of each kind; with 18 and 23, the study found noise."""
-
-MIN_GROUPS = 20
-"""The gate needs this many groups; intervals over fewer are too narrow."""
+SURE = 0.9
+"""The share of resamples in which the gain over the policy in force has to be above 0."""
 
 MARGIN = 0.03
-"""How far above chance the interval of the AUC has to be, so that fewer than 1% of permuted labels pass."""
+"""How far above chance the interval of the AUC has to be if words are fitted, which are not permuted, so that
+fewer than 1% of permuted labels pass."""
 
 TELLTALE = 0.85
 """An AUC of the length alone, or of the agent's name alone, from which it nearly is the label."""
@@ -98,6 +97,7 @@ class DomainFit(LabelCounts):
         missing: what the labels would have to show for that.
         learned: the value that is fitted to all labels; None if there are too few labels.
         appraisals: by name, the policy in force, the fitted one, and the length and the agent alone.
+        surprise: by how many standard deviations the AUC exceeds that of permuted labels; None with words.
         difference: the AUC of the fitted value minus that of the policy in force.
         length: the fitted value against the length alone.
         best_difference: likewise of the share worth keeping among the best traces; None if there are none.
@@ -117,6 +117,7 @@ class DomainFit(LabelCounts):
     missing: list[str] = field(default_factory=list)
     learned: Learned | None = None
     appraisals: dict[str, Appraisal] = field(default_factory=dict)
+    surprise: float | None = None
     difference: Estimate | None = None
     length: AgainstLength | None = None
     best_difference: Estimate | None = None
@@ -200,7 +201,7 @@ def _fit_domain(
         judges=int((~checked).sum()),
         rest=sum(one.label.source == NO_LABEL for one in judged.traces),
     )
-    if not judged.has(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS):
+    if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
         return result
     values = logistic.values_of([one.record for one in labelled.traces])
     constant = OUTCOME if hold else None
@@ -224,13 +225,16 @@ def _fit_domain(
     if len({*agents}) > 1:
         orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
     new_agents = _new_agents(labelled, values, trace_words, agents, checked, judged.groups)
-    folds, values = folds[checked], {term: column[checked] for term, column in values.items()}
+    facts, folds, values = values, folds[checked], {term: column[checked] for term, column in values.items()}
     gains = _appraise(judged, orders, folds, target)
     seen = judged.fitted_to(policy)
     if seen.any():
         gains = _since(judged, orders, folds, target, gains, ~seen)
+    told = None
+    if trace_words is None:
+        told = surprise(facts, labelled.kept, labelled.groups, checked)
     alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
-    missing = _missing(bool(np.ptp(probabilities) > 0), gains)
+    missing = _missing(bool(np.ptp(probabilities) > 0), gains, told)
     origin = _origin(labelled, today, agents, gains.appraisals["fitted"], new_agents)
     return replace(
         result,
@@ -239,6 +243,7 @@ def _fit_domain(
         missing=missing,
         learned=learned.model_copy(update={"fitted": origin}),
         appraisals=gains.appraisals,
+        surprise=told,
         difference=gains.auc,
         length=against_length(
             orders["fitted"], orders["length alone"], values["steps"], kept, judged.groups, folds
@@ -253,10 +258,17 @@ def _fit_domain(
 
 
 class _Gains(NamedTuple):
-    """Appraisals by name, and the gains of the second order over the first, in AUC and best traces."""
+    """Appraisals by name, and the gains of the second order over the first.
+
+    Attributes:
+        auc: the gain in AUC.
+        low: the gain in AUC that the share :data:`SURE` of the resamples exceeds.
+        best: the gain among the best traces.
+    """
 
     appraisals: dict[str, Appraisal]
     auc: Estimate | None
+    low: float
     best: Estimate | None
 
 
@@ -270,7 +282,7 @@ def _since(
     since = judged.only(fresh)
     if since is None or not since.has(1, 1):
         others = {name: one for name, one in gains.appraisals.items() if name != "in force"}
-        return _Gains(others, None, None)
+        return _Gains(others, None, 0.0, None)
     pair = {name: orders[name][fresh] for name in ("in force", "fitted")}
     found = _appraise(since, pair, folds[fresh], target)
     return found._replace(appraisals=gains.appraisals | {"in force": found.appraisals["in force"]})
@@ -288,8 +300,9 @@ def _appraise(labelled: Labelled, orders: dict[str, Array], folds: Array, target
     appraisals = {name: Appraisal(*part) for name, part in zip(orders, parts, strict=True)}
     (force, fitted), (force_drawn, fitted_drawn) = ratios(passes[:2] & kept, passes[:2], groups)
     best = percentiles(fitted - force, fitted_drawn - force_drawn)
-    difference = percentiles(aucs[1] - aucs[0], drawn[1] - drawn[0])
-    return _Gains(appraisals, known(difference), known(best))
+    gains = drawn[1] - drawn[0]
+    low = np.nanquantile(gains, 1 - SURE) if np.isfinite(gains).any() else 0.0
+    return _Gains(appraisals, known(percentiles(aucs[1] - aucs[0], gains)), float(low), known(best))
 
 
 def _best(order: Array, folds: Array, target: float) -> Array:
@@ -302,14 +315,14 @@ def _best(order: Array, folds: Array, target: float) -> Array:
     return passes
 
 
-def _missing(rises: bool, gains: _Gains) -> list[str]:
+def _missing(rises: bool, gains: _Gains, told: float | None) -> list[str]:
     """Return what the labels do not show, and would have to."""
-    best = gains.best
+    best, low = gains.best, gains.appraisals["fitted"].auc.low
     shown = {
-        f"an interval of the AUC above {CHANCE + MARGIN:g}": gains.appraisals["fitted"].auc.low
-        > CHANCE + MARGIN,
+        "an AUC that permuted labels seldom reach": told is None or told > SURPRISING,
+        f"an interval of the AUC above {CHANCE + MARGIN:g}": told is not None or low > CHANCE + MARGIN,
         "labels that the policy in force was not fitted to": gains.auc is not None,
-        "an interval of the gain above 0": gains.auc is None or gains.auc.low > 0,
+        f"a gain above 0 in {SURE:.0%} of the resamples": gains.auc is None or gains.low > 0,
         "best traces as good as those under the policy in force": best is None or best.value >= 0,
         "probabilities that rise with the fitted value": rises,
     }

@@ -10,15 +10,15 @@ from knowledgepulse_worker.policy import Learned
 from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import (
-    MIN_GROUPS,
-    MIN_TRACES_OF_EACH_KIND,
     TELLTALE,
     DomainFit,
     Fit,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
 from knowledgepulse_worker.tools.policies.length import LENGTH
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
+from knowledgepulse_worker.tools.policies.permutations import SPLITS, SURPRISING
 from knowledgepulse_worker.tools.policies.policy_output import learned_table, words_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
 from knowledgepulse_worker.tools.policies.word_fit import WordFit
@@ -65,6 +65,11 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
         figures = (found.auc, found.within, found.best)
         table.add_row(name, *(with_interval(figure) for figure in figures))
     yield table
+    if one.surprise is not None:
+        yield (
+            f"the AUC, averaged over {SPLITS} divisions into folds, is {one.surprise:.1f} deviations above"
+            f" that of labels that groups exchanged at random; {SURPRISING:.1f} are asked for"
+        )
     if one.new_agents is not None:
         yield f"on agents that were not fitted to, within each: AUC {with_interval(one.new_agents)}"
     else:
@@ -136,7 +141,7 @@ def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
 
 def _sentence(one: DomainFit) -> str:
     if one.outcome == "too few labels":
-        return f"no proposal: {one.too_few(MIN_TRACES_OF_EACH_KIND, MIN_GROUPS)}"
+        return f"no proposal: {one.too_few(MIN_SUPPORT, MIN_SUPPORT)}"
     fitted = one.appraisals["fitted"]
     force = one.appraisals.get("in force")
     best = f"{with_interval(force.best if force else None)} → {with_interval(fitted.best)}"

@@ -19,13 +19,10 @@ from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.policies.fitted_traces import fitted_to
 from knowledgepulse_worker.tools.policies.groups import ORIGINS, Origin, groups_of
-from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of
+from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Label, Labels, label_of
 
 with extra("policy"):
     from sklearn.metrics import roc_auc_score
-
-MIN_SUPPORT = 10
-"""A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
 
 LEAK_AUC = 0.95
 """A dimension with this AUC or more, or one minus it or less, contains the label."""

@@ -52,6 +52,9 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.keep if self.keep is not None else (self.reward or 0) >= min_reward
 
 
+MIN_SUPPORT = 10
+"""A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
+
 KEPT = 0.5
 """The lowest reward of a trace worth keeping, by default."""
 

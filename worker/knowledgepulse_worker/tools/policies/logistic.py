@@ -68,10 +68,10 @@ def log_odds(learned: Learned, values: dict[str, Array]) -> Array:
     return total
 
 
-def folds_of(groups: Array) -> Array:
+def folds_of(groups: Array, seed: int = 0) -> Array:
     """Return the fold of each trace, shape (n,); all traces of a group are in one."""
     folds = np.zeros(len(groups), np.intp)
-    splits = GroupKFold(min(FOLDS, int(groups.max()) + 1), shuffle=True, random_state=0)
+    splits = GroupKFold(min(FOLDS, int(groups.max()) + 1), shuffle=True, random_state=seed)
     for number, (_, at) in enumerate(splits.split(folds, None, groups)):
         folds[at] = number
     return folds

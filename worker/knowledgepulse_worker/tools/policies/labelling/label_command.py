@@ -34,7 +34,7 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 @command_inputs.policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
-@click.option("--count", type=click.IntRange(1, 10_000), default=50, help="Maximum number of traces.")
+@click.option("--count", type=click.IntRange(1, 10_000), default=100, help="Maximum number of traces.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=6068, help="Port on 127.0.0.1.")
 @click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
 @click.option("--model", help="The model's name.")

@@ -25,6 +25,7 @@ from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import score_view, text_view
+from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
 
 _PAGE = resources.files("knowledgepulse_worker.tools.policies.labelling").joinpath("label.html").read_bytes()
 _HOST = "127.0.0.1"
@@ -101,6 +102,7 @@ def _state(session: Session, policy: Policy, texts: Mapping[str, str]) -> dict[s
         "kept": session.counts[True],
         "dropped": session.counts[False],
         "skipped": session.skipped,
+        "needed": MIN_SUPPORT,
         **texts,
         "can_undo": session.can_undo,
     }
