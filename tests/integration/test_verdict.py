@@ -18,6 +18,7 @@ from chaos.embedder import Order, Orders
 from chaos.process import HELD, HOLD, HOLD_START, MUTE, ORDERS, RELEASE, UNMUTE
 from knowledgepulse_kafka.group_member import GroupMember
 from support import metrics_page as page
+from support.kafka_release import needs_kafka
 from support.processes import send, tree
 from support.streams import Message, Stream, own_settings
 
@@ -204,6 +205,7 @@ async def foreign_member(stream):
         await asyncio.to_thread(consumer.close)
 
 
+@needs_kafka("4.0")
 async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_so(own_stream, real_traces):
     """It was "Healthy", while the client had half of the partitions and committed past their records."""
     raw = own_stream.settings.topics.raw
