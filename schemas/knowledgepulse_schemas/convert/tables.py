@@ -448,8 +448,9 @@ class _Reader(Reader):
 
     def _add_line(self, line: Line, value: dict[str, Any], kind: str) -> None:
         at = self._reached_at(value)
-        for message in definitions_of(_at(value, line.tools) or [], f"{kind}.{line.tools}", self.losses):
-            self.transcript.add(message.role, message.parts, at)
+        if line.tools:
+            defined = definitions_of(_at(value, line.tools) or [], f"{kind}.{line.tools}", self.losses)
+            self.transcript.add("system", [part for message in defined for part in message.parts], at)
         if line.piece:
             self._pieces.append(as_text(_at(value, line.parts)))
             self._answered_at = at
@@ -521,7 +522,8 @@ class _Reader(Reader):
 
     def _set(self, name: str, value: Any) -> None:
         if name == "ended":
-            self.has_ended = value in _ENDED if isinstance(value, str) else value
+            is_known = isinstance(value, str | bool)
+            self.has_ended = value is True or value in _ENDED if is_known else None
         elif name == "cwd":
             self.transcript.began(directory=value)
         elif name == "model":
