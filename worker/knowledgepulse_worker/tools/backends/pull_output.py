@@ -10,6 +10,7 @@ from typing import Protocol
 import click
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.tools.backends.pull_state import FILE, cut
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 Take = Callable[[int], None]
@@ -48,8 +49,8 @@ class FileOutput:
         self.name = file_name(path)
         with file_errors(path, "written"):
             path.touch()
-            if mark is not None and path.stat().st_size > mark:
-                os.truncate(path, mark)
+            if mark is not None:
+                cut(path, mark)
 
     @property
     def mark(self) -> int:
@@ -67,7 +68,7 @@ class FileOutput:
 
 def file_name(path: Path) -> str:
     """Return the name of the output to a file."""
-    return f"file {path.resolve()}"
+    return f"{FILE}{path.resolve()}"
 
 
 class StandardOutput:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from uuid import uuid4
@@ -19,6 +20,15 @@ import msgspec
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import RunListing
 from knowledgepulse_worker.tools.terminal.lines import file_errors
+
+FILE, TOPIC = "file ", "topic "
+"""The beginnings of the names of outputs."""
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut a file to a size, if it is larger."""
+    if path.stat().st_size > size:
+        os.truncate(path, size)
 
 
 class _Head(msgspec.Struct):
@@ -118,13 +128,23 @@ class PullState:
     def interrupted(self, output: str) -> int | None:
         """Return the mark after the last page of a pull to this output that was interrupted; else None.
 
+        If one to another file was interrupted, what was not recorded is cut off that file.
+
         Raises:
-            InputError: a pull to another output was interrupted.
+            InputError: a pull to a topic was interrupted, and this output is another one.
         """
         before = self._head.output
-        if before not in (None, output):
+        mark = self._pages[-1].mark if self._pages else None
+        if before in (None, output):
+            return mark
+        if before.startswith(TOPIC):
             raise InputError(f"{self._path}: a pull to {before} was interrupted; complete it there first")
-        return self._pages[-1].mark if self._pages else None
+        if before.startswith(FILE) and mark is not None:
+            with suppress(FileNotFoundError):
+                cut(Path(before.removeprefix(FILE)), mark)
+        self._head = msgspec.structs.replace(self._head, taken=self._taken_up_to(mark), output=None)
+        self._pages = []
+        return None
 
     def begin(self, output: str, mark: int) -> None:
         """Begin a pull to an output, which completes one that was interrupted.
@@ -133,11 +153,15 @@ class PullState:
             output: the name of the output.
             mark: its mark. Pages with a higher one are not in it, and are pulled again.
         """
-        taken = {name: at for page in self._pages if page.mark <= mark for name, at in page.taken.items()}
-        self._head = msgspec.structs.replace(self._head, taken=self._head.taken | taken, output=output)
+        self._head = msgspec.structs.replace(self._head, taken=self._taken_up_to(mark), output=output)
         self._pages = []
         self._replace()
         self._append({}, mark)
+
+    def _taken_up_to(self, mark: int | None) -> dict[str, int]:
+        """Return the runs that were taken, also those of pages up to a mark."""
+        pages = [page.taken for page in self._pages if mark is not None and page.mark <= mark]
+        return {name: at for taken in (self._head.taken, *pages) for name, at in taken.items()}
 
     def take(self, listings: Sequence[RunListing], mark: int) -> None:
         """Record that the runs of a page were taken, and the mark of the output after it."""

@@ -22,6 +22,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.pull_output import Take
+from knowledgepulse_worker.tools.backends.pull_state import TOPIC
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
 logger = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class TopicOutput:
 
 def topic_name(raw: str) -> str:
     """Return the name of the output to a topic."""
-    return f"topic {raw}"
+    return f"{TOPIC}{raw}"
 
 
 def pulls_topic_name(group: str) -> str:

@@ -259,22 +259,41 @@ async def test_a_pull_refuses_the_state_of_another(tmp_path):
         pass
 
 
-def test_a_pull_that_was_interrupted_is_completed_where_it_began(tmp_path):
-    """Another file would be cut to the size that the first one had."""
+def test_a_pull_to_a_topic_that_was_interrupted_is_completed_there(tmp_path):
+    """Only the topic tells which pages it has."""
     with PullState(tmp_path / "state", "x") as state:
-        state.begin("file a", 0)
-        state.take([RunListing("1", 1)], 100)
+        state.begin("topic raw", 0)
+        state.take([RunListing("1", 1)], 1)
     with (
         PullState(tmp_path / "state", "x") as state,
-        pytest.raises(InputError, match="a pull to file a was interrupted; complete it there first"),
+        pytest.raises(InputError, match="a pull to topic raw was interrupted; complete it there first"),
     ):
         state.interrupted("file b")
     with PullState(tmp_path / "state", "x") as state:
-        assert state.interrupted("file a") == 100
-        state.begin("file a", 100)
+        assert state.interrupted("topic raw") == 1
+        state.begin("topic raw", 1)
         state.finish(None)
     with PullState(tmp_path / "state", "x") as state:
         assert (state.interrupted("file b"), state.taken) == (None, {"1": 1})
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_pull_may_go_on_in_another_file(tmp_path, is_there):
+    """As where each day has a file: the former one keeps whole pages, and the new one gets the rest."""
+    former, new = tmp_path / "monday.jsonl", tmp_path / "tuesday.jsonl"
+    with PullState(tmp_path / "state", "x") as state:
+        state.begin(file_name(former), 0)
+        state.take([RunListing("1", 1)], 10)
+    if is_there:
+        former.write_text("a page of 10 and half of the next one")
+    new.write_text("larger than the former one ever was")
+    with PullState(tmp_path / "state", "x") as state:
+        output = FileOutput(new, state.interrupted(file_name(new)))
+        state.begin(output.name, output.mark)
+        assert state.taken == {"1": 1}
+    assert new.read_text() == "larger than the former one ever was"
+    assert former.exists() == is_there
+    assert not is_there or former.read_text() == "a page of "
 
 
 def test_what_was_recorded_and_is_not_in_the_output_is_pulled_again(tmp_path):

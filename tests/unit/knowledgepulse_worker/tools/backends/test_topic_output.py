@@ -1,0 +1,113 @@
+"""Pulled traces on the raw topic: what is recorded and published, in which order, and what is too large."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from knowledgepulse_kafka.errors import DeliveryError, ThrottledError
+from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.topic_limits import TopicLimits
+from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.tools.backends.topic_output import TopicOutput
+
+
+class APublisher:
+    """Keeps the records of committed transactions; fails as it is told to."""
+
+    def __init__(self, *failures):
+        self.committed = []
+        self._failures = list(failures)
+
+    @asynccontextmanager
+    async def transaction(self):
+        written = []
+
+        async def write(records):
+            written.extend(records)
+
+        yield write
+        if self._failures:
+            raise self._failures.pop(0)
+        self.committed.append(written)
+
+
+def trace(words=1):
+    return ReasoningTrace.new(
+        objective="Count", steps=[{"type": "thought", "content": "one " * words}], result_summary="One",
+        confidence=0.5, success=True, task_domain="code",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def refused():
+    return []
+
+
+@pytest.fixture
+def output(refused):
+    def make(publisher, mark=7):
+        raw = Topic("raw", 2, 2000)
+        return TopicOutput(
+            publisher,
+            TopicLimits({"raw": raw}),
+            "raw",
+            lambda mark: OutputRecord("pulls", 0, NO_TIMESTAMP, b"state", b"%d" % mark, ()),
+            mark,
+            "id",
+            lambda trace_id, problem: refused.append((trace_id, problem)),
+        )
+
+    return make
+
+
+async def test_a_page_is_recorded_before_it_is_published_with_its_number(output):
+    publisher, marks = APublisher(), []
+    one, other = trace(), trace()
+    pulled = output(publisher)
+
+    def take(mark):
+        assert publisher.committed == []
+        marks.append(mark)
+
+    await pulled.write([one, other], take)
+
+    (records,) = publisher.committed
+    assert [(record.topic, record.key) for record in records] == [
+        ("raw", one.id.encode()),
+        ("raw", other.id.encode()),
+        ("pulls", b"state"),
+    ]
+    assert (marks, pulled.mark, records[-1].value) == ([8], 8, b"8")
+
+
+async def test_a_trace_that_is_too_large_is_named_and_the_others_are_published(output, refused):
+    publisher, large, small = APublisher(), trace(1000), trace()
+
+    await output(publisher).write([large, small], lambda mark: None)
+
+    ((name, problem),) = refused
+    assert (name, problem.startswith("raw: ")) == (large.id, True)
+    assert problem.endswith(" bytes exceed max.message.bytes=2000")
+    assert [record.key for record in publisher.committed[0]] == [small.id.encode(), b"state"]
+
+
+async def test_a_transaction_that_a_quota_holds_back_is_repeated(output):
+    publisher = APublisher(ThrottledError("a quota"), ThrottledError("a quota"))
+    pulled = output(publisher)
+
+    await pulled.write([trace()], lambda mark: None)
+
+    assert (len(publisher.committed), pulled.mark) == (1, 8)
+
+
+async def test_a_transaction_that_was_not_confirmed_ends_the_pull_with_the_page_recorded(output):
+    publisher, marks = APublisher(DeliveryError("not confirmed")), []
+    pulled = output(publisher)
+
+    with pytest.raises(DeliveryError):
+        await pulled.write([trace()], marks.append)
+
+    assert (marks, pulled.mark) == ([8], 7)
