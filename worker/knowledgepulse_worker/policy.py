@@ -178,8 +178,8 @@ class Words(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    unit: Annotated[FiniteFloat, Field(gt=0)]
-    mean: FiniteFloat
+    unit: Annotated[float, Field(gt=0, le=100)]
+    mean: Annotated[float, Field(ge=-1000, le=1000)]
     weights: Annotated[str, AfterValidator(_bucket_weights)]
     strongest: dict[Annotated[int, Field(ge=0, lt=BUCKETS)], str] = Field(default_factory=dict)
 
@@ -401,7 +401,8 @@ class Policy(BaseModel):
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
         description="`<name>.threshold` or `<name>.share`, `<name>.min_novelty` and `<name>.weights` of each "
-        "domain that differs from the default, and `<name>.learned`, which `kp-worker policy fit` writes",
+        "domain that differs from the default, and `<name>.learned`, which `kp-worker policy fit` or "
+        "`kp-worker policy prior` writes",
     )
     contribute_visibility: Annotated[tuple[Visibility, ...] | None, _some_of(VISIBILITIES)] = Field(
         default=None,

@@ -107,7 +107,7 @@ class Counts(Struct, frozen=True, omit_defaults=True):
     declines: bool
     asks: bool
     words: str | None = None
-    buckets: bytes | None = None
+    buckets: Annotated[bytes, Meta(max_length=0)] | None = None  # not accepted from files, which have words
 
 
 def reading_of(counts: Counts | None) -> Reading:

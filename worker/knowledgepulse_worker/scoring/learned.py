@@ -105,7 +105,7 @@ def _points(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> 
 def _words_in(counts: Counts | None) -> list[bytes]:
     if counts is None or counts.words is None:
         raise NoFactsError("words")
-    return counts.words.encode().split()
+    return counts.words.encode("utf-8", "replace").split()
 
 
 def _buckets_in(counts: Counts | None) -> NDArray[Any]:

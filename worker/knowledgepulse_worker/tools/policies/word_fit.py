@@ -92,7 +92,8 @@ class TraceWords:
         for one in records:
             if one.counts is None or one.counts.words is None:
                 raise NoFactsError("words")
-            at += [vocabulary.setdefault(word, len(vocabulary)) for word in one.counts.words.encode().split()]
+            words = one.counts.words.encode("utf-8", "replace").split()
+            at += [vocabulary.setdefault(word, len(vocabulary)) for word in words]
             ends.append(len(at))
         self._words = [*vocabulary]
         counted = csr_array((np.ones(len(at)), at, ends), shape=(len(records), len(vocabulary)))

@@ -86,6 +86,10 @@ BAD = {
         lambda _, scored: scored[0].replace(b'"complexity": 1', b'"complexity": 2'),
         ":1: not output of `kp-worker score`: Expected `float` <= 1.0 - at `$.complexity`",
     ),
+    "buckets instead of words": (
+        lambda _, scored: scored[0].replace(b'"words": "', b'"buckets": "AQA=", "words": "'),
+        ":1: not output of `kp-worker score`: Expected `bytes` of length <= 0 - at `$.counts.buckets`",
+    ),
     **{
         f"{digits:.5} steps": (
             lambda _, scored, digits=digits: re.sub(
