@@ -96,12 +96,14 @@ async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
 async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
     """Change the policy of two running workers, and kill one of them at every tenth change.
 
-    Two policies with learned values are followed by one with the formula alone.
+    Two policies with learned values are followed by one with the formula alone, and each with a share by one
+    with a threshold.
     """
     for number in doses:
         learned = number % 3 < 2
         domains = {name: DomainPolicy(learned=_learned()) for name in REFERENCE_WEIGHTS if learned}
-        policy = Policy(threshold=round(random.uniform(0.2, 0.6), 6), domains=domains)
+        rule = {"threshold" if number % 2 else "share": round(random.uniform(0.2, 0.6), 6)}
+        policy = Policy(**rule, domains=domains)
         trial.fleet.change_policy(policy)
         if number % 10 == 0:
             await _kill_one(trial)

@@ -58,6 +58,8 @@ def _outcome(trial: Trial, report: Report, rounds: int) -> Outcome:
     for part in report.partitions:
         wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
         wrong += [f"{part.partition}/{offset}: no ledger entry" for offset in part.without_entry]
+        if part.shares_unaudited:
+            wrong.append(f"{part.partition}: {part.shares_unaudited} ranks could not be audited")
         if part.unknown_policy:
             wrong += [f"{part.partition}: {part.unknown_policy} records under a policy that was not kept"]
     return Outcome(

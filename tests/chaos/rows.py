@@ -117,6 +117,13 @@ ROWS: dict[str, Row] = {
         [None, None, None, "positions", "commit"] * 6,
         [None, "commit"],
     ),
+    "shares": Row(
+        "likewise while a share decides",
+        kill,
+        [None, None, None, "positions", "commit"] * 6,
+        [None, "commit"],
+        sections={"policy": {"share": 0.2, "share_window": 30}},
+    ),
     "move": Row(
         "workers join and leave, 1 → 4 → 1",
         move,
@@ -133,7 +140,8 @@ ROWS: dict[str, Row] = {
         release="HEAD",
     ),
     "policies": Row(
-        "policies, most with learned values, change under load; kill -9 of a worker at every tenth change",
+        "policies with shares and thresholds, most with learned values, change under load; kill -9 of a "
+        "worker at every tenth change",
         change_policy,
         range(100),
         range(3),

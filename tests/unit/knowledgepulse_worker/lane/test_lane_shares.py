@@ -120,3 +120,18 @@ async def test_a_record_that_cannot_be_scored_takes_no_place(make_harness, recor
     await harness.processed(await harness.lane(), records[0], raw(1, b"no trace"), *records[2:4])
 
     assert written(harness) == [(3, 3)]
+
+
+async def test_another_embedder_begins_anew_and_the_share_passes_of_its_scores(make_harness, records):
+    """Its ledger is cut: novelty, and with it each score, has another level."""
+    harness = make_harness(policy=THIRD, in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), *records[:30])
+    harness.embedder.identity = "another"
+    successor = await harness.lane(30, harness.changelog())
+    await harness.processed(successor, *records[30:])
+
+    scores = [score(output) for output in harness.outputs()]
+    passing = [output.topic == "contribute" for output in harness.outputs()[34:]]
+    assert [one["of"] for one in scores[28:32]] == [14, 15, 1, 2]
+    assert harness.metric("kp_cache_resets_total", reason="model") == 1
+    assert sum(passing) / len(passing) == pytest.approx(0.3, abs=0.1)
