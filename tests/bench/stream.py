@@ -12,11 +12,12 @@ import shutil
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -44,7 +45,12 @@ LOOPS = {
     "plain Faust agent": (sys.executable, "bench.peers.faust_loop"),
     "Quix Streams": (str(QUIX), "bench.peers.quix_loop"),
 }
-OURS = {"none": "our worker, backend none", "lexical": "our worker, backend lexical"}
+OURS: dict[str, dict[str, dict[str, Any]]] = {
+    "our worker, backend none": {"embedding": {"backend": "none"}},
+    "our worker, none, a share": {"embedding": {"backend": "none"}, "policy": {"share": 0.2}},
+    "our worker, backend lexical": {"embedding": {"backend": "lexical"}},
+}
+"""Our sides, and the settings of each."""
 
 
 class Progress:
@@ -137,7 +143,7 @@ async def run(context: Context, budget: Budget) -> Section:
     """Drain the same backlogs with all sides."""
     section = Section("stream", f"No model, records of {STREAM_BYTES / 1000:g} kB, one process each")
     raw = own_settings(context.servers, "bench").topics.raw
-    ours = {side: _settings(context, backend, raw) for backend, side in OURS.items()}
+    ours = {side: _settings(context, layers, raw) for side, layers in OURS.items()}
     loops = {side: how for side, how in LOOPS.items() if shutil.which(how[0])}
     targets = {side: f"{raw}-{number}" for number, side in enumerate(loops)}
     count = RECORDS_SHORT if context.short else RECORDS
@@ -173,11 +179,12 @@ async def run(context: Context, budget: Budget) -> Section:
         Figure(f"CPU time a record, {name}", "µs", [one * 1e6 for one in side.cpu[1:]])  # without the warm-up
         for name, side in sides.items()
     ]
-    none, lexical = OURS.values()
+    none, share, lexical = OURS
     reach = {"aiokafka loop": "0.75", "plain Faust agent": "1.8"}
     section.figures += [
         ratio(f"{none} / {side}", rates[none], rates[side], reach.get(side, "")) for side in loops
     ]
+    section.figures.append(ratio(f"{share} / {none}", rates[share], rates[none], "0.97"))
     section.figures.append(ratio(f"{lexical} / {none}", rates[lexical], rates[none], "0.6"))
     section.notes.append(
         f"{count} records a round over {PARTITIONS} partitions; all validate equally, publish by key; "
@@ -192,10 +199,9 @@ async def run(context: Context, budget: Budget) -> Section:
     return section
 
 
-def _settings(context: Context, backend: str, raw: str) -> Settings:
+def _settings(context: Context, layers: Mapping[str, Mapping[str, Any]], raw: str) -> Settings:
     """Return a worker's settings with its own output topics."""
-    layers = {"embedding": {"backend": backend}, "topics": {"raw": raw}}
-    return own_settings(context.servers, "bench", layers, SUSPENDABLE)
+    return own_settings(context.servers, "bench", {**layers, "topics": {"raw": raw}}, SUSPENDABLE)
 
 
 def _outputs(settings: Settings) -> tuple[str, ...]:
