@@ -185,6 +185,8 @@ def unread_kind(line: Any) -> str | None:
             )
         case {"resourceMetrics": _} | {"resource_metrics": _}:
             return "OpenTelemetry's metrics hold no conversation; convert the agent's spans"
+        case {"sid": str(), "spanId": str(), "attrs": dict()}:
+            return "Copilot's debug log in VS Code is not read; convert what `Chat: Export Chat…` writes"
     return None
 
 

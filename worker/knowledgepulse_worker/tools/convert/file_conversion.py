@@ -73,6 +73,10 @@ _UNPACKING_ERRORS = (
 )
 """What the libraries raise for files that are damaged, encrypted or packed by other methods."""
 
+_DATABASE = (
+    "a database of SQLite, which is not read; let its program export the sessions, as `opencode export` does"
+)
+
 _HEADERS = ("header.json", "_journal/start.json")
 """The members of Inspect's archives that describe the evaluation; the second, while it runs."""
 
@@ -186,6 +190,9 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     lines = iter(lines)
     start = next(lines, b"")
     lines = chain([start], lines)
+    if start.startswith(b"SQLite format 3"):
+        yield _Document(None, ConversionError(_DATABASE))
+        return
     if start.startswith(b"PK\x03\x04"):
         yield from _of_archive(lines)
         return

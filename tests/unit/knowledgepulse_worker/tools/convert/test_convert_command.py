@@ -397,6 +397,13 @@ def test_more_files_than_a_process_may_open_are_converted(convert):
     assert (result.exit_code, len(traces(result))) == (0, 150)
 
 
+def test_a_database_is_named_once(convert):
+    result = convert(b"SQLite format 3\x00" + b"\x10\x00\n\x01" * 50)
+
+    assert result.exit_code == 1
+    assert result.stderr.count("a database of SQLite, which is not read; let its program export") == 1
+
+
 def test_a_file_that_cannot_be_read_is_named(convert):
     result = convert(options=["/proc/self/mem"])
 
