@@ -127,12 +127,21 @@ async def test_fifty_traces_are_labelled_by_keyboard_through_a_kill(label, visit
         await press(page, "k" if keep else "d", f"{number + 1} of 50 labelled")
 
     await expect(page.locator("#end")).to_contain_text("All 50 traces are labelled")
+    await expect(page.locator("#end")).not_to_contain_text("label more")
     await expect(page.locator("#keep")).to_be_disabled()
     assert {one["id"]: one["keep"] for one in labels(tmp_path)} == judged
     assert {one["source"] for one in labels(tmp_path)} == {"ann"}
     assert len(labels(tmp_path)) == 50
     assert here.complaints == []
     assert len(here.asked) == 2  # the two starts, and nobody else
+
+
+async def test_the_end_says_what_a_fit_still_needs(label, visit, real_traces):
+    page = (await visit(label(real_traces, count=1).url)).page
+    await press(page, "k", "1 of 1 labelled")
+
+    told = "label more with a larger --count: it needs at least 10 traces to keep and 10 to drop"
+    await expect(page.locator("#end")).to_contain_text(told)
 
 
 async def test_skip_and_undo(label, visit, real_traces, tmp_path):
