@@ -139,6 +139,16 @@ $(VENV)/phoenix $(VENV)/mlflow: $(VENV)/%: tests/backends/%.txt
 backends-check: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow ## check pulls and write-backs with real servers of Phoenix and MLflow
 	PHOENIX=$(abspath $(VENV))/phoenix MLFLOW=$(abspath $(VENV))/mlflow $(BIN)/pytest tests/backends/check.py
 
+EXAMPLES := $(abspath $(VENV))/examples
+
+.PHONY: examples-check
+examples-check: $(VENV)/.test ## check the examples in TypeScript, which takes Node.js 20 and npm
+	rm -rf $(EXAMPLES)
+	cp -r examples/typescript $(EXAMPLES)
+	npm ci --silent --prefix $(EXAMPLES)
+	npm run --silent --prefix $(EXAMPLES) build
+	EXAMPLES=$(EXAMPLES) $(BIN)/pytest tests/examples/check.py
+
 .PHONY: registry-check
 registry-check: $(VENV)/.test ## check the client of a registry against a real one, which takes npm
 	REGISTRY=$(abspath $(VENV))/registry tests/registry.sh $(BIN)/pytest

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_FOLDERS = ("deploy", "docs", "schemas", "tests", "worker")
+_FOLDERS = ("deploy", "docs", "examples", "schemas", "tests", "worker")
 DOCUMENTS = [
     *sorted(file.name for file in ROOT.glob("*.md")),
     *sorted(str(file.relative_to(ROOT)) for folder in _FOLDERS for file in (ROOT / folder).rglob("*.md")),
