@@ -72,6 +72,7 @@ def test_only_the_schemas_members_are_sent_and_who_decided(document, record):
         "created_at": "2026-01-31T11:00:00Z", "agent_id": "team@example.com", "visibility": "network",
         "privacy_level": "aggregated",
     }  # fmt: skip
+    assert sent["task"].keys() <= {"objective", "input_schema"}
     assert sent["steps"] == [
         {"step_id": 0, "type": "tool_call", "tool": {"name": "wc"}, "input": {"n": 2**70}}
     ]
