@@ -99,7 +99,7 @@ TESTED := --extra demo --extra export --extra otel --extra policy --extra secret
 .PHONY: requirements
 requirements: $(VENV)/.test ## regenerate the locked packages, with hashes, of requirements/ and of the image in deploy/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	echo hatchling | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
+	echo hatchling hatch-fancy-pypi-readme | tr " " "\n" | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
 	$(LOCK) deploy/requirements.txt --extra worker --extra otel
 	$(LOCK) deploy/requirements-cuda.txt --extra worker --extra otel --extra sentence-transformers
 	$(LOCK) requirements/demo.txt --extra demo

@@ -38,6 +38,16 @@ def test_the_manifests_name_the_image_of_this_version(overlay):
     assert tag == PROJECT["version"]
 
 
+def test_the_packages_page_has_no_pictures_and_links_of_the_repository():
+    """Where the package is published, there are no other files beside its page."""
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
+    page = (ROOT / "README.md").read_text()
+    for substitution in hook["fancy-pypi-readme"]["substitutions"]:
+        page = re.sub(substitution["pattern"], substitution["replacement"], page)
+    assert "](" not in page
+    assert "with the KnowledgePulse formula" in page
+
+
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 every_workflow = pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 
