@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = "project"
 """The folder of the documents from outside docs/, under their paths in the repository."""
 
-_FOLDERS = ("deploy", "schemas", "tests", "worker")
+_FOLDERS = ("deploy", "examples", "schemas", "tests", "worker")
 _PLACES = {"README.md": "index.md", "docs/README.md": "documentation.md"}
 _FENCE = r"^```(?P<tag>\w+)(?: (?P<argument>[^\n]+))?\n(?P<text>.*?)^```$"
 _LABEL = r"(?P<picture>!?)\[(?P<label>(?:[^\[\]]|\[[^\]]*\])*)\]"

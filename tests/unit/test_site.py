@@ -10,9 +10,10 @@ from prometheus_client import CollectorRegistry
 
 from generator import commands, metrics, python, settings, tables
 from generator.links import broken_links
-from generator.staging import page_of, stage
+from generator.staging import documents, page_of, stage
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.settings import sections
+from support.documents import DOCUMENTS
 from support.tool_metrics import TOOL_METRICS
 
 
@@ -70,6 +71,10 @@ def test_generated_parts_are_as_the_code_has_them_and_the_rest_stays():
     assert written.startswith("before\n")
     assert written.endswith("\n<!-- end -->\nafter\n")
     assert tables.renewed(written) == written
+
+
+def test_the_site_has_every_document():
+    assert sorted(documents()) == sorted(DOCUMENTS)
 
 
 def test_the_site_has_no_marks_and_links_follow_their_pages(tmp_path):
