@@ -140,8 +140,7 @@ ROWS: dict[str, Row] = {
         release="HEAD",
     ),
     "policies": Row(
-        "policies with shares and thresholds, most with learned values, change under load; kill -9 of a "
-        "worker at every tenth change",
+        "policies, most with learned values, change under load; kill -9 of a worker at every tenth change",
         change_policy,
         range(100),
         range(3),
