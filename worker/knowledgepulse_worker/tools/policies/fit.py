@@ -41,7 +41,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
 )
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
-from knowledgepulse_worker.tools.policies.permutations import SURPRISING, surprise
+from knowledgepulse_worker.tools.policies.permutations import surprise, surprising
 from knowledgepulse_worker.tools.policies.tune import (
     effect,
     lowest_within,
@@ -54,8 +54,10 @@ SURE = 0.9
 """The share of resamples in which the gain over the policy in force has to be above 0."""
 
 MARGIN = 0.03
-"""How far above chance the interval of the AUC has to be if words are fitted, which are not permuted, so that
-fewer than 1% of permuted labels pass."""
+"""How far above chance the interval of the AUC has to be, so that fewer than 1% of permuted labels pass."""
+
+KINDS_OF_INTERVAL, GROUPS_OF_INTERVAL = 25, 20
+"""With fewer traces of each kind or fewer groups, the interval of the AUC is too narrow to be relied on."""
 
 TELLTALE = 0.85
 """An AUC of the length alone, or of the agent's name alone, from which it nearly is the label."""
@@ -234,7 +236,8 @@ def _fit_domain(
     if trace_words is None:
         told = surprise(facts, labelled.kept, labelled.groups, checked)
     alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
-    missing = _missing(bool(np.ptp(probabilities) > 0), gains, told)
+    is_above_chance = _is_above_chance(result, judged, gains.appraisals["fitted"].auc.low, told)
+    missing = _missing(bool(np.ptp(probabilities) > 0), gains, is_above_chance)
     origin = _origin(labelled, today, agents, gains.appraisals["fitted"], new_agents)
     return replace(
         result,
@@ -315,12 +318,23 @@ def _best(order: Array, folds: Array, target: float) -> Array:
     return passes
 
 
-def _missing(rises: bool, gains: _Gains, told: float | None) -> list[str]:
+def _is_above_chance(result: DomainFit, judged: Labelled, low: float, told: float | None) -> bool:
+    """Return whether an AUC is surely above chance.
+
+    ``low``: the lower end of its interval. ``told``: its surprise; None if words are fitted, which are not
+    permuted. Where groups were found by words, runs of one task may be in two, and only a larger surprise
+    counts.
+    """
+    if told is not None and (told > surprising(result.grouped) or result.grouped["similar words"]):
+        return told > surprising(result.grouped)
+    return low > CHANCE + MARGIN and judged.has(KINDS_OF_INTERVAL, GROUPS_OF_INTERVAL)
+
+
+def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
     """Return what the labels do not show, and would have to."""
-    best, low = gains.best, gains.appraisals["fitted"].auc.low
+    best = gains.best
     shown = {
-        "an AUC that permuted labels seldom reach": told is None or told > SURPRISING,
-        f"an interval of the AUC above {CHANCE + MARGIN:g}": told is not None or low > CHANCE + MARGIN,
+        "an AUC that is surely above chance": is_above_chance,
         "labels that the policy in force was not fitted to": gains.auc is not None,
         f"a gain above 0 in {SURE:.0%} of the resamples": gains.auc is None or gains.low > 0,
         "best traces as good as those under the policy in force": best is None or best.value >= 0,

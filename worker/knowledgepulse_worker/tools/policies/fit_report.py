@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
 from knowledgepulse_worker.tools.policies.length import LENGTH
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
-from knowledgepulse_worker.tools.policies.permutations import SPLITS, SURPRISING
+from knowledgepulse_worker.tools.policies.permutations import SPLITS, surprising
 from knowledgepulse_worker.tools.policies.policy_output import learned_table, words_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
 from knowledgepulse_worker.tools.policies.word_fit import WordFit
@@ -68,7 +68,7 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
     if one.surprise is not None:
         yield (
             f"the AUC, averaged over {SPLITS} divisions into folds, is {one.surprise:.1f} deviations above"
-            f" that of labels that groups exchanged at random; {SURPRISING:.1f} are asked for"
+            f" that of labels that groups exchanged at random; {surprising(one.grouped):.1f} are asked for"
         )
     if one.new_agents is not None:
         yield f"on agents that were not fitted to, within each: AUC {with_interval(one.new_agents)}"

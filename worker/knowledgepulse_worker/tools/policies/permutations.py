@@ -8,7 +8,7 @@ them: few labels, or labels of one kind, are seldom surprising.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import NormalDist
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import Array, auc
+from knowledgepulse_worker.tools.policies.groups import Origin
 
 with extra("policy"):
     from scipy.special import expit
@@ -23,8 +24,8 @@ with extra("policy"):
 LEVEL = 0.99
 """The share of permutations that the AUC has to exceed."""
 
-SURPRISING = NormalDist().inv_cdf(LEVEL)
-"""This level, in standard deviations of the permutations' AUCs, which are nearly normal."""
+LEVEL_BY_WORDS = 0.9995
+"""The share where groups were found by words, which leave some runs of a task in different groups."""
 
 SPLITS = 3
 """Number of divisions into folds, over which the AUC is averaged: with few labels, it varies among them."""
@@ -35,6 +36,14 @@ _STEPS = 7
 """Of Newton's method, after which the weights hardly change."""
 
 _NOTHING = 1e-9
+
+
+def surprising(grouped: Mapping[Origin, int]) -> float:
+    """Return how many standard deviations are asked for; the AUCs of permutations are nearly normal.
+
+    ``grouped``: the number of traces by how their group was found.
+    """
+    return NormalDist().inv_cdf(LEVEL_BY_WORDS if grouped["similar words"] else LEVEL)
 
 
 def surprise(values: dict[str, Array], kept: Array, groups: Array, checked: Array) -> float:

@@ -93,7 +93,7 @@ POOR = {
     ),
     "equal scores, fitted": (
         ("fit", "EQUAL", "--labels", "EVEN"),
-        "fit: customer_service: no proposal, for want of an AUC that permuted labels seldom reach and a",
+        "fit: customer_service: no proposal, for want of an AUC that is surely above chance and a",
     ),
     "one group, evaluated": (
         ("evaluate", "SCORED", "--labels", "ONE"),

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from knowledgepulse_worker.tools.policies import logistic
-from knowledgepulse_worker.tools.policies.permutations import SURPRISING, _fitted, _scaled, surprise
+from knowledgepulse_worker.tools.policies.permutations import _fitted, _scaled, surprise, surprising
+
+GIVEN = {"given": 9, "equal objective": 0, "similar words": 0, "alone": 0}
+SURPRISING = surprising(GIVEN)
+
+
+def test_groups_that_were_found_by_words_ask_for_more():
+    assert pytest.approx(2.33, abs=0.01) == SURPRISING
+    assert surprising(GIVEN | {"similar words": 2}) == pytest.approx(3.29, abs=0.01)
 
 
 def drawn(seed, *, groups=30, each=4, steep=0.0, of_task=0.0):
