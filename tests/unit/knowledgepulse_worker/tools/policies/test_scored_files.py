@@ -42,11 +42,11 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("value", ['"\\ud83d"', "1e999", "9" * 5000])
-@pytest.mark.parametrize("path", ["native_id", "input", "content"])
+@pytest.mark.parametrize("path", ["metadata", "input", "content"])
 def test_what_a_worker_scores_is_read_whatever_it_holds(tmp_path, real_traces, value, first, path):
     trace = json.loads(real_traces[0])
-    if path == "native_id":
-        trace["metadata"]["native_id"] = "XX"
+    if path == "metadata":
+        trace["metadata"]["build"] = "XX"
     elif path == "input":
         trace["steps"][0]["input"] = {"n": "XX"}
     elif value.startswith('"'):
