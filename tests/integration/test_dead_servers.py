@@ -36,8 +36,6 @@ async def test_a_worker_starts_although_most_bootstrap_servers_are_dead(
     settings = with_servers(stream, *dead_servers, stream.settings.kafka.bootstrap_servers)
     async with stream.worker(settings) as worker:
         await worker.owns(1)
-        for server in dead_servers:
-            await worker.logged(f"bootstrap server {server} cannot be reached; another one answers")
         assert "trying again" not in worker.log()
 
 

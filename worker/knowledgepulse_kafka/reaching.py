@@ -212,10 +212,18 @@ async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnectio
     try:
         await connection.connect()
     except (OSError, KafkaError) as error:
+        _forget_frames(error)
         _failed[host, port] = _Failure(time.monotonic(), error)
         raise
     _failed.pop((host, port), None)
     return connection
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Remove the tracebacks of an error that is kept: their frames would keep its connection open."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _collect_hosts(servers: Any, randomize: bool = True) -> Any:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -67,6 +69,28 @@ async def test_a_dead_address_is_given_up_before_a_probe_is_and_named(dead, monk
 
     with pytest.raises(TimeoutError, match=rf"^{LOOPBACK}:{dead[1]} does not answer in 0\.1 s$"):
         await create_conn(*dead)
+
+
+class Transport:
+    """What a connection holds."""
+
+
+async def test_a_failure_that_is_kept_holds_no_connection_open(monkeypatch):
+    """Its traceback held the transport of a TLS connection that had failed."""
+    transports = []
+
+    async def fail(_connection):
+        transport = Transport()
+        transports.append(weakref.ref(transport))
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(AIOKafkaConnection, "connect", fail)
+    with pytest.raises(ConnectionError):
+        await create_conn("a-name", 9092)
+    gc.collect()
+
+    assert str(reaching.failed_since("a-name", 9092)) == "refused"
+    assert [one() for one in transports] == [None]
 
 
 async def test_a_broker_that_accepts_and_does_not_answer_is_given_up(monkeypatch):
