@@ -172,7 +172,8 @@ async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
     assert "154 traces" in output
     assert "share that would pass" in output
     assert "at 0.75" in output
-    assert "threshold 0.5; the default is 0.75" in output
+    assert "share 0.2; the default is threshold 0.75" in output
+    assert "12% of 154 traces pass: 19 contribute" in output
     assert "p99" in output
     assert list(tmp.iterdir()) == []
     assert _processes_with(str(tmp)) == []
