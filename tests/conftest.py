@@ -39,8 +39,8 @@ hypothesis.settings.load_profile("same")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start three processes for two cores, as tests of whole workers wait for half of their time."""
-    return max(2, usable_cores() * 3 // 2)
+    """Start two processes for each core, as tests of whole workers wait for half of their time."""
+    return 2 * usable_cores()
 
 
 @pytest.fixture(scope="session", autouse=True)
