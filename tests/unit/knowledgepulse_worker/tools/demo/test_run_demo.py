@@ -10,12 +10,12 @@ from importlib.resources import files
 import pytest
 from click.testing import CliRunner
 
+from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render, settings_from
 from knowledgepulse_worker.tools.demo import run_demo
 from knowledgepulse_worker.tools.demo.brokers import Broker
-from knowledgepulse_worker.tools.demo.demo_command import demo
 from knowledgepulse_worker.tools.demo.run_demo import (
     PARTITIONS,
     SHARE,
@@ -82,15 +82,16 @@ def test_a_backend_can_be_chosen(monkeypatch):
 def test_the_command_takes_the_backends_of_the_settings(monkeypatch):
     shown = []
     monkeypatch.setattr(run_demo, "show", lambda console, backend, *, stay: shown.append(backend))
-    run = CliRunner()
+    # In its group: click keeps the options of help that a command has where it runs first.
+    run = partial(CliRunner().invoke, main)
 
-    assert run.invoke(demo, ["--no-stay"]).exit_code == 0
-    assert run.invoke(demo, ["--no-stay", "--backend", "lexical"]).exit_code == 0
-    refused = run.invoke(demo, ["--no-stay", "--backend", "words"])
+    assert run(["demo", "--no-stay"]).exit_code == 0
+    assert run(["demo", "--no-stay", "--backend", "lexical"]).exit_code == 0
+    refused = run(["demo", "--no-stay", "--backend", "words"])
 
     assert shown == [None, "lexical"]
     assert (refused.exit_code, "'sentence-transformers', 'lexical', 'none'" in refused.stderr) == (2, True)
-    assert "--backend [sentence-transformers|lexical|none]" in run.invoke(demo, ["--help"]).stdout
+    assert "--backend [sentence-transformers|lexical|none]" in run(["demo", "--help"]).stdout
 
 
 @pytest.mark.parametrize("prefix", ["KP_", "kp_"])
