@@ -139,7 +139,8 @@ def parse_command(
             str(host_path("worker", argument)) if argument.startswith("/") else argument
             for argument in arguments
         )
-        with click.Context(main), command(name).make_context(name, rest):
+        group = click.Context(main, **main.context_settings)
+        with command(name).make_context(name, rest, parent=group):
             pass
 
     return parse
