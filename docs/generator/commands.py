@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import click
@@ -15,6 +16,8 @@ def page() -> str:
 
 
 def _sections(name: str, command: click.Command, parent: click.Context | None) -> Iterator[str]:
+    command = copy.copy(command)
+    command._help_option = None  # noqa: SLF001 - click keeps that of the context in which a command ran first
     settings = command.context_settings | {"max_content_width": 100, "terminal_width": 100}
     context = click.Context(command, parent, info_name=name, **settings)
     yield f"\n## `{context.command_path}`\n\n```text\n{command.get_help(context)}\n```\n"
