@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
@@ -136,6 +137,12 @@ def run_in(backend: Backend, trace: Mapping[str, Any]) -> str | None:
         case {"backend": backend.name, "run": str(run)}:
             return run
     return backend.run_of(trace)
+
+
+def milliseconds_of(text: str) -> int:
+    """Return a time in ISO 8601 as milliseconds since the epoch; it is in UTC unless it names a zone."""
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def outcome_of(judgements: Mapping[str, Any]) -> RunOutcome | None:

@@ -20,6 +20,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
+    milliseconds_of,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
@@ -51,7 +52,7 @@ class Langfuse:
             first: dict[str, int] = {}
             for one in page:
                 run = one.get("traceId") or one["id"]
-                first[run] = min(first.get(run, 2**53), _milliseconds(one["startTime"]))
+                first[run] = min(first.get(run, 2**53), milliseconds_of(one["startTime"]))
             yield [RunListing(run, started_ms) for run, started_ms in first.items()]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
@@ -66,7 +67,7 @@ class Langfuse:
                 for one in page
                 if one["name"] in OUTCOMES and (one.get("subject") or {}).get("kind") == "trace"
             }
-            ends = [_milliseconds(one["endTime"]) for one in document if one.get("endTime")]
+            ends = [milliseconds_of(one["endTime"]) for one in document if one.get("endTime")]
             roots = [
                 one for one in document if one.get("isRootObservation") or not one.get("parentObservationId")
             ]
@@ -125,7 +126,3 @@ def _iso(milliseconds: int) -> str:
         .isoformat(timespec="milliseconds")
         .replace("+00:00", "Z")
     )
-
-
-def _milliseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -18,6 +18,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
+    milliseconds_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
 from knowledgepulse_worker.tools.backends.sending import send_each
@@ -58,7 +59,8 @@ class LangSmith:
             content["start_time"] = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()
         async for page in self._pages(content):
             yield [
-                RunListing(one.get("trace_id") or one["id"], _milliseconds(one["start_time"])) for one in page
+                RunListing(one.get("trace_id") or one["id"], milliseconds_of(one["start_time"]))
+                for one in page
             ]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
@@ -66,7 +68,7 @@ class LangSmith:
         for listing in listings:
             content = {"trace": listing.id, "select": _READ}
             document = [one async for page in self._pages(content) for one in page]
-            ends = [_milliseconds(one["end_time"]) for one in document if one.get("end_time")]
+            ends = [milliseconds_of(one["end_time"]) for one in document if one.get("end_time")]
             roots = [one for one in document if not one.get("parent_run_id")]
             has_ended = bool(roots) and all(one.get("end_time") for one in roots)
             yield RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
@@ -128,8 +130,3 @@ class LangSmith:
     def run_of(self, trace: Mapping[str, Any]) -> str | None:
         """Return None: only a trace that was pulled from LangSmith tells its run; see :class:`Backend`."""
         return None
-
-
-def _milliseconds(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
+    milliseconds_of,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
@@ -63,7 +63,7 @@ class MLflow:
         while True:
             page = await self._client.send("POST", f"{_API}/traces/search", content=content)
             yield [
-                RunListing(one["trace_id"], _milliseconds(one["request_time"]))
+                RunListing(one["trace_id"], milliseconds_of(one["request_time"]))
                 for one in page.get("traces", ())
             ]
             if not page.get("next_page_token"):
@@ -159,7 +159,3 @@ def _as_text(attribute: dict[str, Any]) -> dict[str, Any]:
     if not key.startswith("ai.") or key in _LISTS or not value.keys() & {"array_value", "kvlist_value"}:
         return attribute
     return {"key": key, "value": {"string_value": json.dumps(plain(value), ensure_ascii=False)}}
-
-
-def _milliseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -22,6 +22,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunContent,
     RunListing,
     RunScore,
+    milliseconds_of,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
@@ -67,7 +68,7 @@ class Phoenix:
         if since_ms is not None:
             query.append(("start_time", datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()))
         async for page in self._pages(f"{self._project}/traces", query):
-            yield [RunListing(one["trace_id"], _milliseconds(one["start_time"])) for one in page]
+            yield [RunListing(one["trace_id"], milliseconds_of(one["start_time"])) for one in page]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`."""
@@ -131,10 +132,6 @@ def _annotation(score: RunScore) -> dict[str, Any]:
         "identifier": score.trace_id,  # an annotation with the same name and identifier is replaced
         "trace_id": score.run,
     }
-
-
-def _milliseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def _as_recorded(span: dict[str, Any]) -> dict[str, Any]:
