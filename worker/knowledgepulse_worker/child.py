@@ -19,8 +19,8 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO, TypeAlias
 
-from knowledgepulse_worker.callables import import_callable
 from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.function_reference import import_function
 
 LENGTH = 4
 RETURNED, FAILED = b"+", b"-"
@@ -42,7 +42,7 @@ def main(factory: str, seconds: float) -> None:
     if (argument := _read(sys.stdin.buffer)) is None:
         return
     try:
-        call: Call = import_callable("child", factory)(argument)
+        call: Call = import_function("child", factory)(argument)
     except SettingsError as error:
         _write(answers, FAILED + str(error).encode())
         return

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from knowledgepulse_worker.callables import import_callable
 from knowledgepulse_worker.child import Call
 from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.function_reference import import_function
 
 SETTING = "redaction.function"
 
@@ -23,7 +23,7 @@ def redacting(name: bytes) -> Call:
     Raises:
         SettingsError: it cannot be imported.
     """
-    function: Callable[[Any], Any] = import_callable(SETTING, name.decode())
+    function: Callable[[Any], Any] = import_function(SETTING, name.decode())
     if inspect.iscoroutinefunction(function):
         raise SettingsError(f"{SETTING}: {name.decode()}: is an async function; use a regular function")
 

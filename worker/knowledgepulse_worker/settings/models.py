@@ -17,8 +17,8 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from knowledgepulse_kafka.config import Config, TokenFunction
-from knowledgepulse_worker.callables import PATTERN, import_callable
 from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.function_reference import FUNCTION_REFERENCE, import_function
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
 from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
@@ -104,7 +104,7 @@ class KafkaSettings(SecretSection):
     sasl_oauthbearer_scope: str | None = Field(None, description="OAUTHBEARER: scope of the token")
     sasl_oauthbearer_token_provider: str | None = Field(
         None,
-        pattern=PATTERN,
+        pattern=FUNCTION_REFERENCE,
         description="OAUTHBEARER: `module:function`, an async function that returns a token; it replaces the "
         "client credentials",
     )
@@ -176,7 +176,7 @@ class KafkaSettings(SecretSection):
         setting, name = "kafka.sasl_oauthbearer_token_provider", self.sasl_oauthbearer_token_provider
         if name is None or not self._logs_in_with_tokens:
             return None
-        function = import_callable(setting, name)
+        function = import_function(setting, name)
         if not inspect.iscoroutinefunction(function):
             raise SettingsError(f"{setting}: {name}: is not an async function")
         return cast("TokenFunction", function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from knowledgepulse_worker.callables import PATTERN
+from knowledgepulse_worker.function_reference import FUNCTION_REFERENCE
 from knowledgepulse_worker.settings.section import Section
 
 
@@ -13,7 +13,7 @@ class RedactionSettings(Section):
 
     function: str | None = Field(
         None,
-        pattern=PATTERN,
+        pattern=FUNCTION_REFERENCE,
         description="`module:function` that takes each contributed trace as a dict and returns the redacted "
         "copy, which is published to `topics.redacted`",
     )

@@ -25,7 +25,6 @@ from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.embedding import Batcher, Embedder, load_embedder
 from knowledgepulse_worker.embedding.cores import usable_cores
-from knowledgepulse_worker.ending import run_in_time, within
 from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
@@ -40,7 +39,7 @@ from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.records.suspects import Caution, Suspects
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.stream.answers import watch_answers
+from knowledgepulse_worker.shutdown import close_within, run_in_time
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.checks import (
     CHANGELOG_INTERVAL,
@@ -50,6 +49,7 @@ from knowledgepulse_worker.stream.checks import (
     repeat,
 )
 from knowledgepulse_worker.stream.faust import FaustApp
+from knowledgepulse_worker.stream.registry_answers import watch_answers
 from knowledgepulse_worker.stream.reload import PolicyReload
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class _Process:
     async def _services(self, stack: AsyncExitStack, metrics: Metrics, in_force: PolicyInForce) -> Services:
         batcher = _make_batcher(self.embedder, metrics)
         if batcher is not None:
-            stack.push_async_callback(within, STOP_LIMIT, batcher.close, "the embedder")
+            stack.push_async_callback(close_within, STOP_LIMIT, batcher.close, "the embedder")
         redact = None
         redaction = self.settings.redaction
         if redaction.function is not None:
@@ -326,7 +326,7 @@ async def _serve(
             task.cancel()
         # An orderly stop finishes scored records; after a failure there is nothing to wait for.
         limit = STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0)
-        await within(limit, program.stop, "the stream")
+        await close_within(limit, program.stop, "the stream")
         # With no more heartbeats, the supervisor kills the process if it hangs from here on.
         for end in (starting, *ends, *watching):
             end.cancel()

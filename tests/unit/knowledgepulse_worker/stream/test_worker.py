@@ -9,17 +9,17 @@ from contextlib import suppress
 import pytest
 
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
-from knowledgepulse_worker import ending
-from knowledgepulse_worker.ending import run_in_time, within
+from knowledgepulse_worker import shutdown
 from knowledgepulse_worker.errors import EmbeddingError, MissingExtraError, StalledError, StartError
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.shutdown import close_within, run_in_time
 from knowledgepulse_worker.stream import worker as run
 
 HANGS = """
 import asyncio, sys
 from types import SimpleNamespace
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker import ending
+from knowledgepulse_worker import shutdown
 from knowledgepulse_worker.stream import worker as run
 
 run.STOP_LIMIT, run.END_LIMIT = 0.1, 0.5
@@ -42,7 +42,7 @@ async def main():
     heart = asyncio.create_task(forever.wait())
     await run._serve(done, faust, Settings(), asyncio.Event(), failed, [heart], [])
 
-ending.run_in_time(main())
+shutdown.run_in_time(main())
 """
 
 
@@ -59,7 +59,7 @@ def test_after_a_failure_the_process_ends_whatever_hangs():
 
 def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkeypatch):
     """As some of the client's tasks do while a broker is down."""
-    monkeypatch.setattr(ending, "CLEANUP_LIMIT", 0.01)
+    monkeypatch.setattr(shutdown, "CLEANUP_LIMIT", 0.01)
     stubborn = []  # the task and its loop
 
     async def hang():
@@ -83,7 +83,7 @@ def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkey
 
 
 async def test_closing_is_abandoned_after_the_limit(caplog):
-    await within(0.01, asyncio.Event().wait, "the stream")
+    await close_within(0.01, asyncio.Event().wait, "the stream")
 
     assert caplog.messages == ["the stream has not ended in 0.01 s and is abandoned"]
 

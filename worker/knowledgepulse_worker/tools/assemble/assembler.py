@@ -17,8 +17,8 @@ from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import OnRevoked, Session
 from knowledgepulse_kafka.topic_reader import Record, raw_record
-from knowledgepulse_worker.ending import within
 from knowledgepulse_worker.settings import AssembleSettings
+from knowledgepulse_worker.shutdown import close_within
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
@@ -71,7 +71,7 @@ class Assembler:
         stopping.cancel()
         if stop.is_set():
             logger.info("stopping")
-        await within(limit, lambda: working, "the assembler")
+        await close_within(limit, lambda: working, "the assembler")
 
     async def work(self, is_stopping: Callable[[], bool]) -> None:
         """Read and publish until told to stop.

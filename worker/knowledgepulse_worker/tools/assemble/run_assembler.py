@@ -13,12 +13,12 @@ from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import OnRevoked, Session
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.convert import Options
-from knowledgepulse_worker.ending import run_in_time
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http.server import METRICS
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.shutdown import run_in_time
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.assembly_topics import (

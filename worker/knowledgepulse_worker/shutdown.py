@@ -29,7 +29,7 @@ def run_in_time(work: Coroutine[Any, Any, None]) -> None:
             loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_LIMIT))
 
 
-async def within(limit: float, close: Callable[[], Awaitable[None]], what: str) -> None:
+async def close_within(limit: float, close: Callable[[], Awaitable[None]], what: str) -> None:
     """Close a resource within a time limit, since closing may wait forever while a broker is down.
 
     Args:

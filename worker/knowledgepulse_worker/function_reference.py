@@ -7,10 +7,10 @@ from typing import Any
 
 from knowledgepulse_worker.errors import SettingsError
 
-PATTERN = r"^[\w.]+:[\w.]+$"
+FUNCTION_REFERENCE = r"^[\w.]+:[\w.]+$"
 
 
-def import_callable(setting: str, name: str) -> Any:
+def import_function(setting: str, name: str) -> Any:
     """Import the function that a setting names.
 
     Raises:
