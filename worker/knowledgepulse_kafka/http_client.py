@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from knowledgepulse_kafka.texts import HIDDEN, printable
+from knowledgepulse_kafka.safe_text import HIDDEN, printable
 
 LONGEST_WAIT = 3600.0
 """Maximum wait in seconds, whatever the server requests."""

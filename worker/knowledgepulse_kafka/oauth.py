@@ -12,7 +12,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_kafka.config import Config, TokenFunction, revealed
-from knowledgepulse_kafka.texts import without_secrets
+from knowledgepulse_kafka.safe_text import without_secrets
 
 if TYPE_CHECKING:
     from knowledgepulse_kafka.http_client import Answer

@@ -13,9 +13,9 @@ from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import differences
 from knowledgepulse_worker.kafka.worker_rights import creation_rights
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.terminal.console import errors
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from knowledgepulse_kafka.records import Location
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.records.suspects import Caution
-from knowledgepulse_worker.texts import counted
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.scoring.counts import Counts
-from knowledgepulse_worker.texts import counted
 
 
 class Fact(NamedTuple):

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import BUCKETS, DIMENSIONS, Profile, Term
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import Dimensions
 from knowledgepulse_worker.scoring.facts import FACTS, LOGARITHM, SHARE
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
-from knowledgepulse_worker.texts import printable
 
 _HIGHEST_LOGARITHM = 40
 """A mean above it, which a policy may name, has no meaning as the logarithm of a number."""

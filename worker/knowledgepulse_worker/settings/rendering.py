@@ -8,7 +8,7 @@ from typing import Any
 
 import tomli_w
 
-from knowledgepulse_kafka.texts import without_secrets
+from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.models import Settings
 from knowledgepulse_worker.settings.section import SecretSection

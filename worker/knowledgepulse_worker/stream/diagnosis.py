@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from knowledgepulse_kafka.wait import CONNECTION
 from knowledgepulse_worker.http.verdict import State, Verdict, Waits
-from knowledgepulse_worker.texts import counted
+from knowledgepulse_worker.message_text import counted
 
 logger = logging.getLogger(__name__)
 

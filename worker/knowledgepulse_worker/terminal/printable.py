@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.message_text import printable
 
 _MAX_LINES = 50
 _MAX_LINE = 1000

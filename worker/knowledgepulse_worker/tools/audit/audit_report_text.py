@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from knowledgepulse_worker.texts import counted
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report, Unaudited
 
 DETAILS = 10

@@ -17,7 +17,7 @@ from knowledgepulse_kafka import http_client as client
 from knowledgepulse_kafka.errors import SecurityError
 from knowledgepulse_kafka.http_client import Answer
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 TIMEOUT = 60.0

@@ -12,10 +12,10 @@ from typing import Any, get_args
 
 import click
 
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
 from knowledgepulse_worker.tools.backends.backend_options import backend_options
 from knowledgepulse_worker.tools.backends.pull_output import (

@@ -11,11 +11,11 @@ import click
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.terminal.console import errors
 
 logger = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
 from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics

@@ -14,9 +14,9 @@ from rich.progress import DownloadColumn, Progress
 
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_schemas.trace import PrivacyLevel, ReasoningTrace, Visibility
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.dead_letters import letter_text as text
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import Selection

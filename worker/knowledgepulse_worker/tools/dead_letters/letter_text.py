@@ -11,8 +11,8 @@ import textwrap
 from rich.filesize import decimal
 
 from knowledgepulse_kafka.topic_reader import Record
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import Replay, SkipReason
 

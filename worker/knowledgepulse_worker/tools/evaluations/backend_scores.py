@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
 from knowledgepulse_worker.tools.backends.run_scores import run_score
 from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_record

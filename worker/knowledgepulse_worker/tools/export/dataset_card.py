@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from knowledgepulse_worker.texts import counted, printable
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.tools.export.candidates import reason_text
 from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN, SPLITS, TABLE, Choices, Manifest
 from knowledgepulse_worker.tools.export.splits import NEAR

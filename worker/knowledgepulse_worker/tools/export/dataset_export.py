@@ -9,7 +9,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.texts import counted
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_card import CARD, card
 from knowledgepulse_worker.tools.export.dataset_rows import Files, read_rows

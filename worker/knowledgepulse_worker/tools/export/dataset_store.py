@@ -24,9 +24,9 @@ from threading import Event, Thread
 
 from pyarrow import fs
 
-from knowledgepulse_kafka.texts import without_secrets
+from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.texts import printable
+from knowledgepulse_worker.message_text import printable
 
 RENEWAL = 5.0
 """Seconds between the renewals of a claim."""

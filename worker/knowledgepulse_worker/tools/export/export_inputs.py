@@ -16,12 +16,12 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, RawRecord
 from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.common.scored_records import HEADERS, read_line
 from knowledgepulse_worker.tools.policies.scored_topics import require_topics
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback

@@ -21,10 +21,10 @@ import numpy as np
 from rich.table import Table
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import DIMENSIONS, FORMER_DIGEST_LENGTH, Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord, scores_under
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 from knowledgepulse_worker.tools.terminal.reports import new_table
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import Learned
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import (
     TELLTALE,

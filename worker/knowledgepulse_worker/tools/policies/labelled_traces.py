@@ -13,9 +13,9 @@ import numpy as np
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score, scores_under
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.policies.fitted_traces import fitted_to
 from knowledgepulse_worker.tools.policies.groups import ORIGINS, Origin, groups_of

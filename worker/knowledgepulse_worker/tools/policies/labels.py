@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.terminal.lines import located_lines
 
 JUDGE = "judge:"

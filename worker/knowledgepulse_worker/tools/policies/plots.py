@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit

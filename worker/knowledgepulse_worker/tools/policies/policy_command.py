@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import DIGEST_LENGTH, Policy
 from knowledgepulse_worker.settings import load_policy, load_settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies import command_inputs, policy_output
 from knowledgepulse_worker.tools.policies.labelling.label_command import label
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, NewFile

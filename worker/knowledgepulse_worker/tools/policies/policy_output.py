@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import (
     DEFAULT_DOMAIN,
     DIMENSIONS,
@@ -17,7 +18,6 @@ from knowledgepulse_worker.policy import (
     Term,
     Words,
 )
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.terminal.reports import new_table, print_parts
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]

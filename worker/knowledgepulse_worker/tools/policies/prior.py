@@ -15,9 +15,9 @@ from importlib import resources
 import msgspec
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import Learned, Policy, Term
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.tune import effect, policy_toml, tune, with_changes
 

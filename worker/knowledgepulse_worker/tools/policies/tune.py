@@ -13,10 +13,10 @@ import numpy as np
 import tomli_w
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
 from knowledgepulse_worker.settings import EmbeddingSettings
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
 from knowledgepulse_worker.tools.policies.shares import Repeats, SharePassing, repeats, share_passing
 from knowledgepulse_worker.tools.score.offline import embedder_name

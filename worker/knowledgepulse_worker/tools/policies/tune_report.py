@@ -7,8 +7,8 @@ from itertools import islice
 
 from rich.table import Table
 
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, described, effect
 from knowledgepulse_worker.tools.terminal.reports import new_table

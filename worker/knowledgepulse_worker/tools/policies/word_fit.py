@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import BUCKETS, Learned, Words
 from knowledgepulse_worker.scoring import NoFactsError, ScoredRecord
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
-from knowledgepulse_worker.texts import counted
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, areas, estimates, percentiles
 from knowledgepulse_worker.tools.policies.labelled_traces import Labelled, leaks_label

@@ -20,9 +20,9 @@ from knowledgepulse_kafka import CLIENT
 from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 from knowledgepulse_worker.tools.convert.apart import converted_apart
 from knowledgepulse_worker.tools.convert.convert_command import (

@@ -9,8 +9,8 @@ from datetime import datetime
 from statistics import median
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, run_in
 from knowledgepulse_worker.tools.backends.pull_runs import Pull
 from knowledgepulse_worker.tools.backends.run_scores import run_score

@@ -14,10 +14,10 @@ from rich.progress import DownloadColumn
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.settings import Settings, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
 from knowledgepulse_worker.tools.backends.backend_options import backend_options
 from knowledgepulse_worker.tools.common.record_key import KeyBy

@@ -15,8 +15,8 @@ import click
 from rich.progress import Progress
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 

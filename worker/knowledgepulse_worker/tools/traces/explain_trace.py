@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import (
     Explanation,
@@ -17,7 +18,6 @@ from knowledgepulse_worker.scoring import (
     similarity_text,
 )
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.texts import printable
 
 
 def explain(record: ScoredRecord, policy: Policy, *, otherwise: bool = False) -> Iterator[str]:

@@ -15,11 +15,11 @@ import msgspec
 
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.terminal.arguments import SCORE
 from knowledgepulse_worker.tools.terminal.console import errors

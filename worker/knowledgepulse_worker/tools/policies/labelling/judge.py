@@ -16,10 +16,10 @@ from msgspec import Meta
 from yarl import URL
 
 from knowledgepulse_kafka.http_client import bearer, reason, request, retry_after, shortened
-from knowledgepulse_kafka.texts import without_secrets
+from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.texts import counted, printable
 from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view
 from knowledgepulse_worker.tools.policies.labels import JUDGE, KEPT

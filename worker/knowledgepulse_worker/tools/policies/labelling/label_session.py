@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.texts import printable
 from knowledgepulse_worker.tools.policies.labels import KEPT, Label, read_label
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 

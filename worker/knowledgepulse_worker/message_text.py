@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from knowledgepulse_kafka.texts import printable
+from knowledgepulse_kafka.safe_text import printable
 
 __all__ = ["counted", "printable"]
 

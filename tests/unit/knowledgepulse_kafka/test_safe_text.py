@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from knowledgepulse_kafka.texts import without_secrets
+from knowledgepulse_kafka.safe_text import without_secrets
 
 
 @pytest.mark.parametrize(
