@@ -30,7 +30,7 @@ from knowledgepulse_worker.observe.metric_registry import (
 )
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, SkipReason, excerpt
 from knowledgepulse_worker.policy import DIMENSIONS, Policy, Reading
-from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
+from knowledgepulse_worker.scoring import RescoreReport, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
 
 DECISIONS = ("contribute", "rejected")
@@ -73,7 +73,7 @@ class Metrics:
         self.registry = prepare_registry(registry)
         make = Makers(self.registry)
         self.recent = Recent()
-        self.shadow: Rescored | None = None
+        self.shadow: RescoreReport | None = None
         self._budget = budget
         self._refreshers: list[Callable[[], None]] = []
         self._create_trace_metrics(make)
@@ -289,7 +289,7 @@ class Metrics:
         self.shadow = None
         if policy is not None:
             self._shadow_policy.labels(policy.digest).set(1)
-            self.shadow = Rescored(policy, flips=deque(maxlen=LAST_RECORDS))
+            self.shadow = RescoreReport(policy, flips=deque(maxlen=LAST_RECORDS))
 
     @property
     def reading(self) -> Reading:

@@ -30,20 +30,20 @@ from knowledgepulse_worker.scoring.explanation import (
     similarity_text,
 )
 from knowledgepulse_worker.scoring.facts import FACTS, Fact
-from knowledgepulse_worker.scoring.flips import Flip, Rescored, rescore_all
 from knowledgepulse_worker.scoring.learned import Contribution, NoFactsError, contributions, learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
 from knowledgepulse_worker.scoring.records import ScoredRecord
+from knowledgepulse_worker.scoring.rescore_report import DecisionFlip, RescoreReport, rescore_all
 from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
 from knowledgepulse_worker.scoring.score import (
     Decision,
     Score,
-    Unit,
+    UnitInterval,
     quality_score,
     rescore,
     score_trace,
 )
-from knowledgepulse_worker.scoring.scorer import Embed, PartitionState, Scorer, score_and_add
+from knowledgepulse_worker.scoring.scorer import EmbedFunction, PartitionState, Scorer, score_and_add
 from knowledgepulse_worker.scoring.shares import LastScores, RecentScores, after
 from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
 
@@ -54,25 +54,25 @@ __all__ = [
     "Contribution",
     "Counts",
     "Decision",
+    "DecisionFlip",
     "Dimensions",
-    "Embed",
+    "EmbedFunction",
     "Explanation",
     "Fact",
-    "Flip",
     "LastScores",
     "Nearest",
     "NoFactsError",
     "Override",
     "PartitionState",
     "RecentScores",
-    "Rescored",
+    "RescoreReport",
     "Rescorer",
     "Score",
     "ScoredRecord",
     "Scorer",
     "StepText",
     "TraceText",
-    "Unit",
+    "UnitInterval",
     "VectorCache",
     "after",
     "apply_overrides",

@@ -25,14 +25,14 @@ from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, o
 
 Decision = Literal["contribute", "rejected"]
 
-Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+UnitInterval: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 """A number from 0 to 1, checked when it is decoded."""
 
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
+TraceCount: TypeAlias = Annotated[int, Meta(ge=1)]
 """A number of traces, checked when it is decoded."""
 
 
-class Routed(Protocol):
+class RoutingMetadata(Protocol):
     """The members of a trace's metadata that a policy reads."""
 
     @property
@@ -63,20 +63,20 @@ class Score(Struct, frozen=True, omit_defaults=True):
         of: the number of these last scores, with this one.
     """
 
-    quality_score: Unit = field(name="score")
-    complexity: Unit
-    novelty: Unit
-    tool_diversity: Unit
-    outcome_confidence: Unit
+    quality_score: UnitInterval = field(name="score")
+    complexity: UnitInterval
+    novelty: UnitInterval
+    tool_diversity: UnitInterval
+    outcome_confidence: UnitInterval
     overrides: tuple[Override, ...]
     domain: str
-    threshold: Unit
+    threshold: UnitInterval
     nearest: str | None
     withheld: Withheld | None = None
-    learned: Unit | None = None
-    share: Unit | None = None
-    rank: Count | None = None
-    of: Count | None = None
+    learned: UnitInterval | None = None
+    share: UnitInterval | None = None
+    rank: TraceCount | None = None
+    of: TraceCount | None = None
 
     @property
     def decision(self) -> Decision:
@@ -163,7 +163,9 @@ def score_trace(
     )
 
 
-def _withheld(metadata: Routed, dimensions: Dimensions, profile: Profile, policy: Policy) -> Withheld | None:
+def _withheld(
+    metadata: RoutingMetadata, dimensions: Dimensions, profile: Profile, policy: Policy
+) -> Withheld | None:
     for guard, listed in policy.guards.items():
         if getattr(metadata, guard) not in listed:
             return guard
@@ -171,7 +173,7 @@ def _withheld(metadata: Routed, dimensions: Dimensions, profile: Profile, policy
     return "novelty" if is_repeat else None
 
 
-def rescore(score: Score, metadata: Routed, policy: Policy, counts: Counts | None = None) -> Score:
+def rescore(score: Score, metadata: RoutingMetadata, policy: Policy, counts: Counts | None = None) -> Score:
     """Rescore a trace from its dimensions under another policy, without embedding it.
 
     The dimensions, overrides and counts do not depend on the policy. Therefore the result under the original

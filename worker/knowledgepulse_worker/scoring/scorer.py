@@ -14,7 +14,7 @@ from knowledgepulse_worker.scoring.score import Score, score_trace
 from knowledgepulse_worker.scoring.shares import RecentScores
 from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text
 
-Embed = Callable[[str], ArrayLike]
+EmbedFunction = Callable[[str], ArrayLike]
 """Returns a text's vector, with the cache's dimensions."""
 
 
@@ -74,7 +74,7 @@ class Scorer:
 
     def __init__(
         self,
-        embed: Embed | None = None,
+        embed: EmbedFunction | None = None,
         policy: Policy | None = None,
         cache: VectorCache | None = None,
         text: TraceText = "sdk",

@@ -9,7 +9,7 @@ import pytest
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import BUCKETS, DomainPolicy, Policy, Words
 from knowledgepulse_worker.scoring import rescore_all
-from knowledgepulse_worker.scoring.flips import ROUTES
+from knowledgepulse_worker.scoring.rescore_report import DECISION_PAIRS
 from knowledgepulse_worker.tools.common.scored_records import read_counted
 
 ACTIVE = Policy(threshold=0.4)
@@ -42,7 +42,7 @@ def scored_records(harness):
 def compared(harness):
     return {
         routes: harness.metric("kp_shadow_decisions_total", active=routes[0], shadow=routes[1])
-        for routes in ROUTES
+        for routes in DECISION_PAIRS
     }
 
 
@@ -61,7 +61,7 @@ async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_
     assert list(shadow.flips) == rescored.flips[-LAST_RECORDS:]
     assert shadow.as_dict() | {"flips": []} == rescored.as_dict() | {"flips": []}
     assert compared(harness) == {
-        routes: sum(counts[routes] for counts in rescored.routes.values()) for routes in ROUTES
+        routes: sum(counts[routes] for counts in rescored.routes.values()) for routes in DECISION_PAIRS
     }
 
 

@@ -14,7 +14,7 @@ from knowledgepulse_worker.records.content import content_and_counts_of
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Unit
+from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, UnitInterval
 from knowledgepulse_worker.tools.common.trace_summary import TraceSummary
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
@@ -36,12 +36,12 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
     """A line of ``kp-worker score`` output, without the parts of the score."""
 
     id: str
-    quality_score: Unit
+    quality_score: UnitInterval
     task_domain: str
     visibility: Visibility
     privacy_level: PrivacyLevel
     success: bool
-    confidence: Unit
+    confidence: UnitInterval
     embedder: str | None = None
     content: Content | None = None
     counts: Counts | None = None

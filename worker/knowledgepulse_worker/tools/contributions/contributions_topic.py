@@ -15,10 +15,10 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.common.departure import Held
+from knowledgepulse_worker.tools.common.departure_rule import HoldReason
 from knowledgepulse_worker.tools.contributions.registry_client import FinalAnswer
 
-Result = Literal[FinalAnswer, Held, "invalid", "not_redacted", "foreign"]
+Result = Literal[FinalAnswer, HoldReason, "invalid", "not_redacted", "foreign"]
 """The result for a record: the registry's answer, or the reason for not sending it."""
 
 

@@ -18,7 +18,7 @@ from knowledgepulse_worker import __version__
 from knowledgepulse_worker.records.score_header import encode_score, without_content
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.common.departure import Departure, Held, is_clean
+from knowledgepulse_worker.tools.common.departure_rule import DepartureRule, HoldReason, is_clean
 
 MAX_ID = 500
 """Largest number of characters of an id, which must fit into a URL."""
@@ -39,7 +39,7 @@ _SENT: Any = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class KnowledgeUnit:
     """The request for one trace; the registry calls it a KnowledgeUnit.
 
     Attributes:
@@ -58,7 +58,7 @@ class Unit:
 
 def unit_of(
     value: bytes, record: ScoredRecord, registry: RegistrySettings
-) -> Unit | Held | Literal["invalid"]:
+) -> KnowledgeUnit | HoldReason | Literal["invalid"]:
     """Return the unit to send for a contributed record, or the reason for sending nothing.
 
     ``value``: the record's value.
@@ -70,15 +70,15 @@ def unit_of(
     graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
     since = trace["metadata"]["created_at"]
     graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
-    departure = Departure(registry.visibilities, require_clean=registry.require_clean)
+    rule = DepartureRule(registry.visibilities, require_clean=registry.require_clean)
     metadata = trace["metadata"]
-    held = departure.withholding_guard(
-        metadata["visibility"], metadata["privacy_level"]
-    ) or departure.held_by_content(lambda: is_clean(trace))
+    held = rule.withholding_guard(metadata["visibility"], metadata["privacy_level"]) or rule.held_by_content(
+        lambda: is_clean(trace)
+    )
     if held is not None:
         return held
     trace["metadata"]["agent_id"] = registry.agent_id
-    return Unit(trace["id"], msgspec.json.encode(trace))
+    return KnowledgeUnit(trace["id"], msgspec.json.encode(trace))
 
 
 def _known(value: bytes) -> dict[str, Any]:

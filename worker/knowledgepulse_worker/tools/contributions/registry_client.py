@@ -16,7 +16,7 @@ from knowledgepulse_kafka import http_client as client
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit
+from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit
 from knowledgepulse_worker.tools.contributions.request_pace import Pace, Sleep
 
 RetryReason = Literal["unreachable", "timeout", "closed", "server_error", "unreadable", "limited"]
@@ -120,7 +120,7 @@ class RegistryClient:
                 return False
         raise self._no_registry("GET", path, response)
 
-    async def contribute(self, unit: Unit) -> Answer:
+    async def contribute(self, unit: KnowledgeUnit) -> Answer:
         """Send a trace; raises as :meth:`check`."""
         headers = {"Content-Type": "application/json", "Idempotency-Key": unit.idempotency_key}
         response = await self._request("POST", "/v1/knowledge", self._writes, data=unit.body, headers=headers)

@@ -36,7 +36,7 @@ from knowledgepulse_worker.tools.contributions.contributions_topic import (
     create_topic,
     source_topic,
 )
-from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
+from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_worker.tools.contributions.registry_client import Answer, RegistryClient, TryAgain
 from knowledgepulse_worker.tools.contributions.request_pace import Sleep
 
@@ -121,7 +121,7 @@ class Sender:
         if scored is None:
             return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
         unit = unit_of(record.value, scored, self.registry)
-        if not isinstance(unit, Unit):
+        if not isinstance(unit, KnowledgeUnit):
             return self._held(scored.id, scored.source, unit)
         answer = await self.persistence.ask(lambda: self._answer(unit))
         return RegistryResult(
@@ -134,7 +134,7 @@ class Sender:
             idempotency_key=unit.idempotency_key,
         )
 
-    async def _answer(self, unit: Unit) -> Answer:
+    async def _answer(self, unit: KnowledgeUnit) -> Answer:
         if await self.client.has(unit.id):
             return Answer("duplicate", 200)
         return await self.client.contribute(unit)

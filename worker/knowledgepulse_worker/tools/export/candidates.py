@@ -218,8 +218,8 @@ class Rules:
 
     def _against(self, one: Candidate) -> LeftOut | None:
         choices, metadata = self.choices, one.members.metadata
-        if choices.departure is not None:
-            held = choices.departure.withholding_guard(metadata.visibility, metadata.privacy_level)
+        if choices.departure_rule is not None:
+            held = choices.departure_rule.withholding_guard(metadata.visibility, metadata.privacy_level)
             if held is not None:
                 return LeftOut(held, getattr(metadata, held))
         if choices.domain and not {metadata.task_domain, one.domain} & {*choices.domain}:

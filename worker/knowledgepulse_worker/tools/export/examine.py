@@ -9,7 +9,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.tools.common.departure import is_clean_json
+from knowledgepulse_worker.tools.common.departure_rule import is_clean_json
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import lines_of
 
@@ -28,13 +28,13 @@ class Examined(NamedTuple):
 
 async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Examined | LeftOut:
     """Return a candidate's trace, or the reason for leaving it out."""
-    value, departure = record.value or b"", rules.choices.departure
+    value, departure_rule = record.value or b"", rules.choices.departure_rule
     try:
         trace = decode_trace(value, len(value))
     except InvalidRecordError:
         return LeftOut("foreign")
     is_clean = None if rules.choices.not_cleaned else is_clean_json(value)
-    if departure is not None and (held := departure.held_by_content(lambda: bool(is_clean))):
+    if departure_rule is not None and (held := departure_rule.held_by_content(lambda: bool(is_clean))):
         return LeftOut(held)
     try:
         for _ in lines_of(one, rules.trace(record, one), rules.choices):

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.tools.common.departure import Departure
+from knowledgepulse_worker.tools.common.departure_rule import DepartureRule
 from knowledgepulse_worker.tools.export.dataset_store import Store
 
 FLOAT32 = 4
@@ -82,11 +82,11 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     weights: bool = False
 
     @property
-    def departure(self) -> Departure | None:
+    def departure_rule(self) -> DepartureRule | None:
         """The traces that may leave; None if the dataset does not."""
         if self.audience == "inside":
             return None
-        return Departure(self.visibilities, self.privacy_levels, require_clean=not self.not_cleaned)
+        return DepartureRule(self.visibilities, self.privacy_levels, require_clean=not self.not_cleaned)
 
 
 class File(msgspec.Struct, frozen=True):

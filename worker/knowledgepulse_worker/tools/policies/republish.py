@@ -15,7 +15,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.score_header import encode_score
-from knowledgepulse_worker.scoring import Decision, Rescored, Score, scores_under
+from knowledgepulse_worker.scoring import Decision, RescoreReport, Score, scores_under
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.scored_records import HEADERS
 from knowledgepulse_worker.tools.policies.scored_topics import (
@@ -34,7 +34,7 @@ Targets = Mapping[Decision, Topic]
 
 async def republish(
     settings: Settings, period: Period, policy: Policy, names: tuple[str, str], *, live: bool
-) -> Rescored:
+) -> RescoreReport:
     """Rescore a period's records and publish them with their new score, decision and policy.
 
     Key, timestamp and all other data of a record are unchanged.
@@ -63,10 +63,10 @@ async def republish(
 
 async def send_rescored(
     topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: IdempotentPublisher
-) -> Rescored:
+) -> RescoreReport:
     """Rescore and publish the records of topics; return once all of them are confirmed."""
     scores = await _scores(topics, period, policy)
-    rescored = Rescored(policy)
+    rescored = RescoreReport(policy)
     deliveries: list[asyncio.Future[Any]] = []
     partitions = {topic.name: topic.partitions for topic in topics.topics}
     async for record, scored in topics.read(period):

@@ -8,7 +8,7 @@ from itertools import islice
 from rich.table import Table
 
 from knowledgepulse_worker.message_text import counted, printable
-from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
+from knowledgepulse_worker.scoring.rescore_report import DECISION_PAIRS, RescoreReport
 from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, described, effect
 from knowledgepulse_worker.tools.terminal.reports import new_table
@@ -45,13 +45,13 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
         yield from _notes(one)
 
 
-def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
+def rescored_tables(rescored: RescoreReport) -> Iterator[Table | str]:
     """Yield the report of a rescoring."""
     found = f"{counted(rescored.traces, 'trace')}, {rescored.rescored:,} with a new score"
     yield f"policy {rescored.policy.digest}: {found}"
-    table = new_table("domain", *(f"{before} → {after}" for before, after in ROUTES))
+    table = new_table("domain", *(f"{before} → {after}" for before, after in DECISION_PAIRS))
     for domain, routes in sorted(rescored.routes.items()):
-        table.add_row(domain, *(f"{routes[route]:,}" for route in ROUTES))
+        table.add_row(domain, *(f"{routes[route]:,}" for route in DECISION_PAIRS))
     yield table
     for flip in islice(rescored.flips, DETAILS):
         before, after = flip.before, flip.after

@@ -20,7 +20,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.scoring import (
     Content,
     Counts,
-    Embed,
+    EmbedFunction,
     Score,
     Scorer,
     VectorCache,
@@ -80,7 +80,7 @@ def embedder_name(settings: EmbeddingSettings) -> str:
 def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     """Return a scorer with an empty cache."""
     cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
-    embed: Embed | None = None if embedder is None else lambda text: embedder.embed([text]).vectors[0]
+    embed: EmbedFunction | None = None if embedder is None else lambda text: embedder.embed([text]).vectors[0]
     return Scorer(embed, settings.policy, cache, settings.embedding.trace_text)
 
 

@@ -15,7 +15,7 @@ from knowledgepulse_worker.redaction.sdk import clean
 from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.scored_records import read_record
-from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
+from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_worker.tools.export.candidates import Rules
 from knowledgepulse_worker.tools.export.manifest import Choices
 from support.planted import PLANTED, planted_traces
@@ -141,6 +141,6 @@ def test_nothing_planted_in_any_text_is_sent(record, trace):
 
     sent = unit(record(clean(copy.deepcopy(trace))), registry)
 
-    assert isinstance(sent, Unit)
+    assert isinstance(sent, KnowledgeUnit)
     text = json.dumps(json.loads(sent.body), ensure_ascii=False).replace("\\\\", "\\")
     assert not [one for one in PLANTED if one in text]

@@ -13,7 +13,7 @@ from aiohttp import web
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.scored_records import read_record
-from knowledgepulse_worker.tools.contributions.knowledge_unit import Unit, unit_of
+from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_worker.tools.contributions.registry_client import Answer, RegistryClient, TryAgain
 from support.registry import Registry, register, serving
 
@@ -38,7 +38,7 @@ async def no_sleep(_seconds):
 
 def unit_in(record, registry):
     unit = unit_of(record.value, read_record(record), registry)
-    assert isinstance(unit, Unit)
+    assert isinstance(unit, KnowledgeUnit)
     return unit
 
 
@@ -56,8 +56,8 @@ async def test_a_trace_is_there_once_it_is_accepted_and_gone_once_it_is_deleted(
 
 async def test_what_the_schema_refuses_is_refused_with_the_registrys_words(registry, document, record):
     unit = unit_in(record(document()), registry)
-    broken = Unit(unit.id, unit.body.replace(b'"created_at":"', b'"created_at":"later than '))
-    broken = Unit(unit.id, broken.body.replace(b'Z","task', b'","task'))
+    broken = KnowledgeUnit(unit.id, unit.body.replace(b'"created_at":"', b'"created_at":"later than '))
+    broken = KnowledgeUnit(unit.id, broken.body.replace(b'Z","task', b'","task'))
     async with RegistryClient(registry, no_sleep) as client:
         answer = await client.contribute(broken)
         assert (answer.verdict, answer.status) == ("refused", 400)

@@ -13,10 +13,10 @@ from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.rescorer import Rescorer
 from knowledgepulse_worker.scoring.score import Decision, Score
 
-Routes = tuple[Decision, Decision]
+DecisionPair = tuple[Decision, Decision]
 """The decisions on a trace before and after."""
 
-ROUTES: tuple[Routes, ...] = (
+DECISION_PAIRS: tuple[DecisionPair, ...] = (
     ("contribute", "contribute"),
     ("contribute", "rejected"),
     ("rejected", "contribute"),
@@ -25,7 +25,7 @@ ROUTES: tuple[Routes, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class DecisionFlip:
     """A trace with a changed decision.
 
     Attributes:
@@ -55,7 +55,7 @@ class Flip:
 
 
 @dataclass
-class Rescored:
+class RescoreReport:
     """Effects of a new policy, accumulated record by record.
 
     Attributes:
@@ -66,8 +66,8 @@ class Rescored:
     """
 
     policy: Policy
-    flips: MutableSequence[Flip] = field(default_factory=list)
-    routes: defaultdict[str, Counter[Routes]] = field(default_factory=lambda: defaultdict(Counter))
+    flips: MutableSequence[DecisionFlip] = field(default_factory=list)
+    routes: defaultdict[str, Counter[DecisionPair]] = field(default_factory=lambda: defaultdict(Counter))
     rescored: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Rescored:
         self.routes[score.domain][record.score.decision, score.decision] += 1
         self.rescored += score.quality_score != record.score.quality_score
         if score.decision != record.score.decision:
-            self.flips.append(Flip(record.source, record.id, record.score, score))
+            self.flips.append(DecisionFlip(record.source, record.id, record.score, score))
         return score
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,20 +97,20 @@ class Rescored:
             "traces": self.traces,
             "rescored": self.rescored,
             "routes": {
-                domain: {f"{before} → {after}": routes[before, after] for before, after in ROUTES}
+                domain: {f"{before} → {after}": routes[before, after] for before, after in DECISION_PAIRS}
                 for domain, routes in sorted(self.routes.items())
             },
             "flips": [flip.as_dict() for flip in self.flips],
         }
 
 
-def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> Rescored:
+def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> RescoreReport:
     """Rescore records under a policy, in the order of the offsets of their partitions.
 
     Raises:
         InputError: there are no records.
     """
-    rescored = Rescored(policy)
+    rescored = RescoreReport(policy)
     for record in sorted(records, key=lambda one: one.offset):
         rescored.add(record)
     if not rescored.traces:

@@ -31,12 +31,12 @@ from typing import Any, Literal
 from knowledgepulse_worker.policy import PRIVACY_LEVELS, Guard
 from knowledgepulse_worker.redaction.sdk import clean
 
-Held = Literal[Guard, "not_clean"]
+HoldReason = Literal[Guard, "not_clean"]
 """Why a trace may not leave."""
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class DepartureRule:
     """The traces that an exit permits to leave.
 
     Attributes:
