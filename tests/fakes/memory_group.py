@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.group_member import Positions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.waits import Waits
+from knowledgepulse_kafka.request_waits import Waits
 
 BATCH = 3
 """Maximum records per partition and fetch."""

@@ -19,8 +19,8 @@ from aiohttp import web
 
 from chaos.assembly import Fleet, write
 from knowledgepulse_kafka import rights
-from knowledgepulse_kafka.clients import client_arguments
-from knowledgepulse_kafka.diagnosis import _failures
+from knowledgepulse_kafka.client_factory import client_arguments
+from knowledgepulse_kafka.connection_diagnosis import _failures
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_kafka.rights import Right, require_rights
 from knowledgepulse_worker.kafka import worker_rights

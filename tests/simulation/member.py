@@ -20,7 +20,7 @@ from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_kafka.group_member import HEARTBEATS
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.waits import Waits
+from knowledgepulse_kafka.request_waits import Waits
 from simulation.clients import BACKOFF, Connection, record
 from simulation.loop import EPOCH
 

@@ -108,7 +108,7 @@ def brokers():
 
 @pytest.fixture
 def admin(brokers, monkeypatch):
-    monkeypatch.setattr("knowledgepulse_kafka.clients.AIOKafkaAdminClient", lambda **_: brokers)
+    monkeypatch.setattr("knowledgepulse_kafka.client_factory.AIOKafkaAdminClient", lambda **_: brokers)
     return TopicAdmin(KafkaSettings(), NAMES)
 
 

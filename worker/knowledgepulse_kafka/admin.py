@@ -24,9 +24,9 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_kafka.clients import new_admin_client
+from knowledgepulse_kafka.client_factory import new_admin_client
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import unreachable
+from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import SecurityError, TopicError
 from knowledgepulse_kafka.throttling import MUTATION_QUOTA, logged_throttle
 from knowledgepulse_kafka.topics import SETTINGS, Topic, topic_of

@@ -16,15 +16,15 @@ from aiokafka.errors import KafkaError, NoError, RebalanceInProgressError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_kafka.clients import adapted, client_arguments
+from knowledgepulse_kafka.client_factory import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import explanation
+from knowledgepulse_kafka.connection_diagnosis import explanation
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
 from knowledgepulse_kafka.leader_epochs import epoch_ends
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
+from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
-from knowledgepulse_kafka.waits import Waits
 
 HEARTBEATS = 4
 """Heartbeats in a session timeout."""

@@ -13,9 +13,9 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import RecordMetadata
 
-from knowledgepulse_kafka.clients import new_producer
+from knowledgepulse_kafka.client_factory import new_producer
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import unreachable
+from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import DeliveryError, TooLargeError
 from knowledgepulse_kafka.producer import abandon
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from aiokafka.protocol.metadata import MetadataRequest
 
-from knowledgepulse_kafka.sending import RequestSender, changing
+from knowledgepulse_kafka.request_hook import RequestSender, changing
 
 _Client = TypeVar("_Client")
 

@@ -29,7 +29,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
 
-from knowledgepulse_kafka.clients import adapted
+from knowledgepulse_kafka.client_factory import adapted
 from knowledgepulse_kafka.errors import (
     DeliveryError,
     Refusal,
@@ -47,9 +47,9 @@ from knowledgepulse_kafka.group_offsets import (
     refuse_offsets,
 )
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
+from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import missing_topics
-from knowledgepulse_kafka.waits import Waits
 
 # Seconds to wait for the end of a transaction whose caller was cancelled, and to abandon a producer.
 _CANCELLED_LIMIT = _ABANDON_LIMIT = 1.0

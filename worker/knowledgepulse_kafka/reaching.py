@@ -24,7 +24,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
-from knowledgepulse_kafka.sending import plain_client
+from knowledgepulse_kafka.request_hook import plain_client
 
 logger = logging.getLogger(__name__)
 

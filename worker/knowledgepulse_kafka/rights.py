@@ -14,9 +14,9 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from knowledgepulse_kafka.authorized_operations import on_group, on_topics
-from knowledgepulse_kafka.clients import new_client
+from knowledgepulse_kafka.client_factory import new_client
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import unreachable
+from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import SecurityError
 
 # https://kafka.apache.org/protocol: the bit of each operation.

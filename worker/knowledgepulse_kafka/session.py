@@ -11,7 +11,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import connect, unreachable
+from knowledgepulse_kafka.connection_diagnosis import connect, unreachable
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Outcome, Rebalanced

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.produce import ProduceRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
-from knowledgepulse_kafka.sending import RequestSender, changing
+from knowledgepulse_kafka.request_hook import RequestSender, changing
 from knowledgepulse_kafka.throttle import LONG, Throttle
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from aiokafka.protocol.types import (
     UnsignedVarInt32,
 )
 
-from knowledgepulse_kafka.clients import new_client
+from knowledgepulse_kafka.client_factory import new_client
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.own_request import OwnRequest
 

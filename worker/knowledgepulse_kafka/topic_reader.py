@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 
-from knowledgepulse_kafka.clients import new_consumer
+from knowledgepulse_kafka.client_factory import new_consumer
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import connect
+from knowledgepulse_kafka.connection_diagnosis import connect
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within, epoch_of, fault_of
 from knowledgepulse_kafka.records import RawRecord

@@ -24,9 +24,9 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_kafka.clients import client_arguments
+from knowledgepulse_kafka.client_factory import client_arguments
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import explanation
+from knowledgepulse_kafka.connection_diagnosis import explanation
 from knowledgepulse_kafka.errors import (
     BrokerError,
     ClientError,
@@ -44,10 +44,10 @@ from knowledgepulse_kafka.outcome import Committed, Outcome, Rebalanced, Refused
 from knowledgepulse_kafka.partitioner import PARTITIONER
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch, TransactionalProducer, abandon
 from knowledgepulse_kafka.records import Location, OutputRecord, Position
+from knowledgepulse_kafka.request_waits import TRANSACTION, Waits, error_name
 from knowledgepulse_kafka.rights import Right, denied_right, missing_rights
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import PRODUCER_QUOTA, HeldBackError, logged_throttle
-from knowledgepulse_kafka.waits import TRANSACTION, Waits, error_name
 
 logger = logging.getLogger(__name__)
 

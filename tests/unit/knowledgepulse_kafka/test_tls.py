@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from knowledgepulse_kafka.clients import client_arguments
+from knowledgepulse_kafka.client_factory import client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ConfigurationError
 

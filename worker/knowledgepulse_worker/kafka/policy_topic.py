@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from knowledgepulse_kafka.client import KafkaError
+from knowledgepulse_kafka.aiokafka_types import KafkaError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from knowledgepulse_kafka.group_member import HEARTBEATS
+from knowledgepulse_kafka.request_waits import MEMBERSHIP, READING, TRANSACTION, Waits
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_kafka.waits import MEMBERSHIP, READING, TRANSACTION, Waits
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.kafka.topics import changelog_topic_name

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-from knowledgepulse_kafka.client import KafkaError
+from knowledgepulse_kafka.aiokafka_types import KafkaError
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_reader import Reader

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from knowledgepulse_kafka.client import ConsumerRebalanceListener, TopicPartition
+from knowledgepulse_kafka.aiokafka_types import ConsumerRebalanceListener, TopicPartition
 from knowledgepulse_kafka.group_member import Positions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.topic_reader import Record
-from knowledgepulse_kafka.waits import Waits
 
 
 class Client(Protocol):

@@ -21,8 +21,8 @@ from faust.web.base import BlueprintManager
 from mode import CrashingSupervisor
 from yarl import URL
 
-from knowledgepulse_kafka.client import KafkaError
-from knowledgepulse_kafka.waits import MEMBERSHIP
+from knowledgepulse_kafka.aiokafka_types import KafkaError
+from knowledgepulse_kafka.request_waits import MEMBERSHIP
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp

@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection, Hashable
 from contextlib import suppress
 
-from knowledgepulse_kafka.client import IllegalStateError, TopicPartition
+from knowledgepulse_kafka.aiokafka_types import IllegalStateError, TopicPartition
+from knowledgepulse_kafka.request_waits import MEMBERSHIP
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_kafka.waits import MEMBERSHIP
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.client import Client
 from knowledgepulse_worker.stream.refusal import explained

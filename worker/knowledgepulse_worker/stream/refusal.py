@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from knowledgepulse_kafka.client import InconsistentGroupProtocolError, InvalidSessionTimeoutError
+from knowledgepulse_kafka.aiokafka_types import InconsistentGroupProtocolError, InvalidSessionTimeoutError
 from knowledgepulse_kafka.errors import SecurityError
+from knowledgepulse_kafka.request_waits import GROUP_IS_FULL
 from knowledgepulse_kafka.rights import denied_right
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_kafka.waits import GROUP_IS_FULL
 from knowledgepulse_worker.errors import WorkerError
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from knowledgepulse_kafka.client import (
+from knowledgepulse_kafka.aiokafka_types import (
     ConsumerRebalanceListener,
     IllegalStateError,
     TopicPartition,

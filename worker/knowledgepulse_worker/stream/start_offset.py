@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from knowledgepulse_kafka.client import OffsetAndMetadata, TopicPartition
+from knowledgepulse_kafka.aiokafka_types import OffsetAndMetadata, TopicPartition
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.stream.unread_offsets import PassedOver

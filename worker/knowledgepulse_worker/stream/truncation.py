@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.aiokafka_types import TopicPartition
 from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.lane.partition_task import PartitionTask

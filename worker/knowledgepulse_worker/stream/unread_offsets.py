@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from knowledgepulse_kafka.client import KafkaError, TopicPartition
+from knowledgepulse_kafka.aiokafka_types import KafkaError, TopicPartition
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.stream.client import Client
 

@@ -2,7 +2,11 @@
 
 import pytest
 
-from knowledgepulse_kafka.client import InconsistentGroupProtocolError, InvalidSessionTimeoutError, KafkaError
+from knowledgepulse_kafka.aiokafka_types import (
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+)
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.stream.refusal import explained
 

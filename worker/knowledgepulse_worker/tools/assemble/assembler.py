@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.aiokafka_types import TopicPartition
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import OnRevoked, Session

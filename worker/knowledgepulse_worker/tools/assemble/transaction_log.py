@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.aiokafka_types import TopicPartition
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.outcome import Committed, Rebalanced, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Position

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from knowledgepulse_kafka.diagnosis import problem_with
+from knowledgepulse_kafka.connection_diagnosis import problem_with
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.processes import last_lines
 

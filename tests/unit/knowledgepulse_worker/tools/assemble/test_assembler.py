@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_kafka.client import TopicPartition
+from knowledgepulse_kafka.aiokafka_types import TopicPartition
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic

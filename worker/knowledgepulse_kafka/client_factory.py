@@ -15,11 +15,11 @@ from knowledgepulse_kafka.config import Config, revealed
 from knowledgepulse_kafka.metadata import never_creating
 from knowledgepulse_kafka.oauth import token_provider
 from knowledgepulse_kafka.reaching import reaching
+from knowledgepulse_kafka.request_waits import Waits, noting
 from knowledgepulse_kafka.stopping import stoppable
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import waiting_out
 from knowledgepulse_kafka.tls import RenewedContext
-from knowledgepulse_kafka.waits import Waits, noting
 
 _Client = TypeVar("_Client")
 

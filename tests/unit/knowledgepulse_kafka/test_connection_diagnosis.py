@@ -13,9 +13,9 @@ from aiokafka.errors import KafkaConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_kafka import diagnosis
+from knowledgepulse_kafka import connection_diagnosis
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.diagnosis import unreachable
+from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 
@@ -73,7 +73,7 @@ async def test_a_refusal_takes_precedence_over_an_unreachable_server():
 
 
 async def test_a_silent_server_is_reported(monkeypatch):
-    monkeypatch.setattr(diagnosis, "_DIAL_LIMIT_MS", 50)
+    monkeypatch.setattr(connection_diagnosis, "_DIAL_LIMIT_MS", 50)
     opened = asyncio.Event()
 
     async def serve(_reader, writer):

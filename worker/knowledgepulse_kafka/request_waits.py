@@ -16,7 +16,7 @@ from aiokafka.errors import UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
 from knowledgepulse_kafka.reaching import failed_since
-from knowledgepulse_kafka.sending import RequestSender, changing, plain_client
+from knowledgepulse_kafka.request_hook import RequestSender, changing, plain_client
 from knowledgepulse_kafka.wait import CONNECTION, Wait
 
 TRANSACTION = (

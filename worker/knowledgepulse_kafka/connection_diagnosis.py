@@ -23,7 +23,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from knowledgepulse_kafka.clients import client_arguments
+from knowledgepulse_kafka.client_factory import client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
 from knowledgepulse_kafka.oauth import TokenError

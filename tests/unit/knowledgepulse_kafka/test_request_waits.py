@@ -11,7 +11,7 @@ from aiokafka.protocol.produce import ProduceResponse_v5
 from aiokafka.protocol.transaction import AddPartitionsToTxnResponse_v0, EndTxnResponse_v0
 
 from knowledgepulse_kafka.group_offsets import StableOffsetsResponse_v7
-from knowledgepulse_kafka.waits import (
+from knowledgepulse_kafka.request_waits import (
     MEMBERSHIP,
     READING,
     REQUESTS,
