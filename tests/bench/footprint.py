@@ -10,7 +10,7 @@ from bench.context import Context
 from bench.measure import Budget, Figure, Section
 from bench.traces import STREAM_BYTES, of_size
 from bench.workers import SUSPENDABLE, MeasuredWorker, Publisher
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.settings import Settings
 from support.processes import resident_bytes
 from support.traces import real_traces

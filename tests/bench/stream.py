@@ -27,7 +27,7 @@ from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.peers.loop import Task
 from bench.traces import STREAM_BYTES, of_size
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.settings import Settings
 from support.processes import cpu_seconds, suspend, wake
 from support.streams import Stream, admin_of, own_settings, tests_environment

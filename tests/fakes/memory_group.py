@@ -85,7 +85,7 @@ class MemoryTopic:
 
 
 class MemoryGroupMember:
-    """Implements :class:`~knowledgepulse_worker.stream.client.Client` in memory.
+    """Implements :class:`~knowledgepulse_worker.stream.kafka_interfaces.Client` in memory.
 
     Args:
         topic: the topic to read.
@@ -271,7 +271,7 @@ class MemoryGroupMember:
 
 
 class MemoryTopicIds:
-    """Implements :class:`~knowledgepulse_worker.stream.client.TopicIdentity` for a topic in memory."""
+    """A topic in memory, as a :class:`~knowledgepulse_worker.stream.kafka_interfaces.TopicIdentity`."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 from aiokafka.protocol.admin import DeleteGroupsRequest
 
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.tools.audit import audit
 from support.streams import Message, admin_of, score_of, source_of
 

@@ -13,7 +13,7 @@ from aiokafka.partitioner import murmur2
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM, changelog_topic_name
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from support.commands import kp_worker
 from support.streams import Message, admin_of

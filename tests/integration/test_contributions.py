@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.redaction.sdk import clean_id
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support import metrics_page as page

@@ -17,7 +17,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.topics import COMPACTED
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.lane.record_scorer import failed_entry
-from knowledgepulse_worker.records.entry import Failure
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import RawTopic

@@ -12,7 +12,7 @@ from aiokafka.admin import NewTopic
 from click.testing import CliRunner
 
 from knowledgepulse_worker.errors import EXPECTED
-from knowledgepulse_worker.kafka.topics import policies_topic_name
+from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit

@@ -25,7 +25,7 @@ from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_kafka.rights import Right, require_rights
 from knowledgepulse_worker.kafka import worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
 from knowledgepulse_worker.tools.audit.stream_audit import audit_rights

@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH
 from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page

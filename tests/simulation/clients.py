@@ -79,7 +79,7 @@ def record(topic, partition, one):
 
 
 class SimTopicIds:
-    """Implements :class:`~knowledgepulse_worker.stream.client.TopicIdentity`; asks the leaders."""
+    """Implements :class:`~knowledgepulse_worker.stream.kafka_interfaces.TopicIdentity`; asks the leaders."""
 
     def __init__(self, cluster, host, topic):
         self._connection = Connection(cluster, host, "ids")

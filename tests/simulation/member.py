@@ -49,7 +49,7 @@ class _NoListener:
 
 
 class SimMember:
-    """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does.
+    """Implements :class:`~knowledgepulse_worker.stream.kafka_interfaces.Client`, as aiokafka's consumer does.
 
     Args:
         topics: the topics that it may subscribe to.

@@ -12,9 +12,9 @@ from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topic_reader import raw_record
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.lane.partition_task import MAX_BATCHES
-from knowledgepulse_worker.records.entry import (
+from knowledgepulse_worker.records.ledger_records import (
     POSITION_KEY,
     decode_entry,
     decode_position,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.settings import Settings
 from simulation.brokers import SimTopic
 from simulation.faults import Faults

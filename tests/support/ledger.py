@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from knowledgepulse_worker.records.entry import ENTRY_VERSION, Entry, Failure, encode_vector
+from knowledgepulse_worker.records.ledger_records import ENTRY_VERSION, Entry, Failure, encode_vector
 from support.lanes import VECTORS
 
 MODEL = "model-1"

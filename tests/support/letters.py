@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.record_scorer import failed_entry
-from knowledgepulse_worker.records.entry import Failure
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import TopicSettings
 

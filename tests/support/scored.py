@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.record_scorer import failed_entry
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score

@@ -11,8 +11,8 @@ from click.core import ParameterSource
 from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import differences
 from knowledgepulse_worker.kafka.worker_rights import creation_rights
+from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.config_option import config_option

@@ -16,7 +16,7 @@ from knowledgepulse_kafka.aiokafka_types import KafkaError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
-from knowledgepulse_worker.kafka.topics import policies_topic_name
+from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.policy import DomainPolicy, Policy, is_digest_of
 from knowledgepulse_worker.settings import Settings
 

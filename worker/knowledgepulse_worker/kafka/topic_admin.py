@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from knowledgepulse_kafka.admin import Admin
 from knowledgepulse_kafka.errors import SecurityError, TopicError
 from knowledgepulse_kafka.topics import COMPACTED, Topic, missing_topics
-from knowledgepulse_worker.kafka.topics import (
+from knowledgepulse_worker.kafka.worker_topics import (
     CHANGELOG_CONFIG,
     changelog_topic_name,
     obstacles,

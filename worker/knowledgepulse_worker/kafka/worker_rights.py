@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from knowledgepulse_kafka.rights import BOTH, READ, WRITE, Right, topic_rights
-from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.settings import Settings
 
 

@@ -36,7 +36,7 @@ from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken, Und
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
-from knowledgepulse_worker.records.entry import (
+from knowledgepulse_worker.records.ledger_records import (
     POSITION_KEY,
     DomainScores,
     Entry,

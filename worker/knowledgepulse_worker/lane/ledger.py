@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.records.entry import (
+from knowledgepulse_worker.records.ledger_records import (
     ENTRY_VERSION,
     POSITION_KEY,
     SCORES_PREFIX,

@@ -12,7 +12,7 @@ from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
+from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import (
     Counts,

@@ -17,7 +17,7 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.lane.size_log import SizeLog
 from knowledgepulse_worker.lane.stages import RecordOutcome
-from knowledgepulse_worker.records.entry import Failure
+from knowledgepulse_worker.records.ledger_records import Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
 from knowledgepulse_worker.redaction.copies import Redaction
 

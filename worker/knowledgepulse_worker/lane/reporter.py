@@ -16,7 +16,7 @@ from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
-from knowledgepulse_worker.records.content import counts_of
+from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.policy import Profile
-from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.scoring import Counts, Score
 
 

@@ -14,7 +14,7 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Ra
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.score_header import decode_score, encode_score, without_content
 from knowledgepulse_worker.settings import TopicSettings
 

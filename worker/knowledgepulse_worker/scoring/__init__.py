@@ -32,7 +32,6 @@ from knowledgepulse_worker.scoring.explanation import (
 from knowledgepulse_worker.scoring.facts import FACTS, Fact
 from knowledgepulse_worker.scoring.learned import Contribution, NoFactsError, contributions, learned_value
 from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
-from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.rescore_report import DecisionFlip, RescoreReport, rescore_all
 from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
 from knowledgepulse_worker.scoring.score import (
@@ -43,6 +42,7 @@ from knowledgepulse_worker.scoring.score import (
     rescore,
     score_trace,
 )
+from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 from knowledgepulse_worker.scoring.scorer import EmbedFunction, PartitionState, Scorer, score_and_add
 from knowledgepulse_worker.scoring.shares import LastScores, RecentScores, after
 from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text

@@ -14,8 +14,8 @@ from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile, Withheld, 
 from knowledgepulse_worker.scoring.counts import reading_of
 from knowledgepulse_worker.scoring.learned import Contribution, contributions
 from knowledgepulse_worker.scoring.overrides import EFFECTS
-from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.score import Score, quality_score
+from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 
 CONTRIBUTIONS = 3
 """Number of contributions to the learned value that an explanation names."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.rescorer import Rescorer
 from knowledgepulse_worker.scoring.score import Decision, Score
+from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 
 DecisionPair = tuple[Decision, Decision]
 """The decisions on a trace before and after."""

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from knowledgepulse_worker.policy import Policy, is_digest_of
-from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.score import Score
+from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 from knowledgepulse_worker.scoring.shares import RecentScores
 
 

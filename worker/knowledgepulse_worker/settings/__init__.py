@@ -27,7 +27,7 @@ from knowledgepulse_worker.settings.models import (
 from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
 from knowledgepulse_worker.settings.registry_settings import RegistrySettings
 from knowledgepulse_worker.settings.rendering import render
-from knowledgepulse_worker.settings.tree import sections
+from knowledgepulse_worker.settings.setting_paths import sections
 
 __all__ = [
     "ENV_PREFIX",

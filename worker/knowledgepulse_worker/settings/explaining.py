@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
-from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at, required_at
+from knowledgepulse_worker.settings.setting_paths import annotation_at, model_at, names_at, required_at
 
 _PYTHONS_TYPES = re.compile(r"a valid (dictionary|tuple)( or instance of \w+)?")
 _TYPES = {"dictionary": "a table", "tuple": "a list"}

@@ -23,7 +23,7 @@ from knowledgepulse_worker.settings.explaining import (
     unreadable_variables,
 )
 from knowledgepulse_worker.settings.models import Settings
-from knowledgepulse_worker.settings.tree import sections
+from knowledgepulse_worker.settings.setting_paths import sections
 
 
 def load_settings(config: Path | None = None) -> Settings:

@@ -12,7 +12,7 @@ from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.models import Settings
 from knowledgepulse_worker.settings.section import SecretSection
-from knowledgepulse_worker.settings.tree import sections
+from knowledgepulse_worker.settings.setting_paths import sections
 
 _WIDTH = 110
 

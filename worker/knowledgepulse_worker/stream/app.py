@@ -15,7 +15,7 @@ from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
@@ -29,8 +29,8 @@ from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
-from knowledgepulse_worker.stream.client import Client, Commit, TopicIdentity
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
+from knowledgepulse_worker.stream.kafka_interfaces import Client, Commit, TopicIdentity
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import ReaderFactory
 from knowledgepulse_worker.stream.source import Source

@@ -15,7 +15,7 @@ from knowledgepulse_kafka.topics import Topic, missing_topics
 from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.source import Source

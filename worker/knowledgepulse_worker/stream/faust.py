@@ -26,9 +26,9 @@ from knowledgepulse_kafka.request_waits import MEMBERSHIP
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
-from knowledgepulse_worker.stream.pages import Page, pages
 from knowledgepulse_worker.stream.refusal import explained
 from knowledgepulse_worker.stream.source import Batch
+from knowledgepulse_worker.stream.worker_pages import Page, pages
 
 
 class WithoutKafka(BootStrategy):

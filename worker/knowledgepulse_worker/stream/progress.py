@@ -11,7 +11,7 @@ from knowledgepulse_kafka.aiokafka_types import IllegalStateError, TopicPartitio
 from knowledgepulse_kafka.request_waits import MEMBERSHIP
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.stream.client import Client
+from knowledgepulse_worker.stream.kafka_interfaces import Client
 from knowledgepulse_worker.stream.refusal import explained
 from knowledgepulse_worker.stream.source import Source
 

@@ -11,7 +11,7 @@ import msgspec
 
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.observe.recent import Recent
 from knowledgepulse_worker.settings import Settings
 

@@ -33,7 +33,7 @@ from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.stream.client import Client, Commit, TopicIdentity
+from knowledgepulse_worker.stream.kafka_interfaces import Client, Commit, TopicIdentity
 from knowledgepulse_worker.stream.recovery import ReaderFactory, recover
 from knowledgepulse_worker.stream.start_offset import start_of
 from knowledgepulse_worker.stream.truncation import Truncation

@@ -16,7 +16,7 @@ from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.stream.client import Client
+from knowledgepulse_worker.stream.kafka_interfaces import Client
 
 logger = logging.getLogger(__name__)
 

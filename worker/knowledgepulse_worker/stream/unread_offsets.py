@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from knowledgepulse_kafka.aiokafka_types import KafkaError, TopicPartition
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.stream.client import Client
+from knowledgepulse_worker.stream.kafka_interfaces import Client
 
 logger = logging.getLogger(__name__)
 

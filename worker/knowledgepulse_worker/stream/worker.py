@@ -29,8 +29,8 @@ from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import changelog_topic_name, differences
 from knowledgepulse_worker.kafka.worker_rights import worker_id_prefix, worker_rights
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, differences
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce

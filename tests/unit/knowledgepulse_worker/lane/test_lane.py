@@ -14,7 +14,7 @@ from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.entry import POSITION_KEY, decode_position
+from knowledgepulse_worker.records.ledger_records import POSITION_KEY, decode_position
 from knowledgepulse_worker.scoring import score_trace, scorer
 from knowledgepulse_worker.settings import EmbeddingSettings
 from support.lanes import feed, headers, score, unread

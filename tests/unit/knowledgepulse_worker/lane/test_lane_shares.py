@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from knowledgepulse_worker.policy import Policy, Weights
-from knowledgepulse_worker.records.entry import decode_scores, scores_key
+from knowledgepulse_worker.records.ledger_records import decode_scores, scores_key
 from support.lanes import score, trace_of
 
 THIRD = Policy(share=0.3, share_window=40)

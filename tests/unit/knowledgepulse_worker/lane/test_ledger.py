@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import InputError, LedgerError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, valid_content
-from knowledgepulse_worker.records.entry import (
+from knowledgepulse_worker.records.ledger_records import (
     ENTRY_VERSION,
     POSITION_KEY,
     DomainScores,

@@ -5,7 +5,7 @@ import pytest
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.records.entry import POSITION_KEY, encode_position
+from knowledgepulse_worker.records.ledger_records import POSITION_KEY, encode_position
 
 TOPIC = b"topic"
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.entry import decode_entry, decode_position
+from knowledgepulse_worker.records.ledger_records import decode_entry, decode_position
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.tools.common.scored_records import read_line, read_record
 

@@ -7,7 +7,7 @@ import pytest
 
 from knowledgepulse_worker.kafka.policy_topic import _complete, _kept_policy
 from knowledgepulse_worker.policy import DomainPolicy, Learned, Policy, Term, is_digest_of
-from knowledgepulse_worker.records.entry import decode_entry, encode_entry, read_record
+from knowledgepulse_worker.records.ledger_records import decode_entry, encode_entry, read_record
 from knowledgepulse_worker.records.score_header import decode_score, encode_score
 from knowledgepulse_worker.scoring import NoFactsError
 from knowledgepulse_worker.tools.common.scored_records import read_line

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp, with_original_timestamp
 from knowledgepulse_worker.settings import TopicSettings
 

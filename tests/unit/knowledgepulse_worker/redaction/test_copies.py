@@ -15,7 +15,7 @@ from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_worker.errors import REDACTION_REASONS, RedactionError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.ledger_records import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import Score

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import FACT_NAMES
-from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import FACTS, count_trace
 from knowledgepulse_worker.scoring import count_steps as count_given_steps
 from support.traces import TRACES

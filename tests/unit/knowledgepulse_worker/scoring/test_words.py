@@ -2,8 +2,8 @@
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import BUCKETS, Reading
-from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import count_trace
 from knowledgepulse_worker.scoring.words import buckets_of, distinct_words, hashes_of
 

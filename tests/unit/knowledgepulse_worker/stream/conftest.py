@@ -15,7 +15,7 @@ from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.settings import Settings

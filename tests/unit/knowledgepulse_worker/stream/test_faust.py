@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.records import OutputRecord
-from knowledgepulse_worker.records.entry import ENTRY_VERSION, encode_entry
+from knowledgepulse_worker.records.ledger_records import ENTRY_VERSION, encode_entry
 from knowledgepulse_worker.stream.faust import FaustApp
 from support.ledger import scored
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.policy import Policy, Reading
-from knowledgepulse_worker.records.content import counts_of
+from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line

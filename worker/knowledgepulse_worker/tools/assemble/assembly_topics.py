@@ -8,7 +8,7 @@ from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.rights import BOTH, READ, WRITE, Right, topic_rights
 from knowledgepulse_kafka.topics import CLEANUP_POLICY, COMPACTED, MAX_MESSAGE_BYTES, Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM
+from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM
 from knowledgepulse_worker.settings import Settings
 
 

@@ -10,7 +10,7 @@ from knowledgepulse_kafka.topic_limits import record_bytes
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, join

@@ -18,7 +18,7 @@ import msgspec
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.policy import FORMER_DIGEST_LENGTH
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
+from knowledgepulse_worker.records.ledger_records import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.settings import TopicSettings
 

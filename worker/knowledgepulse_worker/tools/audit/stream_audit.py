@@ -16,9 +16,9 @@ from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import read_policies
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
+from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy, by_digest
-from knowledgepulse_worker.records.entry import DomainScores, Entry, read_record
+from knowledgepulse_worker.records.ledger_records import DomainScores, Entry, read_record
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report

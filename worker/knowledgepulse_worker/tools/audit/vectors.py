@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.records.entry import Entry, decode_vector
+from knowledgepulse_worker.records.ledger_records import Entry, decode_vector
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, Origin
 

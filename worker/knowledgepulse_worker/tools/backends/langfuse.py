@@ -24,8 +24,8 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
-from knowledgepulse_worker.tools.backends.sending import send_together
-from knowledgepulse_worker.tools.backends.spans import traced_run
+from knowledgepulse_worker.tools.backends.otlp_spans import traced_run
+from knowledgepulse_worker.tools.backends.send_scores import send_together
 
 _OBSERVATIONS = "/api/public/v2/observations"
 _PAGE = "1000"

@@ -21,7 +21,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     milliseconds_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
-from knowledgepulse_worker.tools.backends.sending import send_each
+from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _PAGE = 100
 _LISTED = ["id", "trace_id", "start_time"]

@@ -22,8 +22,8 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
-from knowledgepulse_worker.tools.backends.sending import send_each
-from knowledgepulse_worker.tools.backends.spans import otlp_document, plain, times_of, traced_run
+from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain, times_of, traced_run
+from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _API = "/api/3.0/mlflow"
 _TRACES = 100

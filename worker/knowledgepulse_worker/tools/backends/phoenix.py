@@ -26,8 +26,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
-from knowledgepulse_worker.tools.backends.sending import send_together
-from knowledgepulse_worker.tools.backends.spans import (
+from knowledgepulse_worker.tools.backends.otlp_spans import (
     SpanTimes,
     otlp_document,
     plain,
@@ -35,6 +34,7 @@ from knowledgepulse_worker.tools.backends.spans import (
     times_of,
     traced_run,
 )
+from knowledgepulse_worker.tools.backends.send_scores import send_together
 
 _TRACES = 100
 _SPANS = 1000

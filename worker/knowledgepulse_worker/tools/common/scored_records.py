@@ -10,8 +10,8 @@ import msgspec
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.records.content import content_and_counts_of
 from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.decode_content import content_and_counts_of
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Content, Counts, Score, ScoredRecord, UnitInterval

@@ -12,7 +12,7 @@ from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.departure_rule import HoldReason

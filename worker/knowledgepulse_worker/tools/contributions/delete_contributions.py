@@ -9,7 +9,7 @@ from functools import partial
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher
 from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.contributions_topic import (

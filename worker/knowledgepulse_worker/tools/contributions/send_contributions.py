@@ -23,7 +23,7 @@ from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings

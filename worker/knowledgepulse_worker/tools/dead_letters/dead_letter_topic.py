@@ -11,7 +11,7 @@ from knowledgepulse_kafka.rights import READ, Right, require_rights, topic_right
 from knowledgepulse_kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import replays_topic_name
+from knowledgepulse_worker.kafka.worker_topics import replays_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
 

@@ -24,7 +24,7 @@ from knowledgepulse_kafka.topic_reader import ProgressCallback
 from knowledgepulse_kafka.topics import COMPACTED, Topic
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import replays_topic_name
+from knowledgepulse_worker.kafka.worker_topics import replays_topic_name
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights, open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection

@@ -16,8 +16,8 @@ from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import REDACTION_REASONS, InvalidRecordError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
+from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.scoring import Score, TraceText, rescore

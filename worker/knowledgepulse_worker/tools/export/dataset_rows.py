@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.records.entry import decode_vector
+from knowledgepulse_worker.records.ledger_records import decode_vector
 from knowledgepulse_worker.scoring import Dimensions
 from knowledgepulse_worker.tools.export.candidates import Candidate
 from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.records.entry import encode_vector
+from knowledgepulse_worker.records.ledger_records import encode_vector
 from knowledgepulse_worker.scoring import embedding_text
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows

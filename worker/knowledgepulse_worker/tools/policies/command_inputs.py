@@ -114,7 +114,7 @@ class Inputs:
         return read_files(self.files, self.settings.model_copy(update={"policy": policy}))
 
     async def _records_of_topics(self, *, content: bool) -> list[ScoredRecord]:
-        from knowledgepulse_worker.records.content import content_of  # noqa: PLC0415
+        from knowledgepulse_worker.records.decode_content import content_of  # noqa: PLC0415
         from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415
 
         async with open_scored_topics(self.settings) as topics:

@@ -39,7 +39,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
 )
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
-from knowledgepulse_worker.tools.policies.shares import Repeats, repeats
+from knowledgepulse_worker.tools.policies.share_effects import Repeats, repeats
 from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold
 
 ALL = "all domains"

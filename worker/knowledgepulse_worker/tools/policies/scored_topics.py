@@ -14,8 +14,8 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import policies_topic_name
-from knowledgepulse_worker.records.content import content_of
+from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
+from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.tools.common.scored_records import read_counted

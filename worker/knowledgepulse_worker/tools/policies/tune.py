@@ -18,7 +18,7 @@ from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, scores_under
 from knowledgepulse_worker.settings import EmbeddingSettings
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
-from knowledgepulse_worker.tools.policies.shares import Repeats, SharePassing, repeats, share_passing
+from knowledgepulse_worker.tools.policies.share_effects import Repeats, SharePassing, repeats, share_passing
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)

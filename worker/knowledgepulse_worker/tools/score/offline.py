@@ -15,8 +15,8 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.policy import Reading
-from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import (
     Content,
     Counts,

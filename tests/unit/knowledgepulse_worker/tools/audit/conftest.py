@@ -12,9 +12,15 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Reading
-from knowledgepulse_worker.records.content import counts_of
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry, decode_vector, encode_vector
+from knowledgepulse_worker.records.decode_content import counts_of
+from knowledgepulse_worker.records.ledger_records import (
+    Entry,
+    Failure,
+    decode_entry,
+    decode_vector,
+    encode_vector,
+)
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import PartitionState, Scorer, VectorCache, bounded_id, embedding_text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_kafka.records import Fault
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
+from knowledgepulse_worker.records.ledger_records import Entry, Failure, decode_entry
 from knowledgepulse_worker.records.outputs import with_current_timestamp
 from knowledgepulse_worker.tools.audit.audit_report import Difference
 from support.audited import counts, score_of, with_headers, with_score

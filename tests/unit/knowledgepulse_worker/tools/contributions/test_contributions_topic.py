@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.contributions import contributions_topic as module
 from support.scored import scored_record

@@ -15,7 +15,7 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.content import texts_of
+from knowledgepulse_worker.records.decode_content import texts_of
 from knowledgepulse_worker.scoring import (
     Content,
     ScoredRecord,

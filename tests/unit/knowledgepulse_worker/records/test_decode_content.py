@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.records.content import content_of
+from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import shortened
 
 

@@ -14,7 +14,7 @@ from knowledgepulse_kafka import admin as kafka_admin
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, differences
+from knowledgepulse_worker.kafka.worker_topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, differences
 from knowledgepulse_worker.settings import KafkaSettings
 from support.topics import CHANGELOG, DAY_MS, NAMES, POLICIES
 

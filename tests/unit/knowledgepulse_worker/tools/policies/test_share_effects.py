@@ -10,7 +10,7 @@ from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.tools.policies.evaluate import evaluate
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.policy_output import changes
-from knowledgepulse_worker.tools.policies.shares import HOUR_MS, repeats
+from knowledgepulse_worker.tools.policies.share_effects import HOUR_MS, repeats
 from knowledgepulse_worker.tools.policies.tune import tune, with_changes
 from knowledgepulse_worker.tools.policies.tune_report import tuning_tables
 
