@@ -35,7 +35,7 @@ from knowledgepulse_worker.policy import (
     REFERENCE_WEIGHTS,
     TERMS,
     DomainPolicy,
-    Learned,
+    LearnedValue,
     Policy,
     Term,
     Words,
@@ -111,12 +111,12 @@ async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
         await trial.a_while(longest=0.5)
 
 
-def _learned() -> Learned:
+def _learned() -> LearnedValue:
     """Return a learned value with random weights of all terms and words."""
     terms = {
         name: Term(mean=0.5, deviation=0.5, weight=round(random.gauss(0, 0.5), 4), clip=3) for name in TERMS
     }
-    return Learned(
+    return LearnedValue(
         share=round(random.uniform(0.1, 1), 4),
         facts_version=FACTS_VERSION,
         intercept=0,

@@ -25,7 +25,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """A server's answer.
 
     Attributes:
@@ -80,7 +80,7 @@ def bearer(key: str) -> dict[str, str]:
 
 async def request(
     session: aiohttp.ClientSession, method: str, url: URL, *, max_bytes: int, **content: Any
-) -> Answer:
+) -> HttpAnswer:
     """Send a request, read the answer up to a limit and close the connection if more is left.
 
     Raises:
@@ -91,7 +91,7 @@ async def request(
         body = bytearray()
         while len(body) < max_bytes and (part := await response.content.read(max_bytes - len(body))):
             body += part
-        return Answer(response.status, response.headers, response.content_type, bytes(body))
+        return HttpAnswer(response.status, response.headers, response.content_type, bytes(body))
 
 
 def reason(error: aiohttp.ClientError | TimeoutError) -> str:

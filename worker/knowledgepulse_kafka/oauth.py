@@ -15,7 +15,7 @@ from knowledgepulse_kafka.config import Config, TokenFunction, revealed
 from knowledgepulse_kafka.safe_text import without_secrets
 
 if TYPE_CHECKING:
-    from knowledgepulse_kafka.http_client import Answer
+    from knowledgepulse_kafka.http_client import HttpAnswer
 
 _TIMEOUT = 10.0
 """Seconds that a request for a token may take."""
@@ -162,7 +162,7 @@ class ClientCredentials:
         return given["access_token"], _seconds(given.get("expires_in"))
 
 
-def _members(answer: Answer) -> dict[str, Any]:
+def _members(answer: HttpAnswer) -> dict[str, Any]:
     """Return the body's JSON object; an empty object if the body is anything else."""
     try:
         body = answer.json()

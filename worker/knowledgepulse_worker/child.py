@@ -27,7 +27,7 @@ RETURNED, FAILED = b"+", b"-"
 MAX_NAME = 100
 """Maximum characters of an error's class."""
 
-Call: TypeAlias = Callable[[bytes], bytes]
+ChildFunction: TypeAlias = Callable[[bytes], bytes]
 
 
 def main(factory: str, seconds: float) -> None:
@@ -42,7 +42,7 @@ def main(factory: str, seconds: float) -> None:
     if (argument := _read(sys.stdin.buffer)) is None:
         return
     try:
-        call: Call = import_function("child", factory)(argument)
+        call: ChildFunction = import_function("child", factory)(argument)
     except SettingsError as error:
         _write(answers, FAILED + str(error).encode())
         return
@@ -55,7 +55,7 @@ def main(factory: str, seconds: float) -> None:
         _write(answers, answer)
 
 
-def _answer(call: Call, content: bytes) -> bytes:
+def _answer(call: ChildFunction, content: bytes) -> bytes:
     try:
         return RETURNED + call(content)
     except Exception as error:  # noqa: BLE001 - a function of the user may raise anything

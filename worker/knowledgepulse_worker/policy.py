@@ -44,7 +44,7 @@ FORMER_DIGEST_LENGTH = 12
 Guard = Literal["visibility", "privacy_level"]
 """The member of a trace's metadata that a guard checks."""
 
-Withheld = Literal[Guard, "novelty"]
+WithholdReason = Literal[Guard, "novelty"]
 """Why a trace is not contributed whatever its score: a guard, or a novelty below ``min_novelty``."""
 
 MAX_MIN_NOVELTY = 0.5
@@ -189,7 +189,7 @@ class Words(BaseModel):
         return b64decode(self.weights)
 
 
-class Fitted(BaseModel):
+class FitOrigin(BaseModel):
     """The origin of a learned value, for people; it affects no score, so unknown members are kept.
 
     They are JSON values, since the topic of policies keeps JSON, which has no NaN, infinity or date.
@@ -222,7 +222,7 @@ class Fitted(BaseModel):
     ids: str | None = None
 
 
-class Learned(BaseModel):
+class LearnedValue(BaseModel):
     """A value that was fitted to labels: the probability that a trace is worth keeping.
 
     It is the logistic function of ``intercept`` plus the terms and the words. ``share`` is its part in the
@@ -238,10 +238,10 @@ class Learned(BaseModel):
     terms: dict[str, Term]
     words: Words | None = None
     prior: str | None = None
-    fitted: Fitted | None = None
+    fitted: FitOrigin | None = None
 
     @model_validator(mode="after")
-    def _known(self) -> Learned:
+    def _known(self) -> LearnedValue:
         if self.facts_version > FACTS_VERSION:
             raise ValueError(f"facts_version {self.facts_version} belongs to a later release than this")
         if unknown := [name for name in self.terms if name not in TERMS]:
@@ -258,7 +258,7 @@ class DomainPolicy(BaseModel):
     share: Share | None = None
     min_novelty: Novelty | None = None
     weights: Weights | None = None
-    learned: Learned | None = None
+    learned: LearnedValue | None = None
 
     @model_validator(mode="after")
     def _one_rule(self) -> DomainPolicy:
@@ -309,7 +309,7 @@ class Profile:
     domain: str
     weights: Weights
     threshold: float
-    learned: Learned | None = None
+    learned: LearnedValue | None = None
     share: float | None = None
     share_window: int = 0
     min_novelty: float = 0.0
@@ -551,7 +551,7 @@ class Policy(BaseModel):
         domain = self.domains.get(name)
         return domain.weights if domain and domain.weights else REFERENCE_WEIGHTS.get(name)
 
-    def _learned(self, name: str) -> Learned | None:
+    def _learned(self, name: str) -> LearnedValue | None:
         """Return the domain's own learned value; others do not inherit it, since it does not transfer."""
         domain = self.domains.get(name)
         return domain.learned if domain and domain.learned and domain.learned.share else None

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from knowledgepulse_kafka.http_client import Answer, bearer, reason, request, retry_after
+from knowledgepulse_kafka.http_client import HttpAnswer, bearer, reason, request, retry_after
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 
 LIMIT = 100_000
@@ -73,17 +73,17 @@ async def test_an_answer_that_is_no_http_is_an_error_without_its_text():
 @pytest.mark.parametrize("body", [b"\xff", b'"\xff"', b"[" * 200_000, b"1" * 5000, b"{", b""])
 def test_what_is_no_json_is_a_value_error(body):
     with pytest.raises(ValueError, match=r"."):
-        Answer(200, {}, "application/json", body).json()
+        HttpAnswer(200, {}, "application/json", body).json()
 
 
 def test_an_excerpt_is_one_line_that_controls_no_terminal():
-    answer = Answer(400, {}, "text/plain", b"line\nforged\x1b[2J")
+    answer = HttpAnswer(400, {}, "text/plain", b"line\nforged\x1b[2J")
 
     assert answer.excerpt([]) == "line\\nforged\\x1b[2J"
 
 
 def test_an_excerpt_is_short_and_has_no_secret():
-    answer = Answer(400, {}, "text/plain", b"refused: Bearer SECRET \xff" + b"x" * 1000)
+    answer = HttpAnswer(400, {}, "text/plain", b"refused: Bearer SECRET \xff" + b"x" * 1000)
     assert answer.excerpt(["SECRET", ""]) == "refused: Bearer *** \ufffd" + "x" * 179
 
 

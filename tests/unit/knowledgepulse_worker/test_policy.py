@@ -13,7 +13,7 @@ from knowledgepulse_worker.policy import (
     PRIVACY_LEVELS,
     REFERENCE_WEIGHTS,
     VISIBILITIES,
-    Fitted,
+    FitOrigin,
     Policy,
     are_of_one_policy,
     begun_anew,
@@ -207,7 +207,7 @@ def test_a_number_that_json_lacks_is_refused_anywhere_in_a_policy(value, place):
 def test_a_date_is_refused_among_the_members_that_a_fit_may_add():
     """JSON has none, so that it would be read as text."""
     with pytest.raises(ValidationError):
-        Fitted.model_validate(FITTED | {"read_on": datetime.date(2026, 1, 1)})
+        FitOrigin.model_validate(FITTED | {"read_on": datetime.date(2026, 1, 1)})
 
 
 def lists(values):

@@ -1,8 +1,8 @@
 """Text embedding: the embedders and the batcher that lanes share."""
 
 from knowledgepulse_worker.embedding.base import Embedder, Embeddings
-from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
+from knowledgepulse_worker.embedding.batcher import Batcher, EmbeddedText
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
 from knowledgepulse_worker.embedding.load import load_embedder
 
-__all__ = ["Batcher", "Embedded", "Embedder", "Embeddings", "LexicalEmbedder", "load_embedder"]
+__all__ = ["Batcher", "EmbeddedText", "Embedder", "Embeddings", "LexicalEmbedder", "load_embedder"]

@@ -19,7 +19,7 @@ from knowledgepulse_worker.errors import EmbeddingError
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddedText:
     """A text's vector and its timings (``time.monotonic`` seconds).
 
     Attributes:
@@ -40,7 +40,7 @@ class Embedded:
 @dataclass(slots=True)
 class _Waiting:
     text: str
-    result: asyncio.Future[Embedded]
+    result: asyncio.Future[EmbeddedText]
     admitted: float = math.nan
 
 
@@ -77,13 +77,13 @@ class Batcher:
         self._queued: deque[_Waiting] = deque()
         self._admitted: deque[_Waiting] = deque()
         self._embedding = 0
-        self._results: set[asyncio.Future[Embedded]] = set()
+        self._results: set[asyncio.Future[EmbeddedText]] = set()
         self._changed = threading.Condition()
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    async def submit(self, text: str) -> asyncio.Future[Embedded]:
+    async def submit(self, text: str) -> asyncio.Future[EmbeddedText]:
         """Queue a text as soon as there is room; a future that is done or cancelled makes room.
 
         Returns:
@@ -93,7 +93,7 @@ class Batcher:
         if not self._threads:
             self._start(loop)
         await self._room.acquire()
-        result: asyncio.Future[Embedded] = loop.create_future()
+        result: asyncio.Future[EmbeddedText] = loop.create_future()
         self._results.add(result)
         result.add_done_callback(self._leave)
         if self._closed:  # no thread would take it
@@ -112,7 +112,7 @@ class Batcher:
             self._changed.notify(len(self._submitted))
         self._submitted.clear()
 
-    def _leave(self, result: asyncio.Future[Embedded]) -> None:
+    def _leave(self, result: asyncio.Future[EmbeddedText]) -> None:
         self._results.discard(result)
         self._room.release()
         if result.cancelled():
@@ -198,7 +198,7 @@ class Batcher:
         words: Sequence[bytes | None] = outcome.buckets or [None] * len(batch)
         for waiting, vector, buckets in zip(batch, outcome.vectors, words, strict=True):
             if not waiting.result.done():
-                embedded = Embedded(vector, waiting.admitted, started, finished, buckets)
+                embedded = EmbeddedText(vector, waiting.admitted, started, finished, buckets)
                 waiting.result.set_result(embedded)
         self._on_batch(len(batch), outcome.truncated, outcome.repeated)
 

@@ -64,7 +64,7 @@ _CONNECTION_HEADERS = ("Connection", "Content-Length", "Date", "Server", "Transf
 """Response headers that aiohttp writes itself."""
 
 
-class Wanted(NamedTuple):
+class WantedPage(NamedTuple):
     """What a request asks the child for.
 
     Attributes:
@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
         return accept | ({CONTENT: "shown"} if self.content else {})
 
 
-class Answer(NamedTuple):
+class ChildAnswer(NamedTuple):
     """The child's answer."""
 
     status: int
@@ -103,10 +103,10 @@ class Port:
     def __init__(self, settings: WebSettings, child: aiohttp.ClientSession) -> None:
         self._settings = settings
         self._child = child
-        self._answers: dict[Wanted, asyncio.Task[Answer | None]] = {}
-        self._turns: defaultdict[Wanted, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._asked: dict[Wanted, float] = {}
-        self._asking: set[asyncio.Task[Answer | None]] = set()
+        self._answers: dict[WantedPage, asyncio.Task[ChildAnswer | None]] = {}
+        self._turns: defaultdict[WantedPage, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._asked: dict[WantedPage, float] = {}
+        self._asking: set[asyncio.Task[ChildAnswer | None]] = set()
         self._verdict: Mapping[str, Any] = {}
         self.without_child(State.STARTING, "the worker is starting")
 
@@ -161,13 +161,13 @@ class Port:
             return web.Response(text=_state_metric(self._verdict["state"]), headers=_METRICS_HEADERS)
         return _response(answer)
 
-    async def _answer(self, request: web.Request) -> Answer | None:
+    async def _answer(self, request: web.Request) -> ChildAnswer | None:
         """Return an answer of the child that was requested after this request; None if there is none."""
         if not self._has_child:
             return None
         content = shows_content(self._settings, request.headers)
         openmetrics = request.path == METRICS and _OPENMETRICS in request.headers.get("Accept", "")
-        wanted = Wanted(request.path, content, openmetrics)
+        wanted = WantedPage(request.path, content, openmetrics)
         asking = self._answers.get(wanted)
         if asking is None:
             asking = self._answers[wanted] = asyncio.create_task(self._ask(wanted))
@@ -175,7 +175,7 @@ class Port:
             asking.add_done_callback(self._asking.discard)
         return await asyncio.shield(asking)
 
-    async def _ask(self, wanted: Wanted) -> Answer | None:
+    async def _ask(self, wanted: WantedPage) -> ChildAnswer | None:
         """Ask the child, once its last answer is there and the interval is over."""
         loop = asyncio.get_running_loop()
         async with self._turns[wanted]:
@@ -189,7 +189,7 @@ class Port:
                         for name, value in answer.headers.items()
                         if name not in _CONNECTION_HEADERS
                     }
-                    return Answer(answer.status, headers, await answer.read())
+                    return ChildAnswer(answer.status, headers, await answer.read())
             except (aiohttp.ClientError, TimeoutError):
                 return None
 
@@ -201,7 +201,7 @@ class Port:
                 await asking
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: ChildAnswer) -> web.Response:
     return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
 

@@ -11,7 +11,7 @@ from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 
-Decoded = TypeVar("Decoded")
+Value = TypeVar("Value")
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class ForeignRecords:
         self.count = 0
         self.example = ""
 
-    def decoded(self, record: Record, decode: Callable[[Record], Decoded]) -> Decoded | None:
+    def decoded(self, record: Record, decode: Callable[[Record], Value]) -> Value | None:
         """Decode a record; count it and return None if it is foreign."""
         try:
             return decode(record)

@@ -26,13 +26,13 @@ from knowledgepulse_kafka.errors import retrieve_exception
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord, Position, RawRecord
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_worker.embedding.base import Embedder
-from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
+from knowledgepulse_worker.embedding.batcher import Batcher, EmbeddedText
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.ledger import Changelog, Ledger, LedgerContent, valid_content
 from knowledgepulse_worker.lane.record_scorer import RecordScorer, bounded_failure, failed
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
-from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken, Undecodable
+from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, UndecodableRecord
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
@@ -145,7 +145,7 @@ class Lane:
         self._scores: Mapping[str, LastScores] = {}
         self._scores_to_commit = self._scores
         self._obsolete: list[bytes] = []
-        self._waiting: deque[Taken] = deque()
+        self._waiting: deque[TakenRecord] = deque()
         self._outcomes: deque[RecordOutcome] = deque()
         self.in_flight = 0
         self.in_flight_bytes = 0
@@ -360,20 +360,20 @@ class Lane:
         )
         self._metrics.skipped_poison()
         failure = self._poison_failure(record)
-        self._outcomes.append(failed(Undecodable(record, taken_at, failure), failure))
+        self._outcomes.append(failed(UndecodableRecord(record, taken_at, failure), failure))
         self._request_commit()
 
-    def _decode(self, record: RawRecord, taken_at: float) -> Taken:
+    def _decode(self, record: RawRecord, taken_at: float) -> TakenRecord:
         if failure := self._obstacle(record):
-            return Undecodable(record, taken_at, failure)
+            return UndecodableRecord(record, taken_at, failure)
         started = time.monotonic()
         try:
             trace = decode_trace(record.value, self._limits.trace_bytes)
         except InvalidRecordError as error:
-            return Undecodable(record, taken_at, bounded_failure(error.reason, error))
+            return UndecodableRecord(record, taken_at, bounded_failure(error.reason, error))
         finally:
             self._metrics.stage("decode", time.monotonic() - started)
-        return Decoded(record, taken_at, trace, embedding=None)
+        return DecodedRecord(record, taken_at, trace, embedding=None)
 
     def _obstacle(self, record: RawRecord) -> Failure | None:
         """Return why a record can only become a dead letter, whatever its value."""
@@ -398,24 +398,24 @@ class Lane:
             f"{attempts} processes in a row died at this record (limits.poison_attempts)",
         )
 
-    async def _request_embedding(self, taken: Taken) -> Taken:
-        if not isinstance(taken, Decoded) or self._services.batcher is None:
+    async def _request_embedding(self, taken: TakenRecord) -> TakenRecord:
+        if not isinstance(taken, DecodedRecord) or self._services.batcher is None:
             return taken
         text = embedding_text(taken.trace, self._services.settings.embedding.trace_text)
         embedding = await self._services.batcher.submit(text)
         embedding.add_done_callback(self._embedded)
-        return Decoded(taken.record, taken.taken_at, taken.trace, embedding)
+        return DecodedRecord(taken.record, taken.taken_at, taken.trace, embedding)
 
     # --- score and complete
 
-    def _embedded(self, embedding: asyncio.Future[Embedded]) -> None:
+    def _embedded(self, embedding: asyncio.Future[EmbeddedText]) -> None:
         retrieve_exception(embedding)
         self._score_ready()
 
     def _score_ready(self) -> None:
         """Score the records whose predecessors are scored and whose embedding is there."""
         try:
-            while self._waiting and (isinstance(taken := self._waiting[0], Undecodable) or taken.is_ready):
+            while self._waiting and (taken := self._waiting[0]).is_ready:
                 self._outcomes.append(self._score(taken))
                 self._waiting.popleft()
                 self._changed.set()
@@ -424,8 +424,8 @@ class Lane:
             self._stop()
             self._on_failure(error)
 
-    def _score(self, taken: Taken) -> RecordOutcome:
-        if isinstance(taken, Undecodable):
+    def _score(self, taken: TakenRecord) -> RecordOutcome:
+        if isinstance(taken, UndecodableRecord):
             outcome = failed(taken, taken.failure)
         else:
             outcome = self._scorer.score(taken, self._services.policy.policy)
@@ -484,6 +484,6 @@ class Lane:
         await self._changed.wait()
 
 
-def _cancel_embedding(taken: Taken) -> None:
-    if isinstance(taken, Decoded) and taken.embedding is not None:
+def _cancel_embedding(taken: TakenRecord) -> None:
+    if isinstance(taken, DecodedRecord) and taken.embedding is not None:
         taken.embedding.cancel()

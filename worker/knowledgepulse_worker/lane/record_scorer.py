@@ -8,8 +8,8 @@ import time
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
-from knowledgepulse_worker.embedding.batcher import Embedded
-from knowledgepulse_worker.lane.stages import Decoded, RecordOutcome, Taken
+from knowledgepulse_worker.embedding.batcher import EmbeddedText
+from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector
@@ -43,7 +43,7 @@ class RecordScorer:
         self._embedder = embedder
         self._metrics = metrics
 
-    def score(self, taken: Decoded, policy: Policy) -> RecordOutcome:
+    def score(self, taken: DecodedRecord, policy: Policy) -> RecordOutcome:
         """Score a trace whose embedding is there.
 
         An unexpected error turns only this record into a dead letter.
@@ -80,7 +80,7 @@ class RecordScorer:
         return scored
 
     def _observe(
-        self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken_at: float
+        self, score: Score, trace_id: str, embedded: EmbeddedText | None, started: float, taken_at: float
     ) -> None:
         now = time.monotonic()
         self._metrics.stage("score", now - started)
@@ -93,22 +93,22 @@ class RecordScorer:
         self._metrics.scored(score, trace_id, now - embedded.admitted)
 
 
-def failed(taken: Taken, failure: Failure) -> RecordOutcome:
+def failed(taken: TakenRecord, failure: Failure) -> RecordOutcome:
     """Return the outcome of a record that could not be scored."""
     return _outcome(taken, failed_entry(taken.record, failure))
 
 
 def _outcome(
-    taken: Taken,
+    taken: TakenRecord,
     entry: Entry,
     score: Score | None = None,
-    embedded: Embedded | None = None,
+    embedded: EmbeddedText | None = None,
     counts: Counts | None = None,
 ) -> RecordOutcome:
     outcome = RecordOutcome(
         taken.record, taken.taken_at, entry, score=score, embedded=embedded, counts=counts
     )
-    if isinstance(taken, Decoded):
+    if isinstance(taken, DecodedRecord):
         trace = taken.trace
         outcome.metadata, outcome.objective = trace.metadata, trace.task.objective
         outcome.confidence = trace.outcome.confidence

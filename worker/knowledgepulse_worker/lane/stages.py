@@ -6,34 +6,35 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
-from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.policy import Profile
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
 from knowledgepulse_worker.scoring import Counts, Score
 
 
 @dataclass(frozen=True, slots=True)
-class Undecodable:
+class UndecodableRecord:
     """A record that is not a valid trace, or is poison and must not be decoded."""
 
     record: RawRecord
     taken_at: float
     failure: Failure
+    is_ready: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedRecord:
     """A trace that waits for its embedding, if there is an embedder."""
 
     record: RawRecord
     taken_at: float
     trace: ReasoningTrace
-    embedding: asyncio.Future[Embedded] | None
+    embedding: asyncio.Future[EmbeddedText] | None
 
     @property
     def is_ready(self) -> bool:
@@ -41,7 +42,7 @@ class Decoded:
         return self.embedding is None or (self.embedding.done() and not self.embedding.cancelled())
 
 
-Taken: TypeAlias = Undecodable | Decoded
+TakenRecord: TypeAlias = UndecodableRecord | DecodedRecord
 """A record admitted to the lane; ``taken_at`` is in seconds of ``time.monotonic``."""
 
 
@@ -80,7 +81,7 @@ class RecordOutcome:
     ranked_in: Profile | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None
-    embedded: Embedded | None = None
+    embedded: EmbeddedText | None = None
     counts: Counts | None = None
     ledger_record: OutputRecord | None = None
     redacting: asyncio.Task[OutputRecord] | None = None

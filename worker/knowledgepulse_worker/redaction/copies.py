@@ -17,11 +17,11 @@ from knowledgepulse_worker.scoring import bounded_id
 
 logger = logging.getLogger(__name__)
 
-Redact = Callable[[bytes], Awaitable[bytes]]
+RedactFunction = Callable[[bytes], Awaitable[bytes]]
 """Redacts the JSON of a scored trace; raises :class:`~knowledgepulse_worker.errors.RedactionError`."""
 
 
-async def redacted_trace(redact: Redact, value: bytes) -> tuple[bytes, ReasoningTrace]:
+async def redacted_trace(redact: RedactFunction, value: bytes) -> tuple[bytes, ReasoningTrace]:
     """Redact a scored trace; return the JSON of the copy, and the copy.
 
     Raises:
@@ -48,7 +48,7 @@ class Redaction:
         metrics: counts and times every copy.
     """
 
-    def __init__(self, redact: Redact, topic: str, outputs: Outputs, metrics: Metrics) -> None:
+    def __init__(self, redact: RedactFunction, topic: str, outputs: Outputs, metrics: Metrics) -> None:
         self._redact = redact
         self._topic = topic
         self._outputs = outputs

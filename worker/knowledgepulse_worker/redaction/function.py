@@ -7,14 +7,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from knowledgepulse_worker.child import Call
+from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.function_reference import import_function
 
 SETTING = "redaction.function"
 
 
-def redacting(name: bytes) -> Call:
+def redacting(name: bytes) -> ChildFunction:
     """Return a function from a trace's JSON to that of the redacted trace.
 
     Args:

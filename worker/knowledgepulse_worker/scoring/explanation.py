@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile, Withheld, is_digest_of
+from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile, WithholdReason, is_digest_of
 from knowledgepulse_worker.scoring.counts import reading_of
 from knowledgepulse_worker.scoring.learned import Contribution, contributions
 from knowledgepulse_worker.scoring.overrides import EFFECTS
@@ -141,7 +141,7 @@ def _verdict(score: Score, remedies: Collection[str]) -> str:
     )
 
 
-def _guard(withheld: Withheld, policy: Policy, profile: Profile) -> str:
+def _guard(withheld: WithholdReason, policy: Policy, profile: Profile) -> str:
     if withheld == "novelty":
         return f"whatever the score, the policy contributes only a novelty of {profile.min_novelty!r} or more"
     return (

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
-from knowledgepulse_worker.policy import Policy, Profile, Withheld, places
+from knowledgepulse_worker.policy import Policy, Profile, WithholdReason, places
 from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.counts import Counts
 from knowledgepulse_worker.scoring.dimensions import (
@@ -72,7 +72,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
     domain: str
     threshold: UnitInterval
     nearest: str | None
-    withheld: Withheld | None = None
+    withheld: WithholdReason | None = None
     learned: UnitInterval | None = None
     share: UnitInterval | None = None
     rank: TraceCount | None = None
@@ -165,7 +165,7 @@ def score_trace(
 
 def _withheld(
     metadata: RoutingMetadata, dimensions: Dimensions, profile: Profile, policy: Policy
-) -> Withheld | None:
+) -> WithholdReason | None:
     for guard, listed in policy.guards.items():
         if getattr(metadata, guard) not in listed:
             return guard

@@ -26,7 +26,7 @@ from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.suspects import Suspects
-from knowledgepulse_worker.redaction.copies import Redact, Redaction
+from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
@@ -206,7 +206,7 @@ def services_of(
     policy: PolicyInForce,
     tracing: Tracing | None = None,
     suspects: Suspects | None = None,
-    redact: Redact | None = None,
+    redact: RedactFunction | None = None,
     throttles: Throttles | None = None,
 ) -> Services:
     """Return the dependencies that all lanes share.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import numpy as np
 import pytest
 
-from knowledgepulse_worker.embedding import Batcher, Embedded, Embeddings
+from knowledgepulse_worker.embedding import Batcher, EmbeddedText, Embeddings
 from knowledgepulse_worker.errors import EmbeddingError
 
 LIMIT = 60  # seconds until a test gives up on what should have happened
@@ -72,18 +72,18 @@ async def make_batcher(embedder) -> AsyncIterator[Callable[..., Batcher]]:
             assert not thread.is_alive(), thread.name
 
 
-async def submit(batcher: Batcher, *texts: str) -> list[asyncio.Task[Embedded]]:
+async def submit(batcher: Batcher, *texts: str) -> list[asyncio.Task[EmbeddedText]]:
     """Submit the texts in order, and return when each has been admitted or queued."""
     tasks = [asyncio.create_task(embed(batcher, text)) for text in texts]
     await asyncio.sleep(0)
     return tasks
 
 
-async def embed(batcher: Batcher, text: str) -> Embedded:
+async def embed(batcher: Batcher, text: str) -> EmbeddedText:
     return await (await batcher.submit(text))
 
 
-async def numbers(tasks: Sequence[asyncio.Future[Embedded]]) -> list[float]:
+async def numbers(tasks: Sequence[asyncio.Future[EmbeddedText]]) -> list[float]:
     async with asyncio.timeout(LIMIT):
         return [float(embedded.vector[0]) for embedded in await asyncio.gather(*tasks)]
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from knowledgepulse_worker.kafka.policy_topic import _complete, _kept_policy
-from knowledgepulse_worker.policy import DomainPolicy, Learned, Policy, Term, is_digest_of
+from knowledgepulse_worker.policy import DomainPolicy, LearnedValue, Policy, Term, is_digest_of
 from knowledgepulse_worker.records.ledger_records import decode_entry, encode_entry, read_record
 from knowledgepulse_worker.records.score_header import decode_score, encode_score
 from knowledgepulse_worker.scoring import NoFactsError
@@ -18,7 +18,7 @@ LINES = (DATA / "releases" / "0.2.0.scored.jsonl").read_bytes().splitlines()
 LEARNED = Policy(
     domains={
         "customer_service": DomainPolicy(
-            learned=Learned(
+            learned=LearnedValue(
                 share=0.5,
                 facts_version=1,
                 intercept=0.1,

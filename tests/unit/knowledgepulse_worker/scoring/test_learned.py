@@ -12,7 +12,7 @@ from knowledgepulse_worker.policy import (
     BUCKETS,
     TERMS,
     DomainPolicy,
-    Learned,
+    LearnedValue,
     Policy,
     Reading,
     Term,
@@ -48,7 +48,7 @@ WORDS = st.builds(
     st.randoms(use_true_random=False),
 )
 LEARNED = st.builds(
-    Learned,
+    LearnedValue,
     share=UNIT,
     facts_version=st.just(1),
     intercept=st.floats(-1000, 1000),
@@ -71,7 +71,7 @@ def about(trace, objective):
 def repeating(share=1.0):
     """A value that falls with repeated calls."""
     term = Term(mean=0.25, deviation=0.25, weight=-1, clip=3)
-    return Learned(share=share, facts_version=1, intercept=0.5, terms={"repeated_share": term})
+    return LearnedValue(share=share, facts_version=1, intercept=0.5, terms={"repeated_share": term})
 
 
 def with_words(unit=0.01, mean=0.0, strongest=None, **weights):
@@ -82,7 +82,7 @@ def with_words(unit=0.01, mean=0.0, strongest=None, **weights):
         table[buckets[word]] = weight % 256
     named = {buckets[word]: word for word in (weights if strongest is None else strongest)}
     words = Words(unit=unit, mean=mean, weights=b64encode(table).decode(), strongest=named)
-    return Learned(share=1, facts_version=1, intercept=0.0, terms={}, words=words)
+    return LearnedValue(share=1, facts_version=1, intercept=0.0, terms={}, words=words)
 
 
 @given(steps=STEPS, learned=LEARNED, others=POLICIES)
@@ -245,7 +245,7 @@ def test_a_contribution_is_told_beside_the_usual_value(make_trace):
         "calls": Term(mean=1e300, deviation=1, weight=2, clip=3),
     }
     trace = make_trace("thought", "observation", task_domain="elsewhere")
-    learned = Learned(share=1, facts_version=1, intercept=0, terms=terms)
+    learned = LearnedValue(share=1, facts_version=1, intercept=0, terms=terms)
     score = score_trace(trace, None, with_learned(learned), count_trace(trace))
 
     profile = with_learned(learned).profile("default")
@@ -290,13 +290,13 @@ def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(
 )
 def test_a_learned_value_that_this_release_cannot_compute_is_refused(changes, said):
     with pytest.raises(ValueError, match=said):
-        Learned.model_validate({"facts_version": 1, "intercept": 0, "terms": {}} | changes)
+        LearnedValue.model_validate({"facts_version": 1, "intercept": 0, "terms": {}} | changes)
 
 
 def test_unknown_members_of_the_origin_are_kept():
     """They affect no score, and a later release may say more."""
     origin = {"on": "2026-11-26", "labels": {"ann": 40}, "traces": 40, "kept": 20, "groups": 40,
               "auc": [0.7, 0.6, 0.8], "fitted_with": "later"}  # fmt: skip
-    learned = Learned.model_validate({"facts_version": 1, "intercept": 0, "terms": {}, "fitted": origin})
+    learned = LearnedValue.model_validate({"facts_version": 1, "intercept": 0, "terms": {}, "fitted": origin})
 
     assert learned.model_dump(mode="json")["fitted"]["fitted_with"] == "later"

@@ -9,7 +9,7 @@ import msgspec
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
 from knowledgepulse_schemas.convert.spans import OTLP, has_agent, of_agents
-from knowledgepulse_worker.child import Call
+from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
@@ -82,7 +82,7 @@ def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
     return converted
 
 
-def converting(options: bytes) -> Call:
+def converting(options: bytes) -> ChildFunction:
     """Return :func:`convert_run` as a function of the child process."""
     decoded = msgspec.msgpack.decode(options, type=Options)
     decode = msgspec.msgpack.Decoder(CompleteRun).decode

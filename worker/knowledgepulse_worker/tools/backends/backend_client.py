@@ -15,7 +15,7 @@ from yarl import URL
 
 from knowledgepulse_kafka import http_client as client
 from knowledgepulse_kafka.errors import SecurityError
-from knowledgepulse_kafka.http_client import Answer
+from knowledgepulse_kafka.http_client import HttpAnswer
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.terminal.lines import file_errors
@@ -167,7 +167,7 @@ class BackendClient:
             await self._wait(seconds, problem)
             waited, delay = waited + seconds, min(delay * 2, _LONGEST_WAIT)
 
-    async def _once(self, method: str, url: URL, body: Mapping[str, Any]) -> tuple[Answer | None, str]:
+    async def _once(self, method: str, url: URL, body: Mapping[str, Any]) -> tuple[HttpAnswer | None, str]:
         """Send a request once; return its answer, and what is wrong if it is to be repeated."""
         try:
             answer = await client.request(self._session, method, url, max_bytes=MAX_ANSWER, **body)
@@ -175,7 +175,7 @@ class BackendClient:
             return None, client.reason(error)
         return answer, f"status {answer.status}"
 
-    def _read(self, answer: Answer) -> Any:
+    def _read(self, answer: HttpAnswer) -> Any:
         said = answer.excerpt(self._secrets)
         if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise SecurityError(f"{self.url}: refuses the key, status {answer.status}: {said}")

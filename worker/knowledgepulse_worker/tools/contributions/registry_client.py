@@ -51,7 +51,7 @@ class TryAgain(Exception):  # noqa: N818 - the request is repeated
         self.seconds = seconds
 
 
-class Answer(NamedTuple):
+class RegistryAnswer(NamedTuple):
     """A final answer, with the registry's message."""
 
     verdict: FinalAnswer
@@ -120,20 +120,20 @@ class RegistryClient:
                 return False
         raise self._no_registry("GET", path, response)
 
-    async def contribute(self, unit: KnowledgeUnit) -> Answer:
+    async def contribute(self, unit: KnowledgeUnit) -> RegistryAnswer:
         """Send a trace; raises as :meth:`check`."""
         headers = {"Content-Type": "application/json", "Idempotency-Key": unit.idempotency_key}
         response = await self._request("POST", "/v1/knowledge", self._writes, data=unit.body, headers=headers)
         message = _message(response.body)
         match response:
             case _Response(HTTPStatus.OK | HTTPStatus.CREATED as status, {"data": {"id": unit.id}}):
-                return Answer("accepted", status)
+                return RegistryAnswer("accepted", status)
             case _Response(HTTPStatus.CONFLICT as status, _):
-                return Answer("duplicate", status, message)
+                return RegistryAnswer("duplicate", status, message)
             case _Response(HTTPStatus.BAD_REQUEST | HTTPStatus.UNPROCESSABLE_ENTITY as status, _):
-                return Answer("refused", status, message)
+                return RegistryAnswer("refused", status, message)
             case _Response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE as status, _):
-                return Answer("too_large", status, message)
+                return RegistryAnswer("too_large", status, message)
         raise self._no_registry("POST", "/v1/knowledge", response)
 
     async def delete(self, trace_id: str) -> bool:
@@ -164,7 +164,7 @@ class RegistryClient:
         self._require_access(method, path, answer)
         return _Response(answer.status, _json(answer) if max_bytes else None)
 
-    def _require_access(self, method: str, path: str, answer: client.Answer) -> None:
+    def _require_access(self, method: str, path: str, answer: client.HttpAnswer) -> None:
         """Raise an error if the answer concerns the access and not the request."""
         status, seconds = answer.status, client.retry_after(answer.headers)
         is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
@@ -191,7 +191,7 @@ class RegistryClient:
         )
 
 
-def _json(answer: client.Answer) -> Any:
+def _json(answer: client.HttpAnswer) -> Any:
     """Return the body; None if it is not JSON and the status suffices."""
     try:
         return answer.json()

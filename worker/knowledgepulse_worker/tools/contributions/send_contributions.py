@@ -37,7 +37,7 @@ from knowledgepulse_worker.tools.contributions.contributions_topic import (
     source_topic,
 )
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
-from knowledgepulse_worker.tools.contributions.registry_client import Answer, RegistryClient, TryAgain
+from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient, TryAgain
 from knowledgepulse_worker.tools.contributions.request_pace import Sleep
 
 logger = logging.getLogger(__name__)
@@ -134,9 +134,9 @@ class Sender:
             idempotency_key=unit.idempotency_key,
         )
 
-    async def _answer(self, unit: KnowledgeUnit) -> Answer:
+    async def _answer(self, unit: KnowledgeUnit) -> RegistryAnswer:
         if await self.client.has(unit.id):
-            return Answer("duplicate", 200)
+            return RegistryAnswer("duplicate", 200)
         return await self.client.contribute(unit)
 
     def _held(self, trace_id: str, source: str, result: str) -> RegistryResult:

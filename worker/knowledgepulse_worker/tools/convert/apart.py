@@ -9,7 +9,7 @@ import msgspec
 from rich.progress import Progress
 
 from knowledgepulse_schemas.convert import Options
-from knowledgepulse_worker.child import Call
+from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.errors import InputError, WorkerError
 from knowledgepulse_worker.terminal.printable import printable_line
@@ -40,7 +40,7 @@ class _ConvertedFile(msgspec.Struct):
     problem: str | None = None
 
 
-def converting(argument: bytes) -> Call:
+def converting(argument: bytes) -> ChildFunction:
     """Return a function of the child process, from the name of a file to its traces."""
     task = msgspec.msgpack.decode(argument, type=_Task)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import RedactionError
-from knowledgepulse_worker.redaction.copies import Redact, redacted_trace
+from knowledgepulse_worker.redaction.copies import RedactFunction, redacted_trace
 from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 
 
@@ -28,7 +28,7 @@ class RedactedInputs:
     A function that fails is told by the header ``kp-redaction-error``, as on a topic of redacted copies.
     """
 
-    def __init__(self, inputs: ExportInputs, redact: Redact) -> None:
+    def __init__(self, inputs: ExportInputs, redact: RedactFunction) -> None:
         self.identity, self.ranges, self.changed_ms = inputs.identity, inputs.ranges, inputs.changed_ms
         self._inputs, self._redact = inputs, redact
 

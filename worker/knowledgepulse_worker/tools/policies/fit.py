@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from knowledgepulse_worker.policy import Fitted, Learned, Policy
+from knowledgepulse_worker.policy import FitOrigin, LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies import logistic, word_fit
 from knowledgepulse_worker.tools.policies.estimates import (
@@ -117,7 +117,7 @@ class DomainFit(LabelCounts):
     since: int | None = None
     outcome: Outcome = "too few labels"
     missing: list[str] = field(default_factory=list)
-    learned: Learned | None = None
+    learned: LearnedValue | None = None
     appraisals: dict[str, Appraisal] = field(default_factory=dict)
     surprise: float | None = None
     difference: Estimate | None = None
@@ -370,11 +370,11 @@ def _new_agents(
 
 def _origin(
     labelled: Labelled, today: str, agents: Sequence[str], fitted: Appraisal, new_agents: Estimate | None
-) -> Fitted:
+) -> FitOrigin:
     sources = Counter(one.label.source or "no source" for one in labelled.traces)
     frequent = [agent[:MAX_NAME] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)]
     value, low, high = (round(figure, 3) for figure in fitted.auc)
-    return Fitted(
+    return FitOrigin(
         on=today,
         labels={name[:MAX_NAME]: number for name, number in sources.most_common(MAX_AGENTS)},
         **{name: labelled.counts[name] for name in ("traces", "kept", "groups")},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.message_text import counted, printable
-from knowledgepulse_worker.policy import Learned
+from knowledgepulse_worker.policy import LearnedValue
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import (
     TELLTALE,
@@ -110,7 +110,7 @@ def _labels(one: DomainFit) -> Iterator[str]:
         )
 
 
-def _warnings(one: DomainFit, learned: Learned) -> Iterator[str]:
+def _warnings(one: DomainFit, learned: LearnedValue) -> Iterator[str]:
     if one.agreement >= LEAK_AGREEMENT and not one.held:
         yield (
             f"{one.agreement:.0%} of the labels equal metadata.success, from which outcome confidence is "

@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Learned, Policy
+from knowledgepulse_worker.policy import LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import Array
 
@@ -38,7 +38,7 @@ def fitted_to(policy: Policy, records: Iterable[ScoredRecord]) -> Array:
     return np.array([_hash(one) in known[policy.profile(one.task_domain).domain] for one in records], bool)
 
 
-def _known(learned: Learned | None) -> set[bytes]:
+def _known(learned: LearnedValue | None) -> set[bytes]:
     if learned is None or learned.fitted is None or learned.fitted.ids is None:
         return set()
     try:

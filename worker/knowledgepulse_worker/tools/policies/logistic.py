@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import DIMENSIONS, FACTS_VERSION, Learned, Term
+from knowledgepulse_worker.policy import DIMENSIONS, FACTS_VERSION, LearnedValue, Term
 from knowledgepulse_worker.scoring import FACTS, NoFactsError, ScoredRecord
 from knowledgepulse_worker.tools.policies.estimates import Array
 
@@ -42,7 +42,7 @@ def values_of(records: Sequence[ScoredRecord]) -> dict[str, Array]:
     return found | {name: np.array([fact.of(one) for one in counts if one]) for name, fact in FACTS.items()}
 
 
-def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
+def learn(values: dict[str, Array], kept: Array, share: float) -> LearnedValue:
     """Return the regression of ``kept`` on dimensions and facts by name, not yet calibrated.
 
     All arrays are of shape (n,), and ``kept`` has both kinds. A value that does not vary has no term.
@@ -57,10 +57,10 @@ def learn(values: dict[str, Array], kept: Array, share: float) -> Learned:
         for name, *figures in zip(telling, means, deviations, model.coef_[0], strict=True):
             mean, deviation, weight = map(rounded, figures)
             terms[name] = Term(mean=mean, deviation=deviation, weight=weight, clip=CLIP)
-    return Learned(share=share, facts_version=FACTS_VERSION, intercept=rounded(intercept), terms=terms)
+    return LearnedValue(share=share, facts_version=FACTS_VERSION, intercept=rounded(intercept), terms=terms)
 
 
-def log_odds(learned: Learned, values: dict[str, Array]) -> Array:
+def log_odds(learned: LearnedValue, values: dict[str, Array]) -> Array:
     """Return the logarithm of the odds of each trace, shape (n,)."""
     total = np.full(len(next(iter(values.values()))), learned.intercept)
     for name, term in learned.terms.items():
@@ -101,7 +101,7 @@ def rates_out_of_fold(names: Sequence[str], kept: Array, folds: Array) -> Array:
     return found
 
 
-def calibrated(learned: Learned, odds: Array, kept: Array) -> tuple[Learned, Array]:
+def calibrated(learned: LearnedValue, odds: Array, kept: Array) -> tuple[LearnedValue, Array]:
     """Return a learned value with calibrated probabilities, and those of the traces (Platt's scaling).
 
     ``odds``: the log odds of the traces, by values that were not fitted to them.

@@ -12,7 +12,7 @@ from knowledgepulse_worker.policy import (
     DEFAULT_DOMAIN,
     DIMENSIONS,
     REFERENCE_WEIGHTS,
-    Learned,
+    LearnedValue,
     Policy,
     Profile,
     Term,
@@ -81,7 +81,7 @@ def _rule_changes(old: Profile, new: Profile) -> Iterator[str]:
         yield f"min_novelty {old.min_novelty!r} → {new.min_novelty!r}"
 
 
-def _learned_changes(old: Learned | None, new: Learned | None) -> Iterator[str]:
+def _learned_changes(old: LearnedValue | None, new: LearnedValue | None) -> Iterator[str]:
     """Yield the changes of a learned value: only those that affect scores."""
     shares = [one.share if one else 0.0 for one in (old, new)]
     if shares[0] != shares[1]:
@@ -170,7 +170,7 @@ def words_table(words: Words) -> Iterator[Table | str]:
     yield table
 
 
-def learned_table(learned: Learned) -> Table:
+def learned_table(learned: LearnedValue) -> Table:
     """Return the terms of a learned value, those with the largest weights first."""
     table = new_table("term", "mean", "deviation", "clip", "weight")
     for term, one in sorted(learned.terms.items(), key=lambda item: -abs(item[1].weight)):

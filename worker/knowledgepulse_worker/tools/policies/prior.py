@@ -16,7 +16,7 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.policy import Learned, Policy, Term
+from knowledgepulse_worker.policy import LearnedValue, Policy, Term
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.tune import effect, policy_toml, tune, with_changes
@@ -84,7 +84,7 @@ def prior_toml(
     return policy_toml(proposed, [comment, effect(tune(own, proposed, target).domains[name])])
 
 
-def standardised(prior: Prior, records: Sequence[ScoredRecord], share: float) -> Learned:
+def standardised(prior: Prior, records: Sequence[ScoredRecord], share: float) -> LearnedValue:
     """Return a prior as a learned value, with the means and deviations of traces.
 
     A fact that does not vary has no term. An average trace has even odds, since without labels it is not
@@ -96,6 +96,6 @@ def standardised(prior: Prior, records: Sequence[ScoredRecord], share: float) ->
         if logistic.varies(column):
             mean, deviation = logistic.rounded(column.mean()), logistic.rounded(column.std())
             terms[name] = Term(mean=mean, deviation=deviation, weight=weight, clip=prior.clip)
-    return Learned(
+    return LearnedValue(
         share=share, facts_version=prior.facts_version, intercept=0.0, terms=terms, prior=prior.name
     )

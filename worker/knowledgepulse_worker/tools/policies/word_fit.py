@@ -18,7 +18,7 @@ import numpy as np
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.policy import BUCKETS, Learned, Words
+from knowledgepulse_worker.policy import BUCKETS, LearnedValue, Words
 from knowledgepulse_worker.scoring import NoFactsError, ScoredRecord
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies import logistic
@@ -199,7 +199,7 @@ def out_of_fold(columns: Array, kept: Array, folds: Array) -> Array:
     return found
 
 
-def with_words(learned: Learned, words: TraceWords, kept: Array, groups: Array) -> Learned:
+def with_words(learned: LearnedValue, words: TraceWords, kept: Array, groups: Array) -> LearnedValue:
     """Return a learned value of facts with a regression on words added, not yet calibrated."""
     model = _regression(words.columns, kept)
     weights, intercept = model.coef_[0], model.intercept_[0]

@@ -14,7 +14,7 @@ from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
-from knowledgepulse_worker.tools.contributions.registry_client import Answer, RegistryClient, TryAgain
+from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient, TryAgain
 from support.registry import Registry, register, serving
 
 REAL = os.environ.get("REGISTRY_URL")
@@ -48,7 +48,7 @@ async def test_a_trace_is_there_once_it_is_accepted_and_gone_once_it_is_deleted(
         await client.check()
         assert not await client.has(unit.id)
         assert not await client.delete(unit.id)
-        assert await client.contribute(unit) == Answer("accepted", 201)
+        assert await client.contribute(unit) == RegistryAnswer("accepted", 201)
         assert await client.has(unit.id)
         assert await client.delete(unit.id)
         assert not await client.has(unit.id)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Learned, Policy
+from knowledgepulse_worker.policy import LearnedValue, Policy
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, scores_under
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.fit import fit
@@ -410,7 +410,7 @@ def test_any_values_give_a_policy_that_can_be_loaded(rows):
 
     learned = logistic.learn(values, kept, 1.0)
 
-    assert Learned.model_validate(learned.model_dump()) == learned
+    assert LearnedValue.model_validate(learned.model_dump()) == learned
 
 
 def test_scores_with_outcome_confidence_held_do_not_depend_on_it(usual):

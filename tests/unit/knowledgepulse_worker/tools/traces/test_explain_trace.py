@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.policy import Learned, Policy, Term
+from knowledgepulse_worker.policy import LearnedValue, Policy, Term
 from knowledgepulse_worker.scoring import NoFactsError, quality_score
 from knowledgepulse_worker.tools.traces.explain_trace import explain
 
@@ -114,7 +114,7 @@ def test_omits_the_weights_of_an_unknown_policy(make_record, digest):
 
 def test_the_score_that_another_policy_would_give_is_explained_beside_the_recorded_one(make_record):
     term = Term(mean=0, deviation=1, weight=-1, clip=3)
-    learned = Learned(share=1, facts_version=1, intercept=1, terms={"repeated_share": term})
+    learned = LearnedValue(share=1, facts_version=1, intercept=1, terms={"repeated_share": term})
     policy = Policy(domains={"code": {"learned": learned, "threshold": 0.5}})
     record = make_record(LOW, "code", policy=Policy(threshold=0.6))
 
@@ -131,7 +131,7 @@ def test_the_score_that_another_policy_would_give_is_explained_beside_the_record
 
 
 def test_a_policy_with_a_learned_value_cannot_explain_a_trace_whose_counts_are_unknown(make_record):
-    learned = Learned(
+    learned = LearnedValue(
         share=1, facts_version=1, intercept=0, terms={"steps": Term(mean=0, deviation=1, weight=1, clip=3)}
     )
     policy = Policy(domains={"code": {"learned": learned}})

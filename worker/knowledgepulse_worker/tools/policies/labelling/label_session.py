@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.terminal.lines import file_errors
 _BEGINNING = b'{"id":'
 """With this, each label in a file begins."""
 
-Answer = Literal["keep", "drop", "skip"]
+LabelDecision = Literal["keep", "drop", "skip"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Session:
         self._kept = {one.record.id: label.is_kept(KEPT) for one, label in self.labelled}
         in_order = (*traces[after:], *traces[:after])
         self._waiting = deque(one for one in in_order if one.record.id not in given)
-        self._decided: list[tuple[ToLabel, Answer]] = []
+        self._decided: list[tuple[ToLabel, LabelDecision]] = []
 
     @property
     def current(self) -> ToLabel | None:
@@ -95,7 +95,7 @@ class Session:
         """Whether there is an answer to undo."""
         return bool(self._decided)
 
-    def decide(self, answer: Answer, *, reward: float | None = None) -> None:
+    def decide(self, answer: LabelDecision, *, reward: float | None = None) -> None:
         """Label or skip the current trace. The label has a reward instead of the answer if there is one.
 
         Raises:
