@@ -1,4 +1,4 @@
-"""The generated parts of documents: settings, metrics, commands and the names of the Python API.
+"""The generated parts of documents: settings, metrics, states, commands and names of the Python API.
 
 They stand in the documents between ``<!-- generated: NAME -->`` and ``<!-- end -->``, so that they can be
 read in the repository. `make tables` writes them, and a test compares them.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from generator import commands, metrics, python, settings
+from generator import commands, metrics, python, settings, states
 
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands.page,
     "metrics": metrics.page,
     "python": python.page,
     "settings": settings.page,
+    "states": states.table,
 }
 _PART = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 

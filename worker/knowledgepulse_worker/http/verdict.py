@@ -4,43 +4,132 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from knowledgepulse_kafka.wait import Wait
 
 Waits: TypeAlias = tuple[Wait, ...]
 
 
+class Severity(StrEnum):
+    """How serious a state is, which gives its colour on the status page."""
+
+    ORDINARY = "ordinary"
+    NOTABLE = "notable"
+    SERIOUS = "serious"
+
+
 class State(StrEnum):
-    """The states of a worker."""
+    """The states of a worker.
 
-    STARTING = "starting"
-    STOPPING = "stopping"
-    WAITING_FOR_KAFKA = "waiting_for_kafka"
-    THROTTLED = "throttled"
-    FOREIGN_MEMBER = "foreign_member"
-    HELD_BACK = "held_back"
-    RECOVERING = "recovering"
-    POISON = "poison"
-    DEAD_LETTERS = "dead_letters"
-    BEHIND = "behind"
-    POLICY_EDIT_REFUSED = "policy_edit_refused"
-    HEALTHY = "healthy"
+    Attributes:
+        severity: how serious the state is.
+        runbook: the runbook's section on the state; None if it never requires action.
+        meaning: what the worker in this state does or has, as a table's row in Markdown; links are relative
+            to docs/operators.
+    """
 
+    severity: Severity
+    runbook: str | None
+    meaning: str
 
-RUNBOOK = {
-    State.STARTING: "KpPartitionsUnowned",
-    State.WAITING_FOR_KAFKA: "KpWaiting",
-    State.THROTTLED: "KpThrottled",
-    State.FOREIGN_MEMBER: "KpForeignMember",
-    State.HELD_BACK: "KpHeldBack",
-    State.RECOVERING: "KpRecoveryLong",
-    State.POISON: "KpPoison",
-    State.DEAD_LETTERS: "KpDeadLetters",
-    State.BEHIND: "KpLagGrowing",
-    State.POLICY_EDIT_REFUSED: "KpPolicyReloadFailed",
-}
-"""The runbook's section on each state that may require action."""
+    def __new__(cls, value: str, severity: Severity, runbook: str | None, meaning: str) -> Self:
+        """Return the member with its attributes."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.severity, member.runbook, member.meaning = severity, runbook, meaning
+        return member
+
+    HEALTHY = ("healthy", Severity.ORDINARY, None, "works, and keeps up")
+    STARTING = (
+        "starting",
+        Severity.NOTABLE,
+        "KpPartitionsUnowned",
+        "starts, and waits for nothing that another state names",
+    )
+    STOPPING = ("stopping", Severity.NOTABLE, None, "is shutting down")
+    WAITING_FOR_KAFKA = (
+        "waiting_for_kafka",
+        Severity.SERIOUS,
+        "KpWaiting",
+        (
+            "has had no answer from a leader, the group's coordinator or, at its start, the transaction "
+            "coordinator for more than 5 s, or a transaction that the brokers have not committed for as "
+            "long, or a group that has been rebalancing for more than 10 s; [what it waits "
+            "for](failures.md#what-a-worker-waits-for) is named"
+        ),
+    )
+    FOREIGN_MEMBER = (
+        "foreign_member",
+        Severity.SERIOUS,
+        "KpForeignMember",
+        (
+            "is in a group that the brokers have upgraded, because a client that is no worker joined it "
+            "first ([KIP-848](failures.md#clients-in-the-workers-group))"
+        ),
+    )
+    HELD_BACK = (
+        "held_back",
+        Severity.SERIOUS,
+        "KpHeldBack",
+        (
+            "has read up to an open transaction of another producer in a partition of the raw topic, "
+            "which has stayed open for more than 10 s"
+        ),
+    )
+    THROTTLED = (
+        "throttled",
+        Severity.NOTABLE,
+        "KpThrottled",
+        "exceeds a quota of the brokers, which have answered late within the last minute",
+    )
+    RECOVERING = (
+        "recovering",
+        Severity.NOTABLE,
+        "KpRecoveryLong",
+        (
+            "is reading the ledger of one or more of its partitions, or waiting for a transaction in "
+            "which their former owner died"
+        ),
+    )
+    POISON = (
+        "poison",
+        Severity.SERIOUS,
+        "KpPoison",
+        (
+            "has a partition with a record that alone was in progress when a process died, and that is "
+            "not committed"
+        ),
+    )
+    DEAD_LETTERS = (
+        "dead_letters",
+        Severity.NOTABLE,
+        "KpDeadLetters",
+        (
+            "has written 10 or more dead letters in the last quarter of an hour, which are more than 5% "
+            "of the records, as in the alert `KpDeadLetters`"
+        ),
+    )
+    BEHIND = (
+        "behind",
+        Severity.NOTABLE,
+        "KpLagGrowing",
+        (
+            "has finished none of the records that wait for more than 5 s, as with a slow model, or has "
+            "had, for 10 s, a backlog of more than a minute's work"
+        ),
+    )
+    POLICY_EDIT_REFUSED = (
+        "policy_edit_refused",
+        Severity.NOTABLE,
+        "KpPolicyReloadFailed",
+        "works by the former policy, whose digest is named, until the settings file has a valid one again",
+    )
+
+    @property
+    def words(self) -> str:
+        """The state's name in words."""
+        return self.replace("_", " ").replace("kafka", "Kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +148,16 @@ class Verdict:
     since: float
     waits: Waits = ()
 
-    @property
-    def runbook(self) -> str | None:
-        """The runbook's section on the state."""
-        return RUNBOOK.get(self.state)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict as plain JSON."""
-        return {"state": self.state, "text": str(self), "since": self.since, "runbook": self.runbook}
+        return {
+            "state": self.state,
+            "severity": self.state.severity,
+            "text": str(self),
+            "since": self.since,
+            "runbook": self.state.runbook,
+        }
 
     def __str__(self) -> str:
-        name = self.state.replace("_", " ").capitalize().replace("kafka", "Kafka")
+        name = self.state.words[0].upper() + self.state.words[1:]
         return "; ".join((f"{name}: {self.reason}" if self.reason else name, *map(str, self.waits)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from knowledgepulse_kafka.group_member import HEARTBEATS
-from knowledgepulse_kafka.request_waits import MEMBERSHIP, READING, TRANSACTION, Waits
+from knowledgepulse_kafka.request_waits import TRANSACTION, Waits
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
@@ -131,33 +132,20 @@ class WorkerApp:
             producer_silence: the seconds for which the producer has waited to start.
             producer_waits: what the producer waits for.
         """
-        progress, throttles, recent = self.progress, self._services.throttles, self.metrics.recent
-        is_rebalancing, ended = self.source.is_rebalancing, recent.outcomes()
-        # During a rebalance the coordinator answers once all other members have joined.
-        is_answerable = progress.is_member and not is_rebalancing
-        interval = self.settings.kafka.session_timeout / HEARTBEATS
-        return Observation(
+        throttles, recent = self._services.throttles, self.metrics.recent
+        ended = recent.outcomes()
+        return replace(
+            self.progress.observe(self.settings.kafka.session_timeout / HEARTBEATS),
             pending=tuple(self.readiness.reasons),
             partitions=len(self.owned),
-            recovering=progress.recovering,
             publishing_throttled=throttles.producer.recent,
             reading_throttled=throttles.consumer.recent,
-            coordinator_silence=max(0.0, progress.coordinator_age - interval) if is_answerable else 0.0,
-            leader_silence=progress.silence(),
             producer_silence=producer_silence,
-            transaction_age=progress.transaction_age,
-            is_rebalancing=is_rebalancing,
-            has_foreign_member=progress.has_foreign_member,
-            member_waits=progress.waits(MEMBERSHIP),
-            reading_waits=progress.waits(READING),
             producer_waits=producer_waits,
-            held_back={number: one for number, one in progress.open_transactions().items() if one[1]},
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             dead_letters=ended["dead_letter"],
             outcomes=ended.total(),
-            lag=sum(progress.lag().values()),
             rate=sum(second.total() for second in recent.per_second()) / SECONDS,
-            has_unfinished=progress.has_unfinished,
             last_output=recent.last_output,
             policy_refused=recent.policy_refused,
         )
@@ -191,7 +179,7 @@ class WorkerApp:
         self.source.assignment.refresh_gauges()
         for partition, records in self.progress.lag().items():
             self.metrics.lag(partition, records)
-        for partition, records in self.progress.held_back().items():
+        for partition, (_, records) in self.progress.open_transactions().items():
             self.metrics.held_back(partition, records)
         for partition in self.owned:
             self.metrics.recovering(partition, self.progress.remaining().get(partition, 0))

@@ -1,4 +1,4 @@
-"""The source's progress, for the checks, the verdict and the gauges."""
+"""The source's progress, for the checks, the diagnosis and the gauges."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Collection, Hashable
 from contextlib import suppress
 
 from knowledgepulse_kafka.aiokafka_types import IllegalStateError, TopicPartition
-from knowledgepulse_kafka.request_waits import MEMBERSHIP
+from knowledgepulse_kafka.request_waits import MEMBERSHIP, READING
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.lane.partition_task import PartitionTask
+from knowledgepulse_worker.stream.diagnosis import Observation
 from knowledgepulse_worker.stream.kafka_interfaces import Client
 from knowledgepulse_worker.stream.refusal import explained
 from knowledgepulse_worker.stream.source import Source
@@ -32,6 +33,30 @@ class Progress:
         self._topic = topic
         self._client = client
         self._source = source
+
+    def observe(self, heartbeats: float) -> Observation:
+        """Return what of the worker's state can be seen here; this sends no requests.
+
+        Args:
+            heartbeats: the seconds between two heartbeats, each of which the group's coordinator answers.
+        """
+        source, client, tasks = self._source, self._client, self._source.tasks.values()
+        # During a rebalance the coordinator answers once all other members have joined.
+        is_answerable = client.is_member and not source.is_rebalancing
+        now, began = time.monotonic(), source.transaction_began
+        return Observation(
+            recovering=sum(not task.is_recovered for task in tasks),
+            coordinator_silence=max(0.0, now - client.answered_at - heartbeats) if is_answerable else 0.0,
+            leader_silence=self._silence(),
+            transaction_age=0.0 if began is None else now - began,
+            is_rebalancing=source.is_rebalancing,
+            has_foreign_member=client.group.is_assigned_by_brokers,
+            member_waits=self.waits(MEMBERSHIP),
+            reading_waits=self.waits(READING),
+            held_back={number: held for number, held in self.open_transactions().items() if held[1]},
+            lag=sum(self.lag().values()),
+            has_unfinished=any(task.has_unfinished for task in tasks),
+        )
 
     async def refresh_positions(self) -> None:
         """Refresh the client's position in every partition that is being consumed."""
@@ -84,36 +109,16 @@ class Progress:
         }
 
     @property
-    def is_member(self) -> bool:
-        """Whether the client is a member of the group, as far as it knows."""
-        return self._client.is_member
-
-    @property
-    def recovering(self) -> int:
-        """The number of owned partitions that are not consumed yet; a position or a ledger is awaited."""
-        return sum(not task.is_recovered for task in self._source.tasks.values())
-
-    @property
     def group(self) -> str:
         """The group's name."""
         return self._client.group.group
-
-    @property
-    def has_foreign_member(self) -> bool:
-        """Whether a client that is no worker is in the group: for workers alone, brokers assign nothing."""
-        return self._client.group.is_assigned_by_brokers
 
     @property
     def coordinator_answered(self) -> float:
         """When the group's coordinator last answered (``time.monotonic``)."""
         return self._client.answered_at
 
-    @property
-    def coordinator_age(self) -> float:
-        """Seconds since the group's coordinator last answered."""
-        return time.monotonic() - self._client.answered_at
-
-    def silence(self) -> float:
+    def _silence(self) -> float:
         """Return the longest time in seconds that a fetch has waited for a partition leader's answer.
 
         Nothing is fetched from a partition whose lane still holds unfinished records.
@@ -125,17 +130,6 @@ class Progress:
         ]
         return max((time.time() - answered / 1000 for answered in asked if answered), default=0.0)
 
-    @property
-    def transaction_age(self) -> float:
-        """Seconds for which a transaction has been in progress; 0 without one."""
-        began = self._source.transaction_began
-        return 0.0 if began is None else time.monotonic() - began
-
-    @property
-    def has_unfinished(self) -> bool:
-        """Whether a lane holds records that are not finished."""
-        return any(task.has_unfinished for task in self._source.tasks.values())
-
     def lag(self) -> dict[int, int]:
         """Return each partition's lag in offsets, including offsets held back by open transactions."""
         lags = dict[int, int]()
@@ -145,10 +139,6 @@ class Progress:
                 done = task.committed if task.has_unfinished else None
                 lags[number] = max(0, end - (max(task.position, task.next or 0) if done is None else done))
         return lags
-
-    def held_back(self) -> dict[int, int]:
-        """Return the number of offsets held back by open transactions, by partition."""
-        return {number: held for number, (_, held) in self.open_transactions().items()}
 
     def open_transactions(self) -> dict[int, tuple[int, int]]:
         """Return the last stable offset of each partition, with the number of offsets held back behind it."""

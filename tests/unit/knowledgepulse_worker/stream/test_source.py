@@ -351,7 +351,7 @@ async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
     await world.settle()
 
     assert world.outputs() == []
-    assert world.app.progress.recovering == 0
+    assert world.app.observe(0.0).recovering == 0
     assert world.failures == []
 
 

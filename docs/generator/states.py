@@ -1,0 +1,11 @@
+"""The table of the states that a worker can be in."""
+
+from __future__ import annotations
+
+from knowledgepulse_worker.http.verdict import State
+
+
+def table() -> str:
+    """Return a row for each state."""
+    rows = (f"| {state.words} | {state.meaning} |" for state in State)
+    return "\n".join(("| state | the worker |", "|---|---|", *rows))
