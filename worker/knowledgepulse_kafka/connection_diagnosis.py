@@ -160,10 +160,12 @@ def _ended(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    one: BaseException | None = error
-    while one is not None:
-        yield one
-        one = None if isinstance(one, TokenError) else one.__cause__  # a TokenError's text includes its cause
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = (
+            None if isinstance(cause, TokenError) else cause.__cause__
+        )  # a TokenError's text includes its cause
 
 
 def _explained(config: Config, server: str, error: Exception) -> ClientError:

@@ -141,7 +141,8 @@ class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka 
         """Return the request."""
         transaction = self._sender._txn_manager  # noqa: SLF001 - as in the base class
         offsets: dict[TopicPartition, Any] = {
-            tp: (tp.partition, one.offset, -1, one.metadata, {}) for tp, one in self._offsets.items()
+            tp: (tp.partition, position.offset, -1, position.metadata, {})
+            for tp, position in self._offsets.items()
         }
         return MemberOffsetsRequest(
             transaction.transactional_id,

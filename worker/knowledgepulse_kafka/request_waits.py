@@ -116,7 +116,7 @@ class Waits:
             for place, (at, wait) in self._errors.items()
             if place.request in requests and at > since
         ]
-        return max(errors, key=lambda one: one[0])[1] if errors else None
+        return max(errors, key=lambda error: error[0])[1] if errors else None
 
     def _overdue(self, requests: Collection[str]) -> list[Wait]:
         now = self._clock()

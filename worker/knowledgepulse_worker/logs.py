@@ -200,10 +200,10 @@ def format_error(error: BaseException) -> str:
     These may quote the record that caused them.
     """
     chain: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and one not in chain:
-        chain.append(one)
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "\nand then\n".join(map(_format_alone, reversed(chain)))
 
 

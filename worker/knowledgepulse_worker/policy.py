@@ -65,17 +65,17 @@ def _some_of(values: tuple[str, ...]) -> BeforeValidator:
     """Return a validator that removes duplicates from a list and puts it in the schema's order."""
     accepted = ", ".join(values)
 
-    def some(value: Any) -> tuple[str, ...] | None:
+    def checked(value: Any) -> tuple[str, ...] | None:
         if value is None:
             return None
         if not isinstance(value, list | tuple) or not value:
             raise ValueError(f"should be a list of one or more of {accepted}")
-        for one in value:
-            if one not in values:
-                raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is not accepted")
+        for level in value:
+            if level not in values:
+                raise ValueError(f"should be a list of one or more of {accepted}; {level!r} is not accepted")
         return tuple(level for level in values if level in value)
 
-    return BeforeValidator(some)
+    return BeforeValidator(checked)
 
 
 def _finite(value: JsonValue) -> JsonValue:
@@ -340,7 +340,9 @@ class Profile:
     def terms(self) -> tuple[tuple[str, float, float, float, float], ...]:
         """Name, mean, deviation, weight and clip of each term, which are read faster than models."""
         terms = self.learned.terms if self.learned else {}
-        return tuple((name, one.mean, one.deviation, one.weight, one.clip) for name, one in terms.items())
+        return tuple(
+            (name, term.mean, term.deviation, term.weight, term.clip) for name, term in terms.items()
+        )
 
     @property
     def reading(self) -> Reading:
@@ -493,14 +495,19 @@ class Policy(BaseModel):
         effective = {
             "domains": {
                 name: {
-                    "threshold": one.threshold,
-                    "weights": one.weights.model_dump(),
-                    "learned": one.learned and [one.learned.share, one.learned.intercept, sorted(one.terms)],
-                    **({} if one.words is None else {"words": [*one.words[:2], one.words[2].hex()]}),
-                    **({} if one.share is None else {"share": [one.share, one.share_window]}),
-                    **({"min_novelty": one.min_novelty} if one.min_novelty else {}),
+                    "threshold": profile.threshold,
+                    "weights": profile.weights.model_dump(),
+                    "learned": profile.learned
+                    and [profile.learned.share, profile.learned.intercept, sorted(profile.terms)],
+                    **(
+                        {}
+                        if profile.words is None
+                        else {"words": [*profile.words[:2], profile.words[2].hex()]}
+                    ),
+                    **({} if profile.share is None else {"share": [profile.share, profile.share_window]}),
+                    **({"min_novelty": profile.min_novelty} if profile.min_novelty else {}),
                 }
-                for name, one in self.profiles.items()
+                for name, profile in self.profiles.items()
             },
             # Nothing is added for what has no effect, so that later releases keep the digests, too.
             "guards": {
@@ -523,9 +530,9 @@ class Policy(BaseModel):
             for name, p in sorted(self.profiles.items())
         ]
         lines += [
-            f"learned {name} {one.share!r} {one.intercept!r} {sorted(p.terms)!r}"
+            f"learned {name} {learned.share!r} {learned.intercept!r} {sorted(p.terms)!r}"
             for name, p in sorted(self.profiles.items())
-            if (one := p.learned)
+            if (learned := p.learned)
         ]
         lines += [
             f"words {name} {words!r}" for name, p in sorted(self.profiles.items()) if (words := p.words)

@@ -159,12 +159,12 @@ class _Group(CommandGroup):
 
     def _find_elsewhere(self, ctx: click.Context, group: str, name: str) -> None:
         """Fail with the group that has a command, if one has."""
-        for one in self.commands.values():
-            if isinstance(one, LazyCommand) and not one.hidden:
+        for lazy in self.commands.values():
+            if isinstance(lazy, LazyCommand) and not lazy.hidden:
                 with suppress(MissingExtraError):
-                    command = one.load()
+                    command = lazy.load()
                     if isinstance(command, click.Group) and name in command.commands:
-                        ctx.fail(f"No such command '{group} {name}'. Did you mean '{one.name} {name}'?")
+                        ctx.fail(f"No such command '{group} {name}'. Did you mean '{lazy.name} {name}'?")
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

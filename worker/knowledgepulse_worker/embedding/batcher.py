@@ -204,4 +204,4 @@ class Batcher:
 
 
 def _not_done(waiting: Iterable[_Waiting]) -> deque[_Waiting]:
-    return deque(one for one in waiting if not one.result.done())
+    return deque(request for request in waiting if not request.result.done())

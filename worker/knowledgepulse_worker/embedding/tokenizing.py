@@ -109,7 +109,10 @@ class PrefixTokenizer:
         """
         characters = _CHARACTERS_PER_TOKEN * self._max_tokens
         encodings = self._encode([self._prefix(text, characters) for text in texts])
-        return [self._long_enough(text, one, characters) for text, one in zip(texts, encodings, strict=True)]
+        return [
+            self._long_enough(text, encoding, characters)
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def _long_enough(self, text: str, encoding: Encoding, characters: int) -> list[int]:
         while len(encoding.ids) <= self._max_tokens and len(self._prefix(text, characters)) < len(text):

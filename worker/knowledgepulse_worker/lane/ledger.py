@@ -178,9 +178,9 @@ def valid_content(
     cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
     cut(None, list(entries)[: max(0, len(entries) - max_elements)])
     valid: dict[str, LastScores] = {}
-    for domain, one in sorted(scores.items(), key=lambda item: item[1].offset):
-        if (why := _cut_of_scores(one, next_offset, topic_id, model)) is None:
-            valid[domain] = one.last
+    for domain, stored in sorted(scores.items(), key=lambda item: item[1].offset):
+        if (why := _cut_of_scores(stored, next_offset, topic_id, model)) is None:
+            valid[domain] = stored.last
         else:
             reason = why
     obsolete = [key for key in values if key not in entries]

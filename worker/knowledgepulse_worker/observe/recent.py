@@ -221,7 +221,7 @@ class Recent:
 
 def _sum_of_minutes(counts: Iterable[tuple[int, Counter[str]]]) -> Counter[str]:
     first = int(time.monotonic() / 60) - LETTER_MINUTES
-    return sum((one for minute, one in counts if minute >= first), Counter())
+    return sum((count for minute, count in counts if minute >= first), Counter())
 
 
 def _count(counts: deque[tuple[int, Counter[str]]], now: int, what: str) -> None:

@@ -106,7 +106,7 @@ class Status:
                 "precision": build.get("precision"),
                 "device": build.get("device"),
                 "policy": now.labels("kp_policy_info").get("policy"),
-                "budget_seconds": now.one("kp_budget_seconds"),
+                "budget_seconds": now.value("kp_budget_seconds"),
                 "runbook": self._settings.web.runbook,
                 "versions": self._versions,
             },
@@ -117,10 +117,10 @@ class Status:
             "fleet": self._fleet(content=content),
             "registry": recent.answers if self._settings.registry.url else None,
             "evaluation": evaluation(web.evaluation) if (web := self._settings.web).evaluation else None,
-            "latency": self._latency(now.one("kp_budget_seconds")),
+            "latency": self._latency(now.value("kp_budget_seconds")),
             "in_flight": {
-                "records": int(now.one("kp_in_flight_records")),
-                "limit": int(now.one("kp_in_flight_records_limit")),
+                "records": int(now.value("kp_in_flight_records")),
+                "limit": int(now.value("kp_in_flight_records_limit")),
             },
             "partitions": {
                 "topic_count": int(now.by("kp_partitions", "state").get("topic", 0)),
@@ -214,7 +214,7 @@ class _Values:
         for sample in samples:
             self._samples.setdefault(sample.name, []).append(sample)
 
-    def one(self, name: str) -> float:
+    def value(self, name: str) -> float:
         return self._samples[name][0].value
 
     def by(self, name: str, label: str) -> dict[str, float]:

@@ -251,8 +251,8 @@ def _validate(
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         listed = "; ".join(
-            f"{'.'.join(map(str, _location(one['loc'], path, start))) or 'trace'}: {one['msg']}"
-            for one in errors[:_MAX_ERRORS_LISTED]
+            f"{'.'.join(map(str, _location(problem['loc'], path, start))) or 'trace'}: {problem['msg']}"
+            for problem in errors[:_MAX_ERRORS_LISTED]
         )
         more = f"; and {len(errors) - _MAX_ERRORS_LISTED} more" if len(errors) > _MAX_ERRORS_LISTED else ""
         raise InvalidRecordError("invalid_trace", listed + more) from None

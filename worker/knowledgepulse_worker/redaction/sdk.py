@@ -108,7 +108,9 @@ def clean(trace: dict[str, Any]) -> dict[str, Any]:
     id that contains something to clean is replaced by an id derived from it; UUIDs are always kept.
     """
     level = trace["metadata"]["privacy_level"]
-    cleaned: dict[str, Any] = _cleaned({name: one for name, one in trace.items() if name != "id"}, level)
+    cleaned: dict[str, Any] = _cleaned(
+        {name: member for name, member in trace.items() if name != "id"}, level
+    )
     cleaned["metadata"]["created_at"] = trace["metadata"]["created_at"]  # may look like a phone number
     return {**cleaned, "id": clean_id(trace["id"], level)}
 
@@ -148,7 +150,7 @@ def _cleaned(value: Any, level: str, *, secret: bool = False) -> Any:
         return [_cleaned(item, level, secret=secret) for item in value]
     if isinstance(value, dict):
         return {
-            _clean_repeatedly(name, level): _cleaned(one, level, secret=_is_secret(name))
-            for name, one in value.items()
+            _clean_repeatedly(name, level): _cleaned(member, level, secret=_is_secret(name))
+            for name, member in value.items()
         }
     return value

@@ -127,7 +127,11 @@ def _parts(score: Score, profile: Profile) -> Iterator[Part]:
 
 def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]:
     found = contributions(profile, record.score.dimensions, record.counts)
-    return tuple(one for at, one in enumerate(found) if at < CONTRIBUTIONS or one.name == "words")
+    return tuple(
+        contribution
+        for at, contribution in enumerate(found)
+        if at < CONTRIBUTIONS or contribution.name == "words"
+    )
 
 
 def _verdict(score: Score, remedies: Collection[str]) -> str:

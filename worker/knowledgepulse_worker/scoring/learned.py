@@ -79,7 +79,7 @@ def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | Non
     if profile.words is not None:
         points = _word_points(profile.words, _buckets_in(counts))
         found.append(Contribution("words", _told_words(profile, _words_in(counts)), points))
-    return sorted(found, key=lambda one: -abs(one.points))
+    return sorted(found, key=lambda contribution: -abs(contribution.points))
 
 
 def _points(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[float]:
@@ -135,7 +135,7 @@ def _told_words(profile: Profile, words: list[bytes]) -> str:
     for word, bucket in zip(words, buckets_of(hashes_of(words, len(words)), BUCKETS).tolist(), strict=True):
         if bucket in hashed.strongest:
             points[word] += int(table[bucket])
-    largest = sorted(points.items(), key=lambda one: (-abs(one[1]), one[0]))[:NAMED_WORDS]
+    largest = sorted(points.items(), key=lambda item: (-abs(item[1]), item[0]))[:NAMED_WORDS]
     told = ", ".join(f"{printable(word.decode())} {weight * unit:+.2f}" for word, weight in largest)
     return f"its words, such as {told}" if told else "its words, none of which is among the strongest"
 

@@ -111,7 +111,7 @@ def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> RescoreRepor
         InputError: there are no records.
     """
     rescored = RescoreReport(policy)
-    for record in sorted(records, key=lambda one: one.offset):
+    for record in sorted(records, key=lambda record: record.offset):
         rescored.add(record)
     if not rescored.traces:
         raise InputError("no scored traces to rescore")

@@ -80,7 +80,9 @@ def settings_from(values: Mapping[str, Any], config: Path | None = None) -> Sett
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise SettingsError(message_of(error, lambda one: explain(one, config, values), unknown)) from None
+        raise SettingsError(
+            message_of(error, lambda problem: explain(problem, config, values), unknown)
+        ) from None
     except (pydantic_settings.SettingsError, RecursionError) as error:
         raise SettingsError("\n".join([*unknown, *unreadable_variables()])) from error.__cause__
     if unknown:
@@ -103,7 +105,9 @@ def load_policy(file: Path) -> Policy:
     try:
         return Policy.model_validate(content["policy"])
     except ValidationError as error:
-        raise SettingsError(message_of(error, lambda one: f"{file}: {_problem_in('policy', one)}")) from None
+        raise SettingsError(
+            message_of(error, lambda problem: f"{file}: {_problem_in('policy', problem)}")
+        ) from None
 
 
 def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:

@@ -25,7 +25,7 @@ class CommandGroup(click.Group):
         """Return the command that the arguments begin with, and its own arguments."""
         name, *_ = args
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            names = [one for one, command in self.commands.items() if not command.hidden]
+            names = [known for known, command in self.commands.items() if not command.hidden]
             if close := difflib.get_close_matches(name, names, n=1):
                 ctx.fail(f"No such command {name!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)

@@ -135,8 +135,8 @@ def _split(value: bytes) -> Iterator[SpanExport]:
 
 
 def _split_protobuf(value: bytes) -> Iterator[SpanExport]:
-    for trace_id, span_id, parent_id, one in split_export(value):
-        yield SpanExport(trace_id, span_id, _is_no_id(parent_id), one)
+    for trace_id, span_id, parent_id, spans in split_export(value):
+        yield SpanExport(trace_id, span_id, _is_no_id(parent_id), spans)
 
 
 def _split_json(export: _Export) -> Iterator[SpanExport]:

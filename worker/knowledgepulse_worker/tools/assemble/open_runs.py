@@ -201,7 +201,7 @@ class OpenRuns:
         ]
         if run.root_time is not None:
             deadlines.insert(0, (run.root_time + _milliseconds(settings.grace), "root"))
-        return min(deadlines, key=lambda one: one[0])
+        return min(deadlines, key=lambda deadline: deadline[0])
 
     def _close(self, trace_id: str, completed_by: CompletedBy) -> SpanRun:
         run = self._open.pop(trace_id)

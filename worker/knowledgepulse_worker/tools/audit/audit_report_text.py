@@ -49,15 +49,15 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _row(one: PartitionReport) -> tuple[int, ...]:
-    audited = one.novelty_exact + one.novelty_embedded
+def _row(report: PartitionReport) -> tuple[int, ...]:
+    audited = report.novelty_exact + report.novelty_embedded
     return (
-        one.records,
-        one.waiting,
-        len(one.missing),
-        one.repeated,
-        len(one.differing),
-        len(one.without_entry),
+        report.records,
+        report.waiting,
+        len(report.missing),
+        report.repeated,
+        len(report.differing),
+        len(report.without_entry),
         audited,
     )
 

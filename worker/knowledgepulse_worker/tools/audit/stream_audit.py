@@ -156,7 +156,7 @@ class _Run:
             self.settings,
             self.policies,
             index,
-            Outputs(self.settings.topics, {name: one.partitions for name, one in self.topics.items()}),
+            Outputs(self.settings.topics, {name: topic.partitions for name, topic in self.topics.items()}),
             self.embedder,
         )
         async for records in self.log.read_partition(raw, partition):

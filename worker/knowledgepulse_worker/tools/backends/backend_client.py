@@ -127,7 +127,7 @@ class BackendClient:
     ) -> None:
         self.url = url.rstrip("/")
         self._headers = {"Accept": "application/json", **headers}
-        known = [one for secret in secrets if secret for one in (secret, secret.partition(":")[2])]
+        known = [text for secret in secrets if secret for text in (secret, secret.partition(":")[2])]
         self._secrets = [*known, *(value.rpartition(" ")[2] for value in headers.values())]
         self._patience = patience
         self._wait = wait

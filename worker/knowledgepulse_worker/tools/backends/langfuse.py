@@ -50,28 +50,36 @@ class Langfuse:
             query.append(("fromStartTime", _iso(since_ms)))
         async for page in self._pages(_OBSERVATIONS, query):
             first: dict[str, int] = {}
-            for one in page:
-                run = one.get("traceId") or one["id"]
-                first[run] = min(first.get(run, 2**53), milliseconds_of(one["startTime"]))
+            for observation in page:
+                run = observation.get("traceId") or observation["id"]
+                first[run] = min(first.get(run, 2**53), milliseconds_of(observation["startTime"]))
             yield [RunListing(run, started_ms) for run, started_ms in first.items()]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`."""
         for listing in listings:
             query = [("fields", _FIELDS), ("traceId", listing.id), ("limit", _PAGE)]
-            document = [one async for page in self._pages(_OBSERVATIONS, query) for one in page]
+            document = [
+                observation async for page in self._pages(_OBSERVATIONS, query) for observation in page
+            ]
             query = [("traceId", listing.id), ("fields", "subject"), ("limit", "100")]
             judgements = {
-                one["name"]: one.get("value")
+                score["name"]: score.get("value")
                 async for page in self._pages("/api/public/v3/scores", query)
-                for one in page
-                if one["name"] in OUTCOMES and (one.get("subject") or {}).get("kind") == "trace"
+                for score in page
+                if score["name"] in OUTCOMES and (score.get("subject") or {}).get("kind") == "trace"
             }
-            ends = [milliseconds_of(one["endTime"]) for one in document if one.get("endTime")]
-            roots = [
-                one for one in document if one.get("isRootObservation") or not one.get("parentObservationId")
+            ends = [
+                milliseconds_of(observation["endTime"])
+                for observation in document
+                if observation.get("endTime")
             ]
-            has_ended = bool(roots) and all(one.get("endTime") for one in roots)
+            roots = [
+                observation
+                for observation in document
+                if observation.get("isRootObservation") or not observation.get("parentObservationId")
+            ]
+            has_ended = bool(roots) and all(observation.get("endTime") for observation in roots)
             last_ms = max(ends, default=listing.started_ms)
             yield RunContent(listing, document, "langfuse", has_ended, last_ms, outcome_of(judgements))
 
@@ -92,10 +100,10 @@ class Langfuse:
         return await send_together(scores, self._send)
 
     async def _send(self, scores: Sequence[RunScore]) -> None:
-        content = [_score(one) for one in scores]
+        content = [_score(score) for score in scores]
         answer = await self._client.send("POST", "/api/public/scores", content=content) or {}
         if answer.get("rejected"):
-            reason = "; ".join(str(one.get("message")) for one in answer.get("errors", ()))
+            reason = "; ".join(str(error.get("message")) for error in answer.get("errors", ()))
             raise Refused(HTTPStatus.MULTI_STATUS, reason)
 
     def link(self, run: str) -> str | None:

@@ -59,18 +59,18 @@ class LangSmith:
             content["start_time"] = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()
         async for page in self._pages(content):
             yield [
-                RunListing(one.get("trace_id") or one["id"], milliseconds_of(one["start_time"]))
-                for one in page
+                RunListing(run.get("trace_id") or run["id"], milliseconds_of(run["start_time"]))
+                for run in page
             ]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`. Their feedback states the outcome."""
         for listing in listings:
             content = {"trace": listing.id, "select": _READ}
-            document = [one async for page in self._pages(content) for one in page]
-            ends = [milliseconds_of(one["end_time"]) for one in document if one.get("end_time")]
-            roots = [one for one in document if not one.get("parent_run_id")]
-            has_ended = bool(roots) and all(one.get("end_time") for one in roots)
+            document = [run async for page in self._pages(content) for run in page]
+            ends = [milliseconds_of(run["end_time"]) for run in document if run.get("end_time")]
+            roots = [run for run in document if not run.get("parent_run_id")]
+            has_ended = bool(roots) and all(run.get("end_time") for run in roots)
             yield RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
 
     async def _pages(self, content: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:

@@ -63,8 +63,8 @@ class MLflow:
         while True:
             page = await self._client.send("POST", f"{_API}/traces/search", content=content)
             yield [
-                RunListing(one["trace_id"], milliseconds_of(one["request_time"]))
-                for one in page.get("traces", ())
+                RunListing(trace["trace_id"], milliseconds_of(trace["request_time"]))
+                for trace in page.get("traces", ())
             ]
             if not page.get("next_page_token"):
                 return
@@ -72,19 +72,19 @@ class MLflow:
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`."""
-        query = [("trace_ids", one.id) for one in listings]
+        query = [("trace_ids", listing.id) for listing in listings]
         found = {
-            one["trace_info"]["trace_id"]: one
-            for one in (await self._get(f"{_API}/traces/batchGet", query)).get("traces", ())
+            trace["trace_info"]["trace_id"]: trace
+            for trace in (await self._get(f"{_API}/traces/batchGet", query)).get("traces", ())
         }
         for listing in listings:
             trace = found.get(listing.id, {"trace_info": {}, "spans": []})
             info, spans = trace["trace_info"], trace.get("spans", [])
             times = times_of(spans, listing.started_ms)
             judgements = {
-                one.get("assessment_name"): (one.get("feedback") or {}).get("value")
-                for one in info.get("assessments", ())
-                if one.get("assessment_name") in OUTCOMES
+                assessment.get("assessment_name"): (assessment.get("feedback") or {}).get("value")
+                for assessment in info.get("assessments", ())
+                if assessment.get("assessment_name") in OUTCOMES
             }
             has_ended = times.has_ended and info.get("state") != "IN_PROGRESS"
             document = otlp_document([_as_recorded(span) for span in spans])
@@ -105,15 +105,17 @@ class MLflow:
         path = f"{_API}/traces/{quote(score.run, safe='')}"
         info = (await self._client.get(path))["trace"]["trace_info"]
         assessment = _assessment(score)
-        for one in info.get("assessments", ()):
+        for known in info.get("assessments", ()):
             if (
-                one["assessment_name"] == SCORE
-                and (one.get("metadata") or {}).get("kp.trace") == score.trace_id
+                known["assessment_name"] == SCORE
+                and (known.get("metadata") or {}).get("kp.trace") == score.trace_id
             ):
-                if any(one.get(name) != assessment[name] for name in ("feedback", "rationale", "metadata")):
+                if any(known.get(name) != assessment[name] for name in ("feedback", "rationale", "metadata")):
                     changed = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
                     await self._client.send(
-                        "PATCH", f"{path}/assessments/{quote(one['assessment_id'], safe='')}", content=changed
+                        "PATCH",
+                        f"{path}/assessments/{quote(known['assessment_id'], safe='')}",
+                        content=changed,
                     )
                 return
         await self._client.send("POST", f"{path}/assessments", content={"assessment": assessment})
@@ -147,9 +149,9 @@ def _as_recorded(span: Mapping[str, Any]) -> dict[str, Any]:
     MLflow parses those that are JSON, and repeats those of other instrumentations as its own.
     """
     attributes = span.get("attributes", ())
-    if not any(one["key"].startswith(_CONVENTIONS) for one in attributes):
+    if not any(attribute["key"].startswith(_CONVENTIONS) for attribute in attributes):
         return dict(span)
-    kept = [_as_text(one) for one in attributes if not one["key"].startswith(_OWN)]
+    kept = [_as_text(attribute) for attribute in attributes if not attribute["key"].startswith(_OWN)]
     return {**span, "attributes": kept}
 
 

@@ -45,12 +45,12 @@ def traced_run(trace: Mapping[str, Any]) -> str | None:
 
 def plain(value: Mapping[str, Any]) -> Any:
     """Return the plain JSON of an OTLP value with members in snake case."""
-    for name, one in value.items():
+    for name, member in value.items():
         if name == "array_value":
-            return [plain(item) for item in one.get("values", ())]
+            return [plain(item) for item in member.get("values", ())]
         if name == "kvlist_value":
-            return {pair["key"]: plain(pair.get("value", {})) for pair in one.get("values", ())}
-        return one
+            return {pair["key"]: plain(pair.get("value", {})) for pair in member.get("values", ())}
+        return member
     return None
 
 

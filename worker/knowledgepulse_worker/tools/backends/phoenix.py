@@ -68,30 +68,32 @@ class Phoenix:
         if since_ms is not None:
             query.append(("start_time", datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()))
         async for page in self._pages(f"{self._project}/traces", query):
-            yield [RunListing(one["trace_id"], milliseconds_of(one["start_time"])) for one in page]
+            yield [RunListing(trace["trace_id"], milliseconds_of(trace["start_time"])) for trace in page]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`."""
-        ids = [("trace_id", one.id) for one in listings]
+        ids = [("trace_id", listing.id) for listing in listings]
         spans: dict[str, list[dict[str, Any]]] = defaultdict(list)
         async for page in self._pages(f"{self._project}/spans/otlpv1", [("limit", str(_SPANS)), *ids]):
             for span in page:
                 spans[span_trace_id(span)].append(_as_recorded(_without_nulls(span)))
         judgements = await self._judgements(listings)
-        for one in listings:
-            times: SpanTimes = times_of(spans[one.id], one.started_ms)
-            document = otlp_document(spans[one.id])
-            outcome = outcome_of(judgements[one.id])
-            yield RunContent(one, document, "otlp", times.has_ended, times.last_ms, outcome)
+        for listing in listings:
+            times: SpanTimes = times_of(spans[listing.id], listing.started_ms)
+            document = otlp_document(spans[listing.id])
+            outcome = outcome_of(judgements[listing.id])
+            yield RunContent(listing, document, "otlp", times.has_ended, times.last_ms, outcome)
 
     async def _judgements(self, listings: Sequence[RunListing]) -> Mapping[str, dict[str, Any]]:
         """Return the scores of the annotations that state an outcome, by trace and name."""
         query = [("limit", str(_ANNOTATIONS)), *(("include_annotation_names", name) for name in OUTCOMES)]
-        query += [("trace_ids", one.id) for one in listings]
+        query += [("trace_ids", listing.id) for listing in listings]
         found: dict[str, dict[str, Any]] = defaultdict(dict)
         async for page in self._pages(f"{self._project}/trace_annotations", query):
-            for one in page:
-                found[one["trace_id"]][one["name"]] = (one.get("result") or {}).get("score")
+            for annotation in page:
+                found[annotation["trace_id"]][annotation["name"]] = (annotation.get("result") or {}).get(
+                    "score"
+                )
         return found
 
     async def _pages(self, path: str, query: list[tuple[str, str]]) -> AsyncIterator[list[dict[str, Any]]]:
@@ -111,7 +113,7 @@ class Phoenix:
         return await send_together(scores, self._send)
 
     async def _send(self, scores: Sequence[RunScore]) -> None:
-        content = {"data": [_annotation(one) for one in scores]}
+        content = {"data": [_annotation(score) for score in scores]}
         await self._client.send("POST", "/v1/trace_annotations", [("sync", "true")], content)
 
     def link(self, run: str) -> str | None:
@@ -139,19 +141,19 @@ def _as_recorded(span: dict[str, Any]) -> dict[str, Any]:
 
     Phoenix spreads structured ones over many names, and derives its own from those of OpenTelemetry.
     """
-    attributes = {one["key"]: one["value"] for one in span.get("attributes", ())}
+    attributes = {attribute["key"]: attribute["value"] for attribute in span.get("attributes", ())}
     for name in _STRUCTURED:
-        spread = {key: plain(one) for key, one in attributes.items() if key.startswith(f"{name}.")}
+        spread = {key: plain(member) for key, member in attributes.items() if key.startswith(f"{name}.")}
         if spread:
-            attributes = {key: one for key, one in attributes.items() if key not in spread}
+            attributes = {key: member for key, member in attributes.items() if key not in spread}
             attributes[name] = {"string_value": json.dumps(unflatten(spread, name))}
     if attributes.keys() & _RECORDED:
-        attributes = {key: one for key, one in attributes.items() if not key.startswith(_DERIVED)}
-    return {**span, "attributes": [{"key": key, "value": one} for key, one in attributes.items()]}
+        attributes = {key: member for key, member in attributes.items() if not key.startswith(_DERIVED)}
+    return {**span, "attributes": [{"key": key, "value": member} for key, member in attributes.items()]}
 
 
 def _without_nulls(value: Any) -> Any:
     """Return JSON without null members: Phoenix writes all members of an OTLP value, one of which is set."""
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value

@@ -93,17 +93,19 @@ class Pull:
         since = self._rules.since_ms if self._state.since_ms is None else self._state.since_ms
         seen = set[str]()
         async for listed in self._backend.runs(since):
-            for one in listed:
-                self._newest = one.started_ms if self._newest is None else max(self._newest, one.started_ms)
+            for listing in listed:
+                self._newest = (
+                    listing.started_ms if self._newest is None else max(self._newest, listing.started_ms)
+                )
             until = self._rules.until_ms
             new = [
-                one
-                for one in listed
-                if one.id not in self._state.taken
-                and one.id not in seen
-                and (until is None or one.started_ms < until)
+                listing
+                for listing in listed
+                if listing.id not in self._state.taken
+                and listing.id not in seen
+                and (until is None or listing.started_ms < until)
             ]
-            seen.update(one.id for one in new)
+            seen.update(listing.id for listing in new)
             for batch in _batches(new):
                 yield await self._page(batch)
 
@@ -128,13 +130,13 @@ class Pull:
         traces, options = [], self._rules.options
         if content.outcome is not None:
             options = replace(options, outcomes=_Judged(options.outcomes, content.outcome))
-        for one in convert(content.document, content.format_name, options):
-            if isinstance(one, ConversionError):
+        for conversion in convert(content.document, content.format_name, options):
+            if isinstance(conversion, ConversionError):
                 self._report.failed += 1
-                self._tell(content.listing.id, str(one))
-            elif self._rules.agent in (None, one.trace.metadata.agent_id):
-                self._report.count(one)
-                traces.append(_with_run(one.trace, self._backend.name, content.listing.id))
+                self._tell(content.listing.id, str(conversion))
+            elif self._rules.agent in (None, conversion.trace.metadata.agent_id):
+                self._report.count(conversion)
+                traces.append(_with_run(conversion.trace, self._backend.name, content.listing.id))
         return traces
 
     @property

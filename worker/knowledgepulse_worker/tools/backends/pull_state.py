@@ -165,7 +165,7 @@ class PullState:
 
     def take(self, listings: Sequence[RunListing], mark: int) -> None:
         """Record that the runs of a page were taken, and the mark of the output after it."""
-        taken = {one.id: one.started_ms for one in listings}
+        taken = {listing.id: listing.started_ms for listing in listings}
         self._head.taken.update(taken)
         self._append(taken, mark)
 

@@ -17,12 +17,12 @@ async def send_each(scores: Sequence[RunScore], send: Callable[[RunScore], Await
         send: sends one; raises Refused, with the status 404 if the backend has no such run.
     """
     refusals = []
-    for one in scores:
+    for score in scores:
         try:
-            await send(one)
+            await send(score)
         except Refused as refused:
             unknown = refused.status == HTTPStatus.NOT_FOUND
-            refusals.append(Refusal(one, "no such run" if unknown else str(refused)))
+            refusals.append(Refusal(score, "no such run" if unknown else str(refused)))
     return refusals
 
 
@@ -36,5 +36,5 @@ async def send_together(
     try:
         await send(scores)
     except Refused:
-        return await send_each(scores, lambda one: send([one]))
+        return await send_each(scores, lambda score: send([score]))
     return []

@@ -140,9 +140,9 @@ async def topic_output(
     ) as publisher:
         async with TopicReader(config, settings.limits.batch_bytes) as reader:
             marks = [
-                int(one.value)
-                async for one in reader.read(pulls, 0, await reader.bounds(pulls, 0))
-                if one.key == state_id.encode()
+                int(record.value)
+                async for record in reader.read(pulls, 0, await reader.bounds(pulls, 0))
+                if record.key == state_id.encode()
             ]
         limits = TopicLimits(topics)
         yield TopicOutput(publisher, limits, raw.name, cursor, max(marks, default=0), key_by, refuse)

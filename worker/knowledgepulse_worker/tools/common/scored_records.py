@@ -56,10 +56,10 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         DECODE_ERRORS: the line is invalid.
     """
     members = msgspec.json.decode(line)
-    one = msgspec.convert(members, _Line)
+    fields = msgspec.convert(members, _Line)
     # A line says `quality_score` where the header says `score`.
-    score = msgspec.convert(members | {"score": one.quality_score}, Score)
-    others = msgspec.structs.asdict(one)
+    score = msgspec.convert(members | {"score": fields.quality_score}, Score)
+    others = msgspec.structs.asdict(fields)
     del others["quality_score"]
     return ScoredRecord(source=source, score=score, **others)
 

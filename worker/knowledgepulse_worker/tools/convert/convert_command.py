@@ -136,7 +136,7 @@ class ConversionReport:
             errors.print("all have the task domain default; `--domain` sets others, such as code")
         if self.losses:
             errors.print("not in the traces:")
-        for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
+        for path, loss in sorted(self.losses.items(), key=lambda item: (-item[1].characters, item[0])):
             lost = f"{counted(loss.values, 'value')}, {counted(loss.characters, 'character')}"
             errors.print(printable_line(f"  {path}: {lost}"), markup=False, emoji=False)
 

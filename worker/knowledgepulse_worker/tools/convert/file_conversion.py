@@ -272,10 +272,10 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
         size = file.tell()
         try:
             with ZipFile(file) as archive:
-                members = {one.filename: one for one in archive.infolist()}
-                if sum(one.compress_size for one in members.values()) > size:
+                members = {entry.filename: entry for entry in archive.infolist()}
+                if sum(entry.compress_size for entry in members.values()) > size:
                     raise BadZipFile("its members overlap")
-                header = next((one for one in _HEADERS if one in members), None)
+                header = next((name for name in _HEADERS if name in members), None)
                 log = {} if header is None else _member(archive, members[header])
                 if not any(name.startswith(_SAMPLES) for name in members):
                     log = ConversionError("no Inspect log in the zip archive: no sample")

@@ -92,7 +92,7 @@ def _histogram(scored: Sequence[ScoredRecord]) -> Table:
     passing = Counter(_bin(record) for record in scored if record.score.decision == "contribute")
     most = max(bins.values(), default=1)
     for number in range(min(bins, default=0), max(bins, default=-1) + 1):
-        width, green = (round(one[number] / most * _BAR) for one in (bins, passing))
+        width, green = (round(counts[number] / most * _BAR) for counts in (bins, passing))
         bar = f"[green]{'█' * green}[/][cyan]{'█' * (width - green)}[/]"
         table.add_row(f"{number / 20:.2f}", bar, str(bins[number]), str(passing[number]))
     return table

@@ -127,10 +127,10 @@ class Candidate:
 
         ``tasks``: the groups of labels, by the trace's id or by its run's native id.
         """
-        one, metadata = self.members, self.members.metadata
-        names = [name for name in (one.id, metadata.native_id) if isinstance(name, str) and name in tasks]
-        run = metadata.parent_id if isinstance(metadata.parent_id, str) else one.id
-        objective = " ".join(one.task.objective.split())
+        members, metadata = self.members, self.members.metadata
+        names = [name for name in (members.id, metadata.native_id) if isinstance(name, str) and name in tasks]
+        run = metadata.parent_id if isinstance(metadata.parent_id, str) else members.id
+        objective = " ".join(members.task.objective.split())
         found = [f"run:{_hash(run)}", f"objective:{_hash(objective)}"]
         return [f"task:{tasks[names[0]]}", *found] if names else found
 
@@ -209,24 +209,25 @@ class Rules:
         """
         if (failure := last_header(record.headers, "kp-redaction-error")) is not None:
             return LeftOut(
-                "not_redacted", next((one for one in REDACTION_REASONS if one.encode() == failure), "")
+                "not_redacted",
+                next((reason for reason in REDACTION_REASONS if reason.encode() == failure), ""),
             )
-        one = self._read(record, changed_ms)
-        if one is None or (self.has_score and one.parts is None):
+        candidate = self._read(record, changed_ms)
+        if candidate is None or (self.has_score and candidate.parts is None):
             return LeftOut("foreign")
-        return self._against(one) or one
+        return self._against(candidate) or candidate
 
-    def _against(self, one: Candidate) -> LeftOut | None:
-        choices, metadata = self.choices, one.members.metadata
+    def _against(self, candidate: Candidate) -> LeftOut | None:
+        choices, metadata = self.choices, candidate.members.metadata
         if choices.departure_rule is not None:
             held = choices.departure_rule.withholding_guard(metadata.visibility, metadata.privacy_level)
             if held is not None:
                 return LeftOut(held, getattr(metadata, held))
-        if choices.domain and not {metadata.task_domain, one.domain} & {*choices.domain}:
+        if choices.domain and not {metadata.task_domain, candidate.domain} & {*choices.domain}:
             return LeftOut("other_domain")
-        if one.parts is not None and one.parts.decision != "contribute":
+        if candidate.parts is not None and candidate.parts.decision != "contribute":
             return LeftOut("rejected" if choices.policy is None else "policy")
-        return LeftOut("min_score") if one.score < choices.min_score else None
+        return LeftOut("min_score") if candidate.score < choices.min_score else None
 
     def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
         """Return the bytes of a record's trace, with its score under the policy of the export, if any."""
@@ -248,14 +249,16 @@ class Rules:
             return None
         domain = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
         time = _time(record.timestamp_ms, metadata.created_at, changed_ms)
-        one = Candidate(source, time, score, parts, policy_digest or None, domain, members)
+        candidate = Candidate(source, time, score, parts, policy_digest or None, domain, members)
         if self.choices.policy is None or parts is None:
-            return one
+            return candidate
         original = record.original if isinstance(record, RedactedRecord) else record.value
         reading = self.policy.reading
         counts = counts_of(original or b"", reading) if reading else None
         new = rescore(parts, metadata, self.policy, counts)
-        return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain)
+        return replace(
+            candidate, score=new.quality_score, parts=new, policy=self.policy.digest, domain=new.domain
+        )
 
 
 def _time(timestamp_ms: int, created_at: str, changed_ms: int | None) -> int | None:

@@ -107,14 +107,14 @@ class _Turns(list[Turn]):
     def _observe(self, step: _Step) -> bool:
         """Assign an observation to its call, or else to the user; return whether it had a call."""
         text = step.content if step.content is not None else step.output_summary or ""
-        for one in self._open:
-            call, turn, name = one
+        for opened in self._open:
+            call, turn, name = opened
             if step.tool_call_id is not None:
                 answers = call.tool_call_id == step.tool_call_id
             else:
                 answers = turn is self[-1] if step.tool is None else call.tool == step.tool
             if answers:
-                self._open.remove(one)
+                self._open.remove(opened)
                 turn.results[name] = text
                 return True
         self.append(Turn("user", text))
@@ -194,15 +194,17 @@ def _chat_call(tool_call_id: str, function_name: str, arguments: dict[str, Any])
 def _tools(conversation: Conversation) -> list[dict[str, Any]]:
     """Return the tools that were defined or called; a tool without a known schema accepts any arguments."""
     kept = conversation.task.tools if isinstance(conversation.task.tools, list) else []
-    found = {one["name"]: one for one in kept if isinstance(one, dict) and isinstance(one.get("name"), str)}
+    found = {
+        tool["name"]: tool for tool in kept if isinstance(tool, dict) and isinstance(tool.get("name"), str)
+    }
     for step in conversation.steps:
         if step.tool is not None and step.type != "observation":
             found.setdefault(step.tool.full_name, {})
     tools = []
-    for name, one in found.items():
-        schema = one.get("parameters")
+    for name, tool in found.items():
+        schema = tool.get("parameters")
         parameters = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-        function = {"name": name, "description": str(one.get("description") or ""), "parameters": parameters}
+        function = {"name": name, "description": str(tool.get("description") or ""), "parameters": parameters}
         tools.append({"type": "function", "function": function})
     return tools
 

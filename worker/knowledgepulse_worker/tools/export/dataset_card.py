@@ -24,7 +24,7 @@ _TABLES = (
     "threshold",
     "score from",
 )
-_ESCAPES = {ord(one): f"\\{one}" for one in "\\|`<>[]*_#"}
+_ESCAPES = {ord(character): f"\\{character}" for character in "\\|`<>[]*_#"}
 
 
 def card(manifest: Manifest) -> bytes:
@@ -38,24 +38,26 @@ def _metadata(manifest: Manifest) -> Iterator[str]:
     yield "---\ntags: [agent, traces, knowledgepulse]"
     if splits:  # `datasets` would need a separate repository for each other format
         yield "configs:\n- config_name: default\n  data_files:"
-        yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)
+        yield from (
+            f"  - {{split: {split}, path: '{TABLE}/{split}/**'}}" for split in SPLITS if split in splits
+        )
     yield "---\n"
 
 
 def _text(manifest: Manifest) -> Iterator[str]:
     exports, choices = manifest.exports, manifest.choices
     days = [*manifest.total("day")] or ["no day"]
-    rows, read = sum(manifest.total("split").values()), sum(one.read for one in exports)
+    rows, read = sum(manifest.total("split").values()), sum(export.read for export in exports)
     yield f"# Scored agent traces from {', '.join(_safe(name) for name in manifest.source)}\n"
     yield (
         f"`kp-worker export` selected {counted(rows, 'scored trace')} from {counted(read, 'record')} in "
         f"{counted(len(exports), 'export')}. The traces date from {days[0]} to {days[-1]} (UTC). "
         "`manifest.json` lists the hash of each file and the offsets that each export read.\n"
     )
-    for one in choices.also:
+    for folder in choices.also:
         yield (
-            f"The folder `{one}` contains the same traces as JSON Lines: "
-            f"`load_dataset('json', data_files='{one}/train/**')`.\n"
+            f"The folder `{folder}` contains the same traces as JSON Lines: "
+            f"`load_dataset('json', data_files='{folder}/train/**')`.\n"
         )
     yield "Traces that share a run, a task or an objective are in the same split, as are traces whose"
     yield f"vectors ({_safe(choices.embedder)}) have a cosine similarity of {NEAR:g} or more. The seed of the"
@@ -68,7 +70,7 @@ def _text(manifest: Manifest) -> Iterator[str]:
     finding = f"finds something in {found:,} of them" if found else "finds nothing in them"
     yield f"{_redaction(choices)} The SDK's cleaner {'was not run' if choices.not_cleaned else finding},"
     yield f"and detect-secrets {'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export"
-    deleted = counted(sum(one.deleted for one in exports), "offset")
+    deleted = counted(sum(export.deleted for export in exports), "offset")
     yield f"could read them, {deleted} had been deleted. The traces were"
     selection = {name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best")}
     yield f"selected by `{json.dumps(selection)}`."

@@ -72,15 +72,15 @@ async def _carry_out(
         async for record in inputs.read(part, range(*offsets)):
             planned = wanted.pop((part, record.offset), None)
             if planned is not None:
-                one = rules.candidate(record, plan.changed_ms.get(part))
-                if not isinstance(one, Candidate) or (
-                    examine and isinstance(await examined(rules, one, record), LeftOut)
+                candidate = rules.candidate(record, plan.changed_ms.get(part))
+                if not isinstance(candidate, Candidate) or (
+                    examine and isinstance(await examined(rules, candidate, record), LeftOut)
                 ):
                     raise InputError(
                         f"{part}/{record.offset}: has changed since the export was planned; "
                         f"delete {PLAN} to plan it again"
                     )
-                new.update(files.add(one, planned, rules.trace(record, one)))
+                new.update(files.add(candidate, planned, rules.trace(record, candidate)))
     if wanted:
         raise InputError(
             f"{counted(len(wanted), 'record')} of unfinished export {plan.export.number} had been deleted, "
@@ -123,15 +123,17 @@ async def check(inputs: ExportInputs, store: Store, rules: Rules) -> list[str]:
     read = 0
     async for part, record in _records(inputs, manifest):
         read += 1
-        one = rules.candidate(record)
-        if isinstance(one, Candidate):
-            kept = traces.pop((one.source, one.members.id), None)
-            if kept is not None and kept.encode() != rules.trace(record, one):
-                problems.append(f"{one.source}: differs from its record in {part}")
-    first = {part: start for one in reversed(manifest.exports) for part, (start, _) in one.offsets.items()}
+        candidate = rules.candidate(record)
+        if isinstance(candidate, Candidate):
+            kept = traces.pop((candidate.source, candidate.members.id), None)
+            if kept is not None and kept.encode() != rules.trace(record, candidate):
+                problems.append(f"{candidate.source}: differs from its record in {part}")
+    first = {
+        part: start for export in reversed(manifest.exports) for part, (start, _) in export.offsets.items()
+    }
     if all(part in inputs.ranges and inputs.ranges[part].start <= start for part, start in first.items()):
         problems += [f"{name}: has no record in the topics or files" for name, _ in sorted(traces)[:20]]
-        if read != (total := sum(one.read for one in manifest.exports)):
+        if read != (total := sum(export.read for export in manifest.exports)):
             problems.append(f"{MANIFEST} counts {total:,} records, but the topics or files have {read:,}")
     return problems
 
@@ -139,7 +141,7 @@ async def check(inputs: ExportInputs, store: Store, rules: Rules) -> list[str]:
 async def _records(inputs: ExportInputs, manifest: Manifest) -> AsyncIterator[tuple[str, RawRecord]]:
     """Yield the records that earlier exports read and that still exist, with their parts."""
     for part, held in inputs.ranges.items():
-        for start, stop in (one.offsets[part] for one in manifest.exports if part in one.offsets):
+        for start, stop in (export.offsets[part] for export in manifest.exports if part in export.offsets):
             async for record in inputs.read(part, range(max(start, held.start), min(stop, held.stop))):
                 yield part, record
 

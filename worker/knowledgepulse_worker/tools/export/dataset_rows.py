@@ -31,13 +31,13 @@ _LONGEST_NAME = 200
 """Largest number of characters of a folder's name; file systems accept 255."""
 
 
-def _line(one: Candidate, conversation: Conversation, name: Format, *, weights: bool) -> dict[str, Any]:
+def _line(candidate: Candidate, conversation: Conversation, name: Format, *, weights: bool) -> dict[str, Any]:
     if name == "messages":
-        return chat_of(one.members.id, conversation, weights=weights)
-    return trajectory_of(one.members.id, one.agent or "unknown", conversation)
+        return chat_of(candidate.members.id, conversation, weights=weights)
+    return trajectory_of(candidate.members.id, candidate.agent or "unknown", conversation)
 
 
-def lines_of(one: Candidate, trace: bytes, choices: Choices) -> Iterator[tuple[Format, str]]:
+def lines_of(candidate: Candidate, trace: bytes, choices: Choices) -> Iterator[tuple[Format, str]]:
     """Yield a trace's line in each format.
 
     Raises:
@@ -45,33 +45,33 @@ def lines_of(one: Candidate, trace: bytes, choices: Choices) -> Iterator[tuple[F
         ValueError: it contains an integer with more digits than Python converts.
     """
     for name in choices.also:
-        line = _line(one, decode_members(trace, Conversation), name, weights=choices.weights)
+        line = _line(candidate, decode_members(trace, Conversation), name, weights=choices.weights)
         yield name, json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def _score_part(name: str) -> Callable[[Candidate], Any]:
-    return lambda one: one.parts and getattr(one.parts, name)
+    return lambda candidate: candidate.parts and getattr(candidate.parts, name)
 
 
 _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
-    "id": ("string", lambda one: one.members.id),
-    "source": ("string", lambda one: one.source),
-    "domain": ("string", lambda one: one.domain),
+    "id": ("string", lambda candidate: candidate.members.id),
+    "source": ("string", lambda candidate: candidate.source),
+    "domain": ("string", lambda candidate: candidate.domain),
     **{
         name: ("string", attrgetter(f"members.metadata.{name}"))
         for name in ("task_domain", "agent_id", "framework", "visibility")
     },
-    "success": ("bool", lambda one: one.members.metadata.success),
-    "confidence": ("double", lambda one: one.members.outcome.confidence),
-    "score": ("double", lambda one: one.score),
+    "success": ("bool", lambda candidate: candidate.members.metadata.success),
+    "confidence": ("double", lambda candidate: candidate.members.outcome.confidence),
+    "score": ("double", lambda candidate: candidate.score),
     **{
         name: ("double", _score_part(name))
         for name in ("threshold", *(dimension.name for dimension in fields(Dimensions)))
     },
     "nearest": ("string", _score_part("nearest")),
-    "policy": ("string", lambda one: one.policy),
-    "objective": ("string", lambda one: one.members.task.objective),
-    "result_summary": ("string", lambda one: one.members.outcome.result_summary),
+    "policy": ("string", lambda candidate: candidate.policy),
+    "objective": ("string", lambda candidate: candidate.members.task.objective),
+    "result_summary": ("string", lambda candidate: candidate.members.outcome.result_summary),
 }
 """The columns with a single value: the name of their type in pyarrow, and a function for the value."""
 
@@ -139,21 +139,21 @@ class Files:
         self._lines: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._size = self._written = 0
 
-    def add(self, one: Candidate, planned: Planned, trace: bytes) -> Iterator[tuple[str, File]]:
+    def add(self, candidate: Candidate, planned: Planned, trace: bytes) -> Iterator[tuple[str, File]]:
         """Add a row, and yield the files that this completes.
 
         ``trace``: the JSON of the trace with the row's score.
         """
-        row = {name: value(one) for name, (_, value) in _COLUMNS.items()} | {
-            "timestamp": one.timestamp_ms,
-            "overrides": one.parts and list(one.parts.overrides),
+        row = {name: value(candidate) for name, (_, value) in _COLUMNS.items()} | {
+            "timestamp": candidate.timestamp_ms,
+            "overrides": candidate.parts and list(candidate.parts.overrides),
             "groups": planned.groups,
             "trace": trace.decode(),
             "vector": decode_vector(planned.vector) if planned.vector else None,
         }
-        target = f"{planned.split}/{_folder(one.domain)}/{one.day}"
+        target = f"{planned.split}/{_folder(candidate.domain)}/{candidate.day}"
         self._rows[target].append(row)
-        for name, line in lines_of(one, trace, self.choices):
+        for name, line in lines_of(candidate, trace, self.choices):
             self._lines[name, target].append(line)
             self._size += len(line)
         self._size += len(trace)

@@ -113,8 +113,8 @@ class Store:
         Raises:
             InputError: it leads out of the folder; the manifest may name any path.
         """
-        one = PurePosixPath(path)
-        if one.is_absolute() or ".." in one.parts or "\0" in path:
+        relative = PurePosixPath(path)
+        if relative.is_absolute() or ".." in relative.parts or "\0" in path:
             raise InputError(
                 f"{self.name}: its manifest names a file outside of the dataset: {printable(path[:200])}"
             )

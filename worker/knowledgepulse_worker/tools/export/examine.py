@@ -26,7 +26,7 @@ class Examined(NamedTuple):
     is_clean: bool | None
 
 
-async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Examined | LeftOut:
+async def examined(rules: Rules, candidate: Candidate, record: RawRecord) -> Examined | LeftOut:
     """Return a candidate's trace, or the reason for leaving it out."""
     value, departure_rule = record.value or b"", rules.choices.departure_rule
     try:
@@ -37,7 +37,7 @@ async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Examined 
     if departure_rule is not None and (held := departure_rule.held_by_content(lambda: bool(is_clean))):
         return LeftOut(held)
     try:
-        for _ in lines_of(one, rules.trace(record, one), rules.choices):
+        for _ in lines_of(candidate, rules.trace(record, candidate), rules.choices):
             pass
     except (InvalidRecordError, ValueError):  # a number too large for a double, or for Python
         return LeftOut("not_convertible")

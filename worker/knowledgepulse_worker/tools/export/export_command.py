@@ -171,26 +171,26 @@ async def _export(
                     click.echo(problem)
                 return 1 if problems else 0
             done = await export(inputs, store, rules)
-    for one in done:
-        errors.print(_told(one, rules.choices), markup=False)
+    for finished in done:
+        errors.print(_told(finished, rules.choices), markup=False)
     if not done:
         errors.print("no new records to export")
     return 0
 
 
-def _told(one: Export, choices: Choices) -> str:
+def _told(export: Export, choices: Choices) -> str:
     """Return the result of an export in words: what was left out and why, and what the user can do."""
     from knowledgepulse_worker.tools.export.candidates import REMEDIES, reason_text  # noqa: PLC0415
     from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN  # noqa: PLC0415
 
-    rows = sum(one.counts.get("split", {}).values())
-    parts = [f"export {one.number}: {rows:,} of {one.read:,} records exported"]
-    for key, count in one.dropped.items():
+    rows = sum(export.counts.get("split", {}).values())
+    parts = [f"export {export.number}: {rows:,} of {export.read:,} records exported"]
+    for key, count in export.dropped.items():
         remedy = REMEDIES.get(key.partition(":")[0])
         if key.startswith("not_redacted") and choices.redact is not None:
             remedy = None
         parts.append(f"{count:,} left out: {reason_text(key)}" + (f" ({remedy})" if remedy else ""))
-    if found := one.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
+    if found := export.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
         parts.append(
             f"in {found:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
         )
@@ -200,7 +200,7 @@ def _told(one: Export, choices: Choices) -> str:
 def _policy_of_thresholds(file: Path) -> Policy:
     """Return the policy of a file; raise an InputError if it has a share."""
     policy = load_policy(file)
-    if shared := [name for name, one in policy.profiles.items() if one.share is not None]:
+    if shared := [name for name, profile in policy.profiles.items() if profile.share is not None]:
         raise InputError(
             f"{file}: has a share for {shared[0]}, but an export does not read all traces among which it is "
             "counted; give a threshold"
@@ -223,16 +223,18 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
     policy, since = settings.policy, options["since"]
     visibilities, privacy_levels = policy.guards["visibility"], policy.guards["privacy_level"]
     inside = options["audience"] == "inside"
-    labels = {one.id: one for one in labels_of_files(options["labels"])}
-    given = {name: one for name, one in options.items() if name in Choices.__struct_fields__}
+    labels = {label.id: label for label in labels_of_files(options["labels"])}
+    given = {name: value for name, value in options.items() if name in Choices.__struct_fields__}
     choices = given | {
         "domain": tuple(sorted({*options["domain"]})),
         "also": tuple(sorted({*options["also"]})),
         "policy": options["policy"] and policy.digest,
-        "visibilities": VISIBILITIES if inside else tuple(one for one in visibilities if one == "network"),
+        "visibilities": VISIBILITIES
+        if inside
+        else tuple(visibility for visibility in visibilities if visibility == "network"),
         "privacy_levels": PRIVACY_LEVELS
         if inside
-        else tuple(one for one in privacy_levels if one != "private"),
+        else tuple(level for level in privacy_levels if level != "private"),
         "embedder": embedder_name(settings.embedding),
         "redacted": redacted is not None,
         "redact": (settings.redaction.function or SDK_CLEANER) if options["redact"] else None,
@@ -240,7 +242,7 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
     return Rules(
         choices=Choices(**choices),
         policy=policy,
-        tasks={name: str(one.group) for name, one in labels.items() if one.group is not None},
+        tasks={name: str(label.group) for name, label in labels.items() if label.group is not None},
         since_ms=None if since is None else round(since.timestamp() * 1000),
         embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
         text=settings.embedding.trace_text,

@@ -91,8 +91,8 @@ async def open_topics(
                 inputs.identity[topic.name] = (await ids.current(partitions)).hex()
             finally:
                 await ids.stop()
-            for one in partitions:
-                inputs.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
+            for number in partitions:
+                inputs.ranges[f"{topic.name}/{number}"] = await reader.bounds(topic.name, number)
         yield inputs
 
 

@@ -65,7 +65,7 @@ async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules:
         deleted=deleted,
         read=reading.read,
         dropped={name: count for name, count in sorted(reading.dropped.items()) if count},
-        counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
+        counts={name: dict(sorted(counter.items())) for name, counter in sorted(reading.counts.items())},
     )
     return Plan(inputs.identity, rules.choices, export, rows, inputs.changed_ms)
 
@@ -113,11 +113,11 @@ class _Reading:
 
     async def add(self, record: RawRecord, part: str, changed_ms: int | None) -> None:
         self.read += 1
-        one = await self._checked(record, changed_ms)
-        if isinstance(one, LeftOut):
-            self.dropped[one.key] += 1
+        checked = await self._checked(record, changed_ms)
+        if isinstance(checked, LeftOut):
+            self.dropped[checked.key] += 1
             return
-        candidate, is_clean = one
+        candidate, is_clean = checked
         facts = [*candidate.facts()]
         if is_clean is not None:
             facts.append((CLEANER, CLEAN if is_clean else NOT_CLEAN))
@@ -134,21 +134,21 @@ class _Reading:
         With the candidate, return whether it is clean; None if the SDK's cleaner was not run.
         """
         rules = self._rules
-        one = rules.candidate(record, changed_ms)
-        if isinstance(one, LeftOut):
-            return one
-        identity = one.source, one.members.id
-        if rules.since_ms is not None and (one.timestamp_ms or 0) < rules.since_ms:
+        candidate = rules.candidate(record, changed_ms)
+        if isinstance(candidate, LeftOut):
+            return candidate
+        identity = candidate.source, candidate.members.id
+        if rules.since_ms is not None and (candidate.timestamp_ms or 0) < rules.since_ms:
             return LeftOut("before_since")
         if identity in self._seen:
             return LeftOut("repeat")
-        found = await examined(rules, one, record)
+        found = await examined(rules, candidate, record)
         if isinstance(found, LeftOut):
             return found
         self._seen.add(identity)
         if rules.embedder is not None:
             self._texts.append(embedding_text(found.trace, rules.text))
-        return one, found.is_clean
+        return candidate, found.is_clean
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:
@@ -163,7 +163,7 @@ class _Reading:
         vectors = vectors if self._rules.dimensions else np.empty((count, 0), np.float32)
         chosen = list(range(count))
         if choices.best is not None and count:
-            scores, groups = [one.score for one in self._found], [one.groups for one in self._found]
+            scores, groups = [found.score for found in self._found], [found.groups for found in self._found]
             chosen = best(scores, groups, vectors, exported, number=choices.best, seed=choices.seed)
         groups = [self._found[index].groups for index in chosen]
         splits = assign_splits(
@@ -192,7 +192,7 @@ def read_exported(
         if not path.startswith(f"{TABLE}/"):
             continue
         content, name = store.read(path), f"{store.name}/{path}"
-        split = next((one for one in SPLITS if path.startswith(f"{TABLE}/{one}/")), None)
+        split = next((known for known in SPLITS if path.startswith(f"{TABLE}/{known}/")), None)
         if content is None or split is None or File.of(content) != file:
             raise InputError(f"{name}: is missing or damaged; `--check` lists all such files")
         table = read_rows(name, content, ("source", "id", "groups", "vector"), dimensions)

@@ -140,7 +140,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def end(self, part: str) -> int | None:
         """Return the offset after the last one that was read of a part; None if the part was never read."""
-        return next((one.offsets[part][1] for one in reversed(self.exports) if part in one.offsets), None)
+        return next(
+            (export.offsets[part][1] for export in reversed(self.exports) if part in export.offsets), None
+        )
 
     def total(self, name: str) -> dict[str, int]:
         """Return a fact's counts over all exports, by value."""

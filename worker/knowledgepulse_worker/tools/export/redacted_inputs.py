@@ -46,5 +46,5 @@ class RedactedInputs:
                 failed = (("kp-redaction-error", error.reason.encode()),)
                 yield replace(record, value=None, headers=failed)
             else:
-                members = {one.name: getattr(record, one.name) for one in fields(record)}
+                members = {field.name: getattr(record, field.name) for field in fields(record)}
                 yield RedactedRecord(**members | {"value": value}, original=original)

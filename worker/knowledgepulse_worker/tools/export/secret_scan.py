@@ -119,5 +119,5 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for member in value:
+            yield from _texts(member)

@@ -67,7 +67,7 @@ def best(
 def _nearest(vectors: Vectors, others: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the most similar one of others for each vector, and its similarity."""
     similarities = (block @ others.T for block in _blocks(vectors))
-    found = [(one.argmax(axis=1), one.max(axis=1)) for one in similarities]
+    found = [(part.argmax(axis=1), part.max(axis=1)) for part in similarities]
     nearest, similarity = zip(*found, strict=True)
     return np.concatenate(nearest), np.concatenate(similarity)
 

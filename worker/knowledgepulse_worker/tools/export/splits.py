@@ -59,7 +59,7 @@ def assign_splits(
     if vectors.shape[1]:
         first, which = _distinct(vectors)
         near = list(exported.similar(vectors[first]))
-        known = [sides | near[one] for sides, one in zip(known, which.tolist(), strict=True)]
+        known = [sides | near[index] for sides, index in zip(known, which.tolist(), strict=True)]
     splits: list[Split | None] = [None] * len(groups)
     for members in tied(groups, vectors):
         found = set[Split]().union(*(known[member] for member in members))
@@ -97,7 +97,7 @@ def _separate(
         block = members[start : start + _ROWS]
         given = vectors[block]
         before = {
-            split: np.any([(given @ one.T >= NEAR).any(axis=1) for one in parts], axis=0)
+            split: np.any([(given @ part.T >= NEAR).any(axis=1) for part in parts], axis=0)
             for split, parts in kept.items()
             if parts
         }
@@ -106,7 +106,7 @@ def _separate(
         for index, member in enumerate(block):
             sides = known[member].union(*(taken.get(name, ()) for name in groups[member]))
             sides |= {split for split, near in before.items() if near[index]}
-            sides |= {SPLITS[one] for one in np.unique(placed[within[index]]).tolist() if one >= 0}
+            sides |= {SPLITS[number] for number in np.unique(placed[within[index]]).tolist() if number >= 0}
             if len(sides) < 2:
                 split = next(iter(sides), side)
                 splits[member] = split
@@ -114,8 +114,8 @@ def _separate(
                 for name in groups[member]:
                     taken.setdefault(name, set()).add(split)
         for number, split in enumerate(SPLITS):
-            new = [one for one in given[placed == number] if (split, _hash(one)) not in seen]
-            seen.update((split, _hash(one)) for one in new)
+            new = [vector for vector in given[placed == number] if (split, _hash(vector)) not in seen]
+            seen.update((split, _hash(vector)) for vector in new)
             if new and vectors.shape[1]:
                 kept[split].append(np.stack(new))
 
@@ -132,9 +132,9 @@ def tied(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     distinct = vectors[first]
     is_near_itself = np.einsum("ij,ij->i", distinct, distinct) >= NEAR  # not true of an empty text's vector
     pairs += [
-        (row, count + numbers.setdefault(one, len(numbers)))
-        for row, one in enumerate(which.tolist())
-        if is_near_itself[one]
+        (row, count + numbers.setdefault(index, len(numbers)))
+        for row, index in enumerate(which.tolist())
+        if is_near_itself[index]
     ]
     ties = np.array(pairs, np.int64).reshape(-1, 2)
     labels = _merged(ties[:, 0], ties[:, 1], count + len(numbers))[:count]
@@ -182,7 +182,7 @@ def _merged(ones: NDArray[np.int64], others: NDArray[np.int64], count: int) -> N
 def _distinct(vectors: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first row of each distinct vector, and for each row the number of its vector."""
     numbers: dict[bytes, int] = {}
-    which = np.array([numbers.setdefault(_hash(one), len(numbers)) for one in vectors], np.int64)
+    which = np.array([numbers.setdefault(_hash(vector), len(numbers)) for vector in vectors], np.int64)
     return np.unique(which, return_index=True)[1], which
 
 

@@ -63,21 +63,21 @@ def report_of(runs: Sequence[ScoredRun], backend: Backend) -> Iterator[str]:
     """Yield a table of runs, the best first, and a report in words."""
     yield _COLUMNS.format("RANK", "SCORE", "DECISION", "DOMAIN", "STEPS", "RUN", "OBJECTIVE → RESULT")
     for rank, run in enumerate(best_first(runs), start=1):
-        one = run.scored
-        content = one.content
+        scored = run.scored
+        content = scored.content
         yield _COLUMNS.format(
             rank,
-            f"{one.score.quality_score:.4f}",
-            one.score.decision,
-            printable(one.score.domain),
-            one.counts.steps,
-            printable(run_in(backend, json.loads(run.value)) or one.trace.id),
+            f"{scored.score.quality_score:.4f}",
+            scored.score.decision,
+            printable(scored.score.domain),
+            scored.counts.steps,
+            printable(run_in(backend, json.loads(run.value)) or scored.trace.id),
             printable(f"{content.objective[:_TEXT]} → {content.result[:_TEXT]}"),
         )
     scores = [run.scored.score for run in runs]
-    values = sorted(one.quality_score for one in scores)
-    passed = sum(one.decision == "contribute" for one in scores)
-    limits = " or ".join(f"{one:g}" for one in sorted({one.threshold for one in scores}))
+    values = sorted(score.quality_score for score in scores)
+    passed = sum(score.decision == "contribute" for score in scores)
+    limits = " or ".join(f"{threshold:g}" for threshold in sorted({score.threshold for score in scores}))
     tenth = values[-max(1, len(values) // 10)]
     yield ""
     yield (

@@ -209,9 +209,9 @@ async def _contributions(settings: Settings, records: Collection[ScoredRecord]) 
 
     found = await read_contributions(settings, records)
     return [""] * bool(found) + [
-        f"{time_text(one.at)}: {one.result} {printable(one.trace_id)} at {printable(one.registry)}"
-        + (f": {printable(one.message)}" if one.message else "")
-        for one in found
+        f"{time_text(result.at)}: {result.result} {printable(result.trace_id)} "
+        f"at {printable(result.registry)}" + (f": {printable(result.message)}" if result.message else "")
+        for result in found
     ]
 
 
