@@ -157,7 +157,11 @@ class Inputs:
     def require_other(self, output: Path | None, *more: Path) -> None:
         """Raise an InputError if writing a file would overwrite what the command reads."""
         read = (*self.files, self.config, self.policy_file, *more)
-        if output and output.exists() and any(one.samefile(output) for one in read if one and one.exists()):
+        if (
+            output
+            and output.exists()
+            and any(path.samefile(output) for path in read if path and path.exists())
+        ):
             raise InputError(f"{output}: is read by this command; write to another file")
 
 

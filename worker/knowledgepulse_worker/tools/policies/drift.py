@@ -112,7 +112,7 @@ def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
     domains = sorted({domain for domain, _ in (*current.of, *reference.of)})
     same = reference.policy in (current.policy, current.policy[:FORMER_DIGEST_LENGTH])
     for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
-        now, then = (one.of.get(key, Distribution(0, {})) for one in (current, reference))
+        now, then = (distributions.of.get(key, Distribution(0, {})) for distributions in (current, reference))
         if key[1] == "learned" and not now.traces and not then.traces:
             continue
         distance, limit = None, RELEVANT
@@ -125,20 +125,20 @@ def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
 def drift_table(found: Iterable[Drift]) -> Table:
     """Return the report of drifts."""
     table = new_table("domain", "dimension", "traces", "reference", "distance", "drift above", "")
-    for one in found:
-        figures = (one.traces, one.reference, "-" if one.distance is None else f"{one.distance:.2f}")
-        words = printable(one.domain), one.dimension.replace("_", " "), *map(str, figures)
-        table.add_row(*words, f"{one.limit:.2f}", "drifted" if one.drifted else "")
+    for drift in found:
+        figures = (drift.traces, drift.reference, "-" if drift.distance is None else f"{drift.distance:.2f}")
+        words = printable(drift.domain), drift.dimension.replace("_", " "), *map(str, figures)
+        table.add_row(*words, f"{drift.limit:.2f}", "drifted" if drift.drifted else "")
     return table
 
 
 def reference_rules(accepted: Distributions) -> str:
     """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
     rules = [_rule(_POLICY, 1, policy=accepted.policy)]
-    for (domain, dimension), one in sorted(accepted.of.items()):
+    for (domain, dimension), distribution in sorted(accepted.of.items()):
         key = {"domain": domain, "dimension": dimension}
-        rules.append(_rule(_TRACES, one.traces, **key))
-        rules += (_rule(_CDF, share, **key, le=repr(at)) for at, share in one.cdf.items())
+        rules.append(_rule(_TRACES, distribution.traces, **key))
+        rules += (_rule(_CDF, share, **key, le=repr(at)) for at, share in distribution.cdf.items())
     # A constant is visible for five minutes, so each minute is often enough.
     groups = [{"name": "reference", "interval": "1m", "rules": rules}]
     return json.dumps({"groups": groups}, indent=1) + "\n"
@@ -179,14 +179,16 @@ def read_reference(path: Path) -> Distributions:
         content = path.read_bytes()
     try:
         rules = [rule for group in msgspec.json.decode(content, type=_File).groups for rule in group.rules]
-        found = {one: [rule for rule in rules if rule.record == one] for one in (_POLICY, _TRACES, _CDF)}
+        found = {
+            record: [rule for rule in rules if rule.record == record] for record in (_POLICY, _TRACES, _CDF)
+        }
         read = {rule.key: Distribution(int(rule.value(1, 2**53)), {}) for rule in found[_TRACES]}
         for rule in found[_CDF]:
             read[rule.key].cdf[float(rule.labels["le"])] = rule.value(0, 1)
         policy = found[_POLICY][0].labels["policy"]
     except (*DECODE_ERRORS, ValueError, LookupError):
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
-    for (_, dimension), one in read.items():
-        if tuple(sorted(one.cdf)) != _BOUNDS.get(dimension):
+    for (_, dimension), distribution in read.items():
+        if tuple(sorted(distribution.cdf)) != _BOUNDS.get(dimension):
             raise InputError(f"{path}: other buckets of {printable(dimension)} than those of this release")
     return Distributions(policy, read)

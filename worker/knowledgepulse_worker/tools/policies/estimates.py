@@ -127,7 +127,7 @@ def areas(
     """
     parts = [np.arange(len(kept))]
     if strata is not None:
-        parts = [at for one in np.unique(strata) if kept[at := np.flatnonzero(strata == one)].any()]
+        parts = [at for stratum in np.unique(strata) if kept[at := np.flatnonzero(strata == stratum)].any()]
     draws = [np.ones((1, len(kept)), np.int64), *resampled_counts(groups)]
     found = np.hstack([[auc(kept, column, counts, parts) for column in columns] for counts in draws])
     return found[:, 0], found[:, 1:]
@@ -137,7 +137,7 @@ def estimates(
     kept: Array, columns: Sequence[Array], groups: Array, strata: Array | None = None
 ) -> list[Estimate]:
     """Return the AUC of each column with its interval; see :func:`areas`."""
-    return [percentiles(*one) for one in zip(*areas(kept, columns, groups, strata), strict=True)]
+    return [percentiles(*values) for values in zip(*areas(kept, columns, groups, strata), strict=True)]
 
 
 def auc(kept: Array, values: Array, counts: Array, parts: Iterable[Array]) -> Array:

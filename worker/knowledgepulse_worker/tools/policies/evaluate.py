@@ -179,15 +179,17 @@ def evaluate(
     parts = judged.by_domain(policy) if judged else {}
     if judged and len(parts) > 1:
         parts[ALL] = judged
-    found = {name: _left_out(name, each, policy) for name, each in labelled.by_domain(policy).items()}
+    found = {name: _left_out(name, part, policy) for name, part in labelled.by_domain(policy).items()}
     return Evaluation(
         policy=policy.digest,
         precision=precision,
-        domains={name: _evaluate(name, each, policy, precision) for name, each in parts.items()},
+        domains={name: _evaluate(name, part, policy, precision) for name, part in parts.items()},
         fitted={name: left_out for name, left_out in found.items() if left_out},
         unmatched=len(labels) - len(labelled.labels),
         unlabelled=len(records) - len(labelled.traces),
-        sources=dict(Counter(one.source or "no source" for one in labelled.labels.values()).most_common()),
+        sources=dict(
+            Counter(label.source or "no source" for label in labelled.labels.values()).most_common()
+        ),
     )
 
 
@@ -201,7 +203,7 @@ def _left_out(name: str, labelled: Labelled, policy: Policy) -> LeftOut | None:
 
 def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -> DomainEvaluation:
     by_trace = labelled.scores(policy)
-    scores = np.array([one.quality_score for one in by_trace])
+    scores = np.array([score.quality_score for score in by_trace])
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
     leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc.value)]
     # What leaks the label proves nothing.
@@ -213,8 +215,10 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     profile = None if name == ALL else policy.profile(name)
     current = None if profile is None or profile.share is not None else profile.threshold
     named = (*proposed, current)
-    points = operating_points(scores, labelled, [one for one in (*GRID, *named) if one is not None])
-    best, precise, in_force = (None if one is None else points[one] for one in named)
+    points = operating_points(
+        scores, labelled, [threshold for threshold in (*GRID, *named) if threshold is not None]
+    )
+    best, precise, in_force = (None if threshold is None else points[threshold] for threshold in named)
     return DomainEvaluation(
         domain=name,
         **labelled.counts,
@@ -225,7 +229,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
         current=in_force,
         share=_decided(profile, by_trace, labelled),
         repeats=repeats((score.novelty for score in by_trace), labelled.kept.tolist()),
-        operating=[points[one] for one in GRID if 0 < points[one].passing < len(scores)],
+        operating=[points[threshold] for threshold in GRID if 0 < points[threshold].passing < len(scores)],
         length=None if verdict == "too few labels" else _length(labelled, policy, constant),
         fair=fair,
         verdict=verdict,
@@ -244,7 +248,7 @@ def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
 
 def _length(labelled: Labelled, policy: Policy, constant: str | None) -> AgainstLength | None:
     try:
-        values = logistic.values_of([one.record for one in labelled.traces])
+        values = logistic.values_of([trace.record for trace in labelled.traces])
     except NoFactsError:
         return None
     kept, groups, folds = labelled.kept, labelled.groups, logistic.folds_of(labelled.groups)
@@ -258,11 +262,11 @@ def _aucs(
     """Return the AUC of the score, of each dimension alone, and of the score with each dimension constant."""
     if not labelled.has(1, 1):
         return None, {}, {}
-    alone = [np.array([getattr(one, name) for one in by_trace]) for name in DIMENSIONS]
+    alone = [np.array([getattr(trace_score, name) for trace_score in by_trace]) for name in DIMENSIONS]
     held = [held_scores(labelled, policy, name) for name in DIMENSIONS]
     score, *parts = estimates(labelled.kept, [scores, *alone, *held], labelled.groups)
     count = len(DIMENSIONS)
-    by_name = [dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:])]
+    by_name = [dict(zip(DIMENSIONS, half, strict=True)) for half in (parts[:count], parts[count:])]
     return score, by_name[0], by_name[1]
 
 
@@ -276,13 +280,13 @@ def proposed_thresholds(
     """
     thresholds, index = np.unique(scores, return_inverse=True)
     passing, hits = (
-        np.bincount(index, each)[::-1].cumsum()[::-1] for each in (np.ones(len(scores)), labelled.kept)
+        np.bincount(index, weights)[::-1].cumsum()[::-1] for weights in (np.ones(len(scores)), labelled.kept)
     )
     supported = (passing >= MIN_SUPPORT) & (len(scores) - passing >= MIN_SUPPORT)
     f1 = 2 * hits / (passing + labelled.kept.sum())
     best = thresholds[supported & (f1 == f1[supported].max(initial=0))]
     precise = thresholds[supported & (hits / passing >= precision)]
-    lowest = (rounded_threshold(scores, float(one[0])) if len(one) else None for one in (best, precise))
+    lowest = (rounded_threshold(scores, float(found[0])) if len(found) else None for found in (best, precise))
     return next(lowest), next(lowest)
 
 
@@ -316,9 +320,9 @@ def compare(
     """Compare two or more policies in each domain of the first policy that has enough labels."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
     return [
-        _compare(name, each, policies)
-        for name, each in labelled.items()
-        if each.has(MIN_SUPPORT, MIN_SUPPORT)
+        _compare(name, part, policies)
+        for name, part in labelled.items()
+        if part.has(MIN_SUPPORT, MIN_SUPPORT)
     ]
 
 
@@ -336,10 +340,10 @@ def _compare(name: str, given: Labelled, policies: Sequence[Policy]) -> Compared
     values, resampled = map(np.array, zip(areas(kept, orders, groups), *shares, strict=True))
 
     def figures(at: int, minus: int | None = None) -> Figures:
-        found, each = values[:, at], resampled[:, at]
+        found, draws = values[:, at], resampled[:, at]
         if minus is not None:
-            found, each = found - values[:, minus], each - resampled[:, minus]
-        rows = zip(FIGURES, found, each, strict=True)
+            found, draws = found - values[:, minus], draws - resampled[:, minus]
+        rows = zip(FIGURES, found, draws, strict=True)
         return {figure: known(percentiles(value, row)) for figure, value, row in rows}
 
     digests = dict(enumerate(policy.digest for policy in policies))

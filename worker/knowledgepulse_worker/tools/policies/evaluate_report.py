@@ -30,18 +30,18 @@ def verdicts(evaluation: Evaluation) -> Iterator[str]:
         if name not in evaluation.domains:
             told = f"none, as its learned value was fitted to all {left_out.of:,} labels"
             yield f"verdict: {name}: {told}: {_recorded(left_out)}"
-    yield from (verdict(one, evaluation.precision) for one in evaluation.domains.values())
+    yield from (verdict(domain, evaluation.precision) for domain in evaluation.domains.values())
 
 
 def changes(compared: Sequence[Compared]) -> Iterator[str]:
     """Yield a sentence for each difference between policies."""
-    for one in compared:
-        left_out = f"{one.left_out:,} labels are left out, as a learned value was fitted to them"
-        if not one.policies:
-            yield f"change: {one.domain}: not compared: {left_out}, and too few remain"
-        for digest, difference in one.differences.items():
-            told = f"; {left_out}" if one.left_out else ""
-            yield f"change: {one.domain}: {_sentence(digest, difference)}{told}"
+    for comparison in compared:
+        left_out = f"{comparison.left_out:,} labels are left out, as a learned value was fitted to them"
+        if not comparison.policies:
+            yield f"change: {comparison.domain}: not compared: {left_out}, and too few remain"
+        for digest, difference in comparison.differences.items():
+            told = f"; {left_out}" if comparison.left_out else ""
+            yield f"change: {comparison.domain}: {_sentence(digest, difference)}{told}"
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
@@ -62,17 +62,19 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
     yield ""
     yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
     yield _aucs(domains)
-    yield from (f"{one.domain}: traces by how their group was found: {one.how_grouped}" for one in domains)
-    for one in domains:
-        yield from _warnings(one)
-    for one in domains:
-        if one.score is None:
+    yield from (
+        f"{domain.domain}: traces by how their group was found: {domain.how_grouped}" for domain in domains
+    )
+    for domain in domains:
+        yield from _warnings(domain)
+    for domain in domains:
+        if domain.score is None:
             continue
         yield ""
-        yield f"{one.domain}: precision and recall by threshold"
-        yield _operating(one, evaluation.precision)
-        if one.share is not None:
-            yield f"by the policy's share: {_worth(one.share, one.traces)}"
+        yield f"{domain.domain}: precision and recall by threshold"
+        yield _operating(domain, evaluation.precision)
+        if domain.share is not None:
+            yield f"by the policy's share: {_worth(domain.share, domain.traces)}"
     yield ""
     yield "Traces that a lowest novelty (min_novelty) would withhold, and how many of them are worth keeping"
     yield _repeats(domains)
@@ -99,51 +101,51 @@ def _recorded(left_out: LeftOut) -> str:
 
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:
-    table = new_table("", *(one.domain for one in domains))
-    table.add_row("traces", *(f"{one.traces:,}" for one in domains))
-    table.add_row("worth keeping", *(f"{one.kept:,}" for one in domains))
-    table.add_row("independent groups", *(f"{one.groups:,}" for one in domains))
+    table = new_table("", *(domain.domain for domain in domains))
+    table.add_row("traces", *(f"{domain.traces:,}" for domain in domains))
+    table.add_row("worth keeping", *(f"{domain.kept:,}" for domain in domains))
+    table.add_row("independent groups", *(f"{domain.groups:,}" for domain in domains))
     table.add_section()
-    table.add_row("score", *(with_interval(one.score) for one in domains))
+    table.add_row("score", *(with_interval(domain.score) for domain in domains))
     for label, figures in (("{} alone", "alone"), ("score, {} constant", "without")):
         for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
-            aucs = (getattr(one, figures).get(name) for one in domains)
+            aucs = (getattr(domain, figures).get(name) for domain in domains)
             table.add_row(label.format(title), *map(with_interval, aucs))
         table.add_section()
     table.add_row(
-        "length alone", *(with_interval(one.length.alone if one.length else None) for one in domains)
+        "length alone", *(with_interval(domain.length.alone if domain.length else None) for domain in domains)
     )
     return table
 
 
-def _warnings(one: DomainEvaluation) -> Iterator[str]:
-    if one.score is None:
-        labels = "there is one label" if one.traces == 1 else f"all {one.traces:,} labels are equal"
-        yield f"warning: {one.domain}: {labels}, so there is nothing to compare"
+def _warnings(domain: DomainEvaluation) -> Iterator[str]:
+    if domain.score is None:
+        labels = "there is one label" if domain.traces == 1 else f"all {domain.traces:,} labels are equal"
+        yield f"warning: {domain.domain}: {labels}, so there is nothing to compare"
         return
-    if one.agreement >= LEAK_AGREEMENT:
+    if domain.agreement >= LEAK_AGREEMENT:
         yield (
-            f"warning: {one.domain}: {one.agreement:.0%} of the labels equal metadata.success, from which "
-            "outcome confidence is computed: the score contains the label"
+            f"warning: {domain.domain}: {domain.agreement:.0%} of the labels equal metadata.success, from "
+            "which outcome confidence is computed: the score contains the label"
         )
-    for leak in one.leaks:
-        title, alone, rest = leak.replace("_", " "), one.alone[leak].value, one.without[leak]
+    for leak in domain.leaks:
+        title, alone, rest = leak.replace("_", " "), domain.alone[leak].value, domain.without[leak]
         yield (
-            f"warning: {one.domain}: {title} alone predicts the label (AUC {alone:.2f}); with it "
-            f"held constant, the score's AUC is {with_interval(rest)}, not {one.score.value:.2f}"
+            f"warning: {domain.domain}: {title} alone predicts the label (AUC {alone:.2f}); with it "
+            f"held constant, the score's AUC is {with_interval(rest)}, not {domain.score.value:.2f}"
         )
         if rest.low <= CHANCE:
-            yield f"warning: {one.domain}: without {title}, the score is no better than chance"
+            yield f"warning: {domain.domain}: without {title}, the score is no better than chance"
 
 
-def _operating(one: DomainEvaluation, precision: float) -> Table:
+def _operating(domain: DomainEvaluation, precision: float) -> Table:
     table = new_table("threshold", "passing", "precision", "recall", "F1", "")
     named = [
-        (one.current, "current"),
-        (one.best_f1, "best F1"),
-        (one.precise, f"best recall at precision {precision:g}"),
+        (domain.current, "current"),
+        (domain.best_f1, "best F1"),
+        (domain.precise, f"best recall at precision {precision:g}"),
     ]
-    rows = {row.threshold: row for row in (*one.operating, *(row for row, _ in named)) if row}
+    rows = {row.threshold: row for row in (*domain.operating, *(row for row, _ in named)) if row}
     for threshold, row in sorted(rows.items()):
         mark = ", ".join(name for point, name in named if point == row)
         figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
@@ -152,37 +154,39 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
 
 
 def _repeats(domains: list[DomainEvaluation]) -> Table:
-    table = new_table("min_novelty", *(one.domain for one in domains))
-    for row in zip(*(one.repeats for one in domains), strict=True):
-        table.add_row(f"{row[0].min_novelty:g}", *(f"{one.traces:,}, {one.kept:,}" for one in row))
+    table = new_table("min_novelty", *(domain.domain for domain in domains))
+    for row in zip(*(domain.repeats for domain in domains), strict=True):
+        table.add_row(f"{row[0].min_novelty:g}", *(f"{effect.traces:,}, {effect.kept:,}" for effect in row))
     return table
 
 
-def verdict(one: DomainEvaluation, precision: float) -> str:
+def verdict(domain: DomainEvaluation, precision: float) -> str:
     """Return a domain's verdict on the score and the thresholds."""
-    return f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
+    return f"verdict: {domain.domain}: {_score(domain)}{_proposals(domain, precision)}"
 
 
-def _score(one: DomainEvaluation) -> str:
-    if one.fair is None or one.verdict == "too few labels":
-        return one.too_few(MIN_SUPPORT, MIN_SUPPORT)
-    subject = "the score" if one.fair == one.score else "the score contains the label; without it, the score"
+def _score(domain: DomainEvaluation) -> str:
+    if domain.fair is None or domain.verdict == "too few labels":
+        return domain.too_few(MIN_SUPPORT, MIN_SUPPORT)
+    subject = (
+        "the score" if domain.fair == domain.score else "the score contains the label; without it, the score"
+    )
     meaning = {
         "tells apart": "tells these labels apart",
         "does not tell apart": "does not tell these labels apart",
         "points the wrong way": "points the wrong way, as traces worth keeping score lower",
-    }[one.verdict]
-    length = f", {one.length}" if one.length else ""
-    return f"{subject} {meaning}: AUC {with_interval(one.fair)}, where chance is 0.50{length}"
+    }[domain.verdict]
+    length = f", {domain.length}" if domain.length else ""
+    return f"{subject} {meaning}: AUC {with_interval(domain.fair)}, where chance is 0.50{length}"
 
 
-def _proposals(one: DomainEvaluation, precision: float) -> str:
-    if one.verdict != "tells apart":
+def _proposals(domain: DomainEvaluation, precision: float) -> str:
+    if domain.verdict != "tells apart":
         return "; no threshold is proposed"
-    base = one.kept / one.traces
-    points = {f"precision {precision:g}": one.precise, "the best F1": one.best_f1}
+    base = domain.kept / domain.traces
+    points = {f"precision {precision:g}": domain.precise, "the best F1": domain.best_f1}
     sentences = [
-        f"; for {aim}, {_worth(point, one.traces)}"
+        f"; for {aim}, {_worth(point, domain.traces)}"
         if point
         else f"; no threshold with {MIN_SUPPORT} traces on each side has {aim}"
         for aim, point in points.items()
@@ -197,25 +201,27 @@ def _worth(point: OperatingPoint, traces: int) -> str:
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
     """Yield the figures of each domain."""
-    for one in compared:
-        if not one.policies:
+    for comparison in compared:
+        if not comparison.policies:
             continue
         held = (
-            "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
+            "; AUC with outcome confidence constant, as the labels equal metadata.success"
+            if comparison.held
+            else ""
         )
         yield ""
-        yield f"{one.domain}: the policies on the same {counted(one.traces, 'trace')}{held}"
+        yield f"{comparison.domain}: the policies on the same {counted(comparison.traces, 'trace')}{held}"
         table = new_table("policy", *FIGURES)
-        for digest, figures in one.policies.items():
+        for digest, figures in comparison.policies.items():
             table.add_row(digest, *(with_interval(figure) for figure in figures.values()))
-        for digest, figures in one.differences.items():
+        for digest, figures in comparison.differences.items():
             table.add_row(f"{digest} - first", *(signed(figure) for figure in figures.values()))
         yield table
 
 
 def _sentence(digest: str, difference: Figures) -> str:
-    known = [(name, one) for name in FIGURES[:3] if (one := difference[name])]
-    better = ", ".join(name for name, one in known if one.low > 0)
-    worse = ", ".join(name for name, one in known if one.high < 0)
+    known = [(name, interval) for name in FIGURES[:3] if (interval := difference[name])]
+    better = ", ".join(name for name, interval in known if interval.low > 0)
+    worse = ", ".join(name for name, interval in known if interval.high < 0)
     parts = [f"{how} {names}" for how, names in (("higher", better), ("lower", worse)) if names]
     return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"

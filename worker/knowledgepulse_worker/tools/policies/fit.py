@@ -172,14 +172,16 @@ def fit(
     """
     labelled = matched(records, with_rest(records, labels, min_reward), min_reward)
     domains = {
-        name: _fit_domain(name, each, policy, today, target, share, hold=not outcome_confidence, words=words)
-        for name, each in labelled.by_domain(policy).items()
+        name: _fit_domain(name, part, policy, today, target, share, hold=not outcome_confidence, words=words)
+        for name, part in labelled.by_domain(policy).items()
     }
-    supported = {name: one for name, one in domains.items() if one.outcome == "supported"}
-    changes = {name: {"learned": one.learned, "share": target} for name, one in supported.items()}
+    supported = {name: domain for name, domain in domains.items() if domain.outcome == "supported"}
+    changes = {name: {"learned": domain.learned, "share": target} for name, domain in supported.items()}
     proposed = with_changes(policy, changes)
-    tuned = {name: one for name, one in tune(records, proposed, target).domains.items() if name in supported}
-    domains |= {name: replace(domains[name], effect=effect(one)) for name, one in tuned.items()}
+    tuned = {
+        name: domain for name, domain in tune(records, proposed, target).domains.items() if name in supported
+    }
+    domains |= {name: replace(domains[name], effect=effect(tuning)) for name, tuning in tuned.items()}
     return Fit(policy.digest, target, domains, proposed, len(labels.keys() - labelled.labels.keys()))
 
 
@@ -201,11 +203,11 @@ def _fit_domain(
         **judged.counts,
         held=hold,
         judges=int((~checked).sum()),
-        rest=sum(one.label.source == NO_LABEL for one in judged.traces),
+        rest=sum(trace.label.source == NO_LABEL for trace in judged.traces),
     )
     if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
         return result
-    values = logistic.values_of([one.record for one in labelled.traces])
+    values = logistic.values_of([trace.record for trace in labelled.traces])
     constant = OUTCOME if hold else None
     if constant:
         del values[constant]
@@ -223,7 +225,7 @@ def _fit_domain(
         "fitted": held_scores(judged, changed, constant, probabilities),
         "length alone": length_odds(values, labelled.kept, folds)[checked],
     }
-    agents = [one.record.agent_id or "" for one in labelled.traces]
+    agents = [trace.record.agent_id or "" for trace in labelled.traces]
     if len({*agents}) > 1:
         orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
     new_agents = _new_agents(labelled, values, trace_words, agents, checked, judged.groups)
@@ -284,7 +286,7 @@ def _since(
     """
     since = judged.only(fresh)
     if since is None or not since.has(1, 1):
-        others = {name: one for name, one in gains.appraisals.items() if name != "in force"}
+        others = {name: appraisal for name, appraisal in gains.appraisals.items() if name != "in force"}
         return _Gains(others, None, 0.0, None)
     pair = {name: orders[name][fresh] for name in ("in force", "fitted")}
     found = _appraise(since, pair, folds[fresh], target)
@@ -297,7 +299,7 @@ def _appraise(labelled: Labelled, orders: dict[str, Array], folds: Array, target
     aucs, drawn = areas(kept, columns, groups, folds)
     within: Sequence[Estimate | None] = [None] * len(orders)
     if groups.max() + 1 < len(groups):
-        within = [known(one) for one in estimates(kept, columns, groups, groups)]
+        within = [known(estimate) for estimate in estimates(kept, columns, groups, groups)]
     passes = np.array([_best(order, folds, target) for order in columns])
     parts = zip(map(percentiles, aucs, drawn), within, precisions(passes, kept, groups), strict=True)
     appraisals = {name: Appraisal(*part) for name, part in zip(orders, parts, strict=True)}
@@ -371,7 +373,7 @@ def _new_agents(
 def _origin(
     labelled: Labelled, today: str, agents: Sequence[str], fitted: Appraisal, new_agents: Estimate | None
 ) -> FitOrigin:
-    sources = Counter(one.label.source or "no source" for one in labelled.traces)
+    sources = Counter(trace.label.source or "no source" for trace in labelled.traces)
     frequent = [agent[:MAX_NAME] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)]
     value, low, high = (round(figure, 3) for figure in fitted.auc)
     return FitOrigin(
@@ -382,7 +384,7 @@ def _origin(
         auc=(value, low, high),
         within_groups=fitted.within and round(fitted.within.value, 3),
         new_agents=new_agents and round(new_agents.value, 3),
-        ids=recorded([one.record for one in labelled.traces]),
+        ids=recorded([trace.record for trace in labelled.traces]),
     )
 
 

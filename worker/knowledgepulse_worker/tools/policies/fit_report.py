@@ -27,7 +27,7 @@ from knowledgepulse_worker.tools.terminal.reports import new_table
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:
     """Yield the report of a fit: for each domain a verdict, figures, weights and warnings."""
-    yield from (f"fit: {name}: {_sentence(one)}" for name, one in fit.domains.items())
+    yield from (f"fit: {name}: {_sentence(domain)}" for name, domain in fit.domains.items())
     yield ""
     yield (
         f"policy {fit.policy}; figures of traces that were not fitted to, in {FOLDS} folds of whole "
@@ -35,122 +35,124 @@ def fit_tables(fit: Fit) -> Iterator[Table | str]:
     )
     if fit.unmatched:
         yield f"labels that match no trace: {fit.unmatched:,}"
-    for one in fit.domains.values():
-        yield from _domain(one, fit.target)
+    for domain in fit.domains.values():
+        yield from _domain(domain, fit.target)
 
 
 def fitted_toml(fit: Fit) -> str:
     """Return the proposed ``[policy]`` as TOML, with a comment on what each domain's labels say."""
     comments = []
-    for name, one in fit.domains.items():
-        comments.append(f"{name}: {_sentence(one)}")
-        if one.effect:
-            comments.append(one.effect)
+    for name, domain in fit.domains.items():
+        comments.append(f"{name}: {_sentence(domain)}")
+        if domain.effect:
+            comments.append(domain.effect)
     return policy_toml(fit.proposed, comments)
 
 
-def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
+def _domain(domain: DomainFit, target: float) -> Iterator[Table | str]:
     yield ""
     yield (
-        f"{one.domain}: {one.kept:,} of {one.traces:,} traces worth keeping ({one.kept / one.traces:.0%}), "
-        f"{one.groups:,} independent groups (traces by how their group was found: {one.how_grouped})"
+        f"{domain.domain}: {domain.kept:,} of {domain.traces:,} traces worth keeping "
+        f"({domain.kept / domain.traces:.0%}), {domain.groups:,} independent groups "
+        f"(traces by how their group was found: {domain.how_grouped})"
     )
-    yield from _labels(one)
-    if one.learned is None:
+    yield from _labels(domain)
+    if domain.learned is None:
         return
     table = new_table("score", "AUC", "within a group", f"kept of the best {target:.0%}")
-    for name, found in one.appraisals.items():
-        if name == "in force" and one.since is not None:
-            name = f"in force, on {counted(one.since, 'label')} since its fit"  # noqa: PLW2901
+    for name, found in domain.appraisals.items():
+        if name == "in force" and domain.since is not None:
+            name = f"in force, on {counted(domain.since, 'label')} since its fit"  # noqa: PLW2901
         figures = (found.auc, found.within, found.best)
         table.add_row(name, *(with_interval(figure) for figure in figures))
     yield table
-    if one.surprise is not None:
+    if domain.surprise is not None:
         yield (
-            f"the AUC, averaged over {SPLITS} divisions into folds, is {one.surprise:.1f} deviations above"
-            f" that of labels that groups exchanged at random; {surprising(one.grouped):.1f} are asked for"
+            f"the AUC, averaged over {SPLITS} divisions into folds, is {domain.surprise:.1f} deviations above"
+            f" that of labels that groups exchanged at random; {surprising(domain.grouped):.1f} are asked for"
         )
-    if one.new_agents is not None:
-        yield f"on agents that were not fitted to, within each: AUC {with_interval(one.new_agents)}"
+    if domain.new_agents is not None:
+        yield f"on agents that were not fitted to, within each: AUC {with_interval(domain.new_agents)}"
     else:
         yield "on agents that were not fitted to: unknown, as the labels are of one agent"
     yield ""
-    yield learned_table(one.learned)
-    if one.words is not None:
-        yield from _words(one.words)
-    if one.learned.words is not None:
-        yield from words_table(one.learned.words)
-    yield from (f"warning: {one.domain}: {warning}" for warning in _warnings(one, one.learned))
+    yield learned_table(domain.learned)
+    if domain.words is not None:
+        yield from _words(domain.words)
+    if domain.learned.words is not None:
+        yield from words_table(domain.learned.words)
+    yield from (f"warning: {domain.domain}: {warning}" for warning in _warnings(domain, domain.learned))
 
 
-def _words(one: WordFit) -> Iterator[str]:
+def _words(words: WordFit) -> Iterator[str]:
     yield ""
-    if one.left_out:
-        yield f"words are left out: {one.left_out}"
-    for word, alone in one.leaks.items():
+    if words.left_out:
+        yield f"words are left out: {words.left_out}"
+    for word, alone in words.leaks.items():
         yield f"the word {printable(word)} alone predicts the label (AUC {with_interval(alone)})"
-    if one.gain is not None:
+    if words.gain is not None:
         yield (
-            f"words on tasks not seen, in folds of whole groups: AUC {signed(one.gain)} beside the facts; "
-            f"{with_interval(one.alone)} alone"
+            f"words on tasks not seen, in folds of whole groups: AUC {signed(words.gain)} beside the facts; "
+            f"{with_interval(words.alone)} alone"
         )
-    if one.seen:
-        told = ", ".join(f"{name} {with_interval(found)}" for name, found in one.seen.items())
+    if words.seen:
+        told = ", ".join(f"{name} {with_interval(found)}" for name, found in words.seen.items())
         yield f"words on tasks seen, in folds of traces: AUC of {told}"
 
 
-def _labels(one: DomainFit) -> Iterator[str]:
-    if one.judges:
-        yield f"also fitted to {counted(one.judges, 'label')} of judges; all figures are of people's labels"
-    if one.rest:
+def _labels(domain: DomainFit) -> Iterator[str]:
+    if domain.judges:
+        judged = counted(domain.judges, "label")
+        yield f"also fitted to {judged} of judges; all figures are of people's labels"
+    if domain.rest:
         yield (
-            f"no label says drop, so traces worth keeping are told from {counted(one.rest, 'trace')} without "
-            "a label, some of which are worth keeping, too: an AUC is too low rather than too high, and the "
-            "learned value orders traces, but is no probability that one is worth keeping"
+            f"no label says drop, so traces worth keeping are told from {counted(domain.rest, 'trace')} "
+            "without a label, some of which are worth keeping, too: an AUC is too low rather than too high, "
+            "and the learned value orders traces, but is no probability that one is worth keeping"
         )
 
 
-def _warnings(one: DomainFit, learned: LearnedValue) -> Iterator[str]:
-    if one.agreement >= LEAK_AGREEMENT and not one.held:
+def _warnings(domain: DomainFit, learned: LearnedValue) -> Iterator[str]:
+    if domain.agreement >= LEAK_AGREEMENT and not domain.held:
         yield (
-            f"{one.agreement:.0%} of the labels equal metadata.success, from which outcome confidence is "
+            f"{domain.agreement:.0%} of the labels equal metadata.success, from which outcome confidence is "
             "computed: the value is fitted to the label itself"
         )
-    for name, alone in one.leaks.items():
+    for name, alone in domain.leaks.items():
         told = f"{name.replace('_', ' ')} alone predicts the label (AUC {alone.value:.2f})"
         yield f"{told}: the value is fitted to the label itself"
-    for name, traces in one.stated.items():
+    for name, traces in domain.stated.items():
         told = f"the texts of {counted(traces, 'trace')} state '{name}', which predicts the label"
         yield f"{told}: remove it first"
     for name, cause in (
         ("length alone", "the environment may end a run as soon as it succeeds"),
         ("agent alone", "the value may only recognise the agent; fit again when the agents change"),
     ):
-        found = one.appraisals.get(name)
+        found = domain.appraisals.get(name)
         if found is not None and found.auc.value >= TELLTALE:
             yield f"{name} nearly is the label (AUC {found.auc.value:.2f}): {cause}"
-    if one.new_agents is not None and one.new_agents.low <= CHANCE:
-        worse = "is worse than" if one.new_agents.high < CHANCE else "may be no better than"
+    if domain.new_agents is not None and domain.new_agents.low <= CHANCE:
+        worse = "is worse than" if domain.new_agents.high < CHANCE else "may be no better than"
         yield f"on other agents, it {worse} chance: fit again when the agents change"
-    within = one.appraisals["fitted"].within
+    within = domain.appraisals["fitted"].within
     if within is None or within.low <= CHANCE:
         yield "it is not shown to tell good from bad runs of the same task; it may only recognise easy tasks"
     if not {*LENGTH} & {*learned.terms}:
         yield "all traces have the same length"
 
 
-def _sentence(one: DomainFit) -> str:
-    if one.outcome == "too few labels":
-        return f"no proposal: {one.too_few(MIN_SUPPORT, MIN_SUPPORT)}"
-    fitted = one.appraisals["fitted"]
-    force = one.appraisals.get("in force")
+def _sentence(domain: DomainFit) -> str:
+    if domain.outcome == "too few labels":
+        return f"no proposal: {domain.too_few(MIN_SUPPORT, MIN_SUPPORT)}"
+    fitted = domain.appraisals["fitted"]
+    force = domain.appraisals.get("in force")
     best = f"{with_interval(force.best if force else None)} → {with_interval(fitted.best)}"
     figures = (
-        f"AUC {with_interval(fitted.auc)}{' against traces without a label' if one.rest else ''}, "
-        f"{signed(one.difference)} against the policy in force"
-        f"{' (outcome confidence held constant)' if one.held else ''}"
-        f"{f', {one.length}' if one.length else ''}; kept of the best: {best}"
+        f"AUC {with_interval(fitted.auc)}{' against traces without a label' if domain.rest else ''}, "
+        f"{signed(domain.difference)} against the policy in force"
+        f"{' (outcome confidence held constant)' if domain.held else ''}"
+        f"{f', {domain.length}' if domain.length else ''}; kept of the best: {best}"
     )
-    if one.missing:
-        return f"no proposal, for want of {' and '.join(one.missing)}: {figures}"
+    if domain.missing:
+        return f"no proposal, for want of {' and '.join(domain.missing)}: {figures}"
     return f"the labels support the learned value: {figures}"

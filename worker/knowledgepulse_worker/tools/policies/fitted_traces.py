@@ -35,7 +35,9 @@ def fitted_to(policy: Policy, records: Iterable[ScoredRecord]) -> Array:
         InputError: the record in the policy is not what a fit writes.
     """
     known = {name: _known(profile.learned) for name, profile in policy.profiles.items()}
-    return np.array([_hash(one) in known[policy.profile(one.task_domain).domain] for one in records], bool)
+    return np.array(
+        [_hash(record) in known[policy.profile(record.task_domain).domain] for record in records], bool
+    )
 
 
 def _known(learned: LearnedValue | None) -> set[bytes]:

@@ -93,7 +93,7 @@ def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[l
     members: defaultdict[int, list[int]] = defaultdict(list)
     for number, cluster in zip(numbers, found.tolist(), strict=True):
         members[cluster].append(number)
-    yield from (one for one in members.values() if len(one) > 1)
+    yield from (group for group in members.values() if len(group) > 1)
 
 
 def _text(content: Content) -> str:

@@ -94,18 +94,18 @@ class Labelled:
     def __init__(self, traces: Sequence[LabelledTrace], records: Sequence[ScoredRecord]) -> None:
         self.traces = traces
         self._records = records
-        self.kept = np.array([one.kept for one in traces])
-        self.groups = np.unique([one.group for one in traces], return_inverse=True)[1]  # indices, from 0
-        self.agreement = float(np.mean([one.kept == one.record.success for one in traces]))
+        self.kept = np.array([trace.kept for trace in traces])
+        self.groups = np.unique([trace.group for trace in traces], return_inverse=True)[1]  # indices, from 0
+        self.agreement = float(np.mean([trace.kept == trace.record.success for trace in traces]))
 
     def only(self, wanted: Array) -> Labelled | None:
         """Return those that are wanted, by a mask of shape (traces,); None if there are none."""
-        traces = [one for one, is_wanted in zip(self.traces, wanted, strict=True) if is_wanted]
+        traces = [trace for trace, is_wanted in zip(self.traces, wanted, strict=True) if is_wanted]
         return Labelled(traces, self._records) if traces else None
 
     def fitted_to(self, policy: Policy) -> Array:
         """Return whether a learned value of a policy was fitted to each trace, shape (traces,)."""
-        return fitted_to(policy, [one.record for one in self.traces])
+        return fitted_to(policy, [trace.record for trace in self.traces])
 
     def has(self, of_each: int, groups: int) -> bool:
         """Return whether there are enough traces of each kind, and enough groups to resample."""
@@ -118,7 +118,7 @@ class Labelled:
 
         Where there are labels of people and of judges, people's are; otherwise all are.
         """
-        of_people = np.array([not one.label.is_judges for one in self.traces])
+        of_people = np.array([not trace.label.is_judges for trace in self.traces])
         return of_people if of_people.any() else ~of_people
 
     @property
@@ -130,7 +130,7 @@ class Labelled:
     def counts(self) -> dict[str, Any]:
         """The members of :class:`LabelCounts` but for the domain."""
         kept, groups = int(self.kept.sum()), int(self.groups.max()) + 1
-        origins = Counter(one.origin for one in self.traces)
+        origins = Counter(trace.origin for trace in self.traces)
         grouped = {origin: origins[origin] for origin in ORIGINS}
         return {
             "traces": len(self.kept),
@@ -144,19 +144,19 @@ class Labelled:
         """Return the traces' scores under a policy."""
         scores = scores_under(self._records, policy)
         by_record = {id(record): score for record, score in zip(self._records, scores, strict=True)}
-        return [by_record[id(one.record)] for one in self.traces]
+        return [by_record[id(trace.record)] for trace in self.traces]
 
     @property
     def labels(self) -> Labels:
         """The traces' labels; traces of one run may share one."""
-        return {one.label.id: one.label for one in self.traces}
+        return {trace.label.id: trace.label for trace in self.traces}
 
     def by_domain(self, policy: Policy) -> dict[str, Labelled]:
         """Return the labelled traces by the policy's profiles, in these names' order."""
         found: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
         records: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
-        for one in self.traces:
-            found[policy.profile(one.record.task_domain).domain].append(one)
+        for trace in self.traces:
+            found[policy.profile(trace.record.task_domain).domain].append(trace)
         for record in self._records:
             records[policy.profile(record.task_domain).domain].append(record)
         return {name: Labelled(found[name], records[name]) for name in sorted(found)}
@@ -176,7 +176,7 @@ def with_rest(records: Sequence[ScoredRecord], labels: Labels, min_reward: float
     worth keeping as well, so that figures are lower than against traces that somebody dropped. Of more than
     :data:`MAX_REST`, a sample is taken, in which a trace's place depends on its id alone.
     """
-    given = {one.id: label_of(one, labels) for one in records}
+    given = {record.id: label_of(record, labels) for record in records}
     found = [label for label in given.values() if label is not None]
     if not found or not all(label.is_kept(min_reward) for label in found):
         return labels
@@ -198,7 +198,7 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
     ]
     if not traces:
         raise InputError(_no_match(records, labels))
-    kept = sum(one.kept for one in traces)
+    kept = sum(trace.kept for trace in traces)
     if kept in (0, len(traces)):
         verdict, count = ("keep" if kept else "drop"), f"{len(traces):,} of {len(traces):,}"
         raise InputError(
@@ -231,8 +231,8 @@ def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
     traces of both kinds state it.
     """
     stated: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    for number, one in enumerate(labelled.traces):
-        if (content := one.record.content) is None:
+    for number, trace in enumerate(labelled.traces):
+        if (content := trace.record.content) is None:
             continue
         text = "\n".join((content.objective, *content.steps, content.result)).lower()
         for name, value in _STATED.findall(text):
@@ -256,11 +256,11 @@ def held_scores(
     values would be; by default, these are computed.
     """
     scores = labelled.scores(policy)
-    held = {constant: float(np.mean([getattr(one, constant) for one in scores]))} if constant else {}
+    held = {constant: float(np.mean([getattr(score, constant) for score in scores]))} if constant else {}
     values = [None] * len(scores) if probabilities is None else probabilities.tolist()
     found = []
-    for one, score, value in zip(labelled.traces, scores, values, strict=True):
+    for trace, score, value in zip(labelled.traces, scores, values, strict=True):
         profile, dimensions = policy.profile(score.domain), replace(score.dimensions, **held)
-        learned = learned_value(profile, dimensions, one.record.counts) if value is None else value
+        learned = learned_value(profile, dimensions, trace.record.counts) if value is None else value
         found.append(quality_score(dimensions, score.overrides, profile, learned))
     return np.array(found)

@@ -130,9 +130,9 @@ class Agreement:
 
 def agreement_lines(found: Iterable[Agreement]) -> Iterator[str]:
     """Yield a sentence for each agreement, with a warning if it is suspicious."""
-    for one in found:
-        yield str(one)
-        if one.is_suspicious:
+    for agreement in found:
+        yield str(agreement)
+        if agreement.is_suspicious:
             yield "warning: they agree so well that one may be derived from the other, and confirms nothing"
 
 

@@ -35,11 +35,14 @@ def values_of(records: Sequence[ScoredRecord]) -> dict[str, Array]:
     Raises:
         NoFactsError: the counts of a record are unknown.
     """
-    counts = [one.counts for one in records]
+    counts = [record.counts for record in records]
     if not all(counts):
         raise NoFactsError
-    found = {name: np.array([getattr(one.score, name) for one in records]) for name in DIMENSIONS}
-    return found | {name: np.array([fact.of(one) for one in counts if one]) for name, fact in FACTS.items()}
+    found = {name: np.array([getattr(record.score, name) for record in records]) for name in DIMENSIONS}
+    return found | {
+        name: np.array([fact.of(trace_counts) for trace_counts in counts if trace_counts])
+        for name, fact in FACTS.items()
+    }
 
 
 def learn(values: dict[str, Array], kept: Array, share: float) -> LearnedValue:

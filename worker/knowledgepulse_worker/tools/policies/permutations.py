@@ -60,7 +60,7 @@ def surprise(values: dict[str, Array], kept: Array, groups: Array, checked: Arra
     tested = folds[splits] == numbers[:, None]
     columns = _scaled(np.column_stack([*values.values()]), ~tested)
     parts = [np.flatnonzero(part & checked) for part in tested]
-    found, *others = (_auc(columns, one, tested, parts) for one in (kept, *_permuted(kept, groups)))
+    found, *others = (_auc(columns, labels, tested, parts) for labels in (kept, *_permuted(kept, groups)))
     if not np.isfinite(found) or not np.nanstd(others) > 0:
         return 0.0
     return float((found - np.nanmean(others)) / np.nanstd(others))
@@ -69,7 +69,7 @@ def surprise(values: dict[str, Array], kept: Array, groups: Array, checked: Arra
 def _permuted(kept: Array, groups: Array) -> Iterator[Array]:
     """Yield labels of which each group has those of another, repeated or shortened at random to its size."""
     rng = np.random.default_rng(0)
-    members = [np.flatnonzero(groups == one) for one in range(int(groups.max()) + 1)]
+    members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
     for _ in range(PERMUTATIONS):
         permuted = kept.copy()
         for at, other in zip(members, rng.permutation(len(members)), strict=True):

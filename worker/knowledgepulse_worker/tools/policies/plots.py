@@ -37,7 +37,7 @@ def save(figure: Figure, path: Path) -> None:
 def plot_tuning(tuning: Tuning, records: Sequence[ScoredRecord]) -> Figure:
     """Plot one row per domain, under its finding: the scores, and the share that passes."""
     left_out = f"{counted(tuning.withheld, 'trace')} that the policy withholds" if tuning.withheld else ""
-    titles = [_tuning_title(one, tuning.target) for one in tuning.domains.values()]
+    titles = [_tuning_title(domain, tuning.target) for domain in tuning.domains.values()]
     figure, rows = _figure(titles, _about(tuning.policy, records, left_out))
     for axes, domain in zip(rows, tuning.domains.values(), strict=True):
         _plot_scores(axes[0], domain)
@@ -47,19 +47,19 @@ def plot_tuning(tuning: Tuning, records: Sequence[ScoredRecord]) -> Figure:
 
 def plot_evaluation(evaluation: Evaluation, records: Sequence[ScoredRecord]) -> Figure:
     """Plot one row per comparable domain, under its verdict: AUCs, and precision and recall by threshold."""
-    domains = [(one, one.score) for one in evaluation.domains.values() if one.score is not None]
+    domains = [(domain, domain.score) for domain in evaluation.domains.values() if domain.score is not None]
     equal = (
-        f"{one.domain}, where all {one.traces:,} labels are equal"
-        for one in evaluation.domains.values()
-        if one.score is None
+        f"{domain.domain}, where all {domain.traces:,} labels are equal"
+        for domain in evaluation.domains.values()
+        if domain.score is None
     )
     fitted = (
-        f"{name}, {counted(one.labels, 'label')} to which the learned value was fitted"
-        for name, one in evaluation.fitted.items()
-        if one.labels
+        f"{name}, {counted(domain.labels, 'label')} to which the learned value was fitted"
+        for name, domain in evaluation.fitted.items()
+        if domain.labels
     )
     left_out = "; ".join((*equal, *fitted))
-    titles = [_evaluation_title(one) for one, _ in domains]
+    titles = [_evaluation_title(domain) for domain, _ in domains]
     figure, rows = _figure(titles, _about(evaluation.policy, records, left_out))
     for axes, (domain, score) in zip(rows, domains, strict=True):
         _plot_aucs(axes[0], domain, score)
@@ -69,14 +69,16 @@ def plot_evaluation(evaluation: Evaluation, records: Sequence[ScoredRecord]) -> 
 
 def plot_fit(fit: Fit, records: Sequence[ScoredRecord]) -> Figure:
     """Plot one row per domain with enough labels, under its verdict: AUCs, and reliability."""
-    domains = [one for one in fit.domains.values() if one.appraisals]
+    domains = [domain for domain in fit.domains.values() if domain.appraisals]
     left_out = "; ".join(
-        f"{one.domain}, with too few labels" for one in fit.domains.values() if not one.appraisals
+        f"{domain.domain}, with too few labels" for domain in fit.domains.values() if not domain.appraisals
     )
-    titles = [_fit_title(one) for one in domains]
+    titles = [_fit_title(domain) for domain in domains]
     figure, rows = _figure(titles, _about(fit.policy, records, left_out))
     for axes, domain in zip(rows, domains, strict=True):
-        _plot_estimates(axes[0], domain, {name: one.auc for name, one in domain.appraisals.items()})
+        _plot_estimates(
+            axes[0], domain, {name: appraisal.auc for name, appraisal in domain.appraisals.items()}
+        )
         axes[1].plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
         axes[1].plot(*zip(*domain.reliability, strict=True), "o-", color=_BLUE, label="tenths of the traces")
         _finish(axes[1], "reliability", xlabel="learned value", ylabel="worth keeping", ylim=(0, 1))
@@ -144,7 +146,7 @@ def _plot_with_interval(axes: Any, thresholds: Sequence[float], estimates: Array
 
 
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
-    passing = [domain.traces * one.share.value for one in domain.grid]
+    passing = [domain.traces * point.share.value for point in domain.grid]
     counts = [passing[at] - passing[at + 1] for at in range(len(GRID) - 2)] + [passing[-2]]
     axes.stairs(counts, GRID, fill=True, color=_BLUE, alpha=0.8)
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
@@ -155,9 +157,9 @@ def _plot_scores(axes: Any, domain: DomainTuning) -> None:
 
 def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
     proposed = [domain.proposal.passing] if domain.proposal else []
-    points = sorted([*domain.grid, *proposed], key=lambda one: one.threshold)
-    shares = 100 * np.array([one.share for one in points])
-    _plot_with_interval(axes, [one.threshold for one in points], shares, "share")
+    points = sorted([*domain.grid, *proposed], key=lambda point: point.threshold)
+    shares = 100 * np.array([point.share for point in points])
+    _plot_with_interval(axes, [point.threshold for point in points], shares, "share")
     axes.axhline(100 * target, color=_GREY, linewidth=0.8, linestyle=":", label=f"target {target:.0%}")
     if domain.proposal:
         needed = domain.proposal.needed
@@ -171,7 +173,7 @@ def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
 def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
     rows = {
         "score": score,
-        **{f"{name} alone".replace("_", " "): one for name, one in domain.alone.items()},
+        **{f"{name} alone".replace("_", " "): estimate for name, estimate in domain.alone.items()},
         **{f"score, {name} constant".replace("_", " "): domain.without[name] for name in domain.leaks},
         **({"length alone": domain.length.alone} if domain.length else {}),
     }
@@ -179,10 +181,10 @@ def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
 
 
 def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -> None:
-    for y, (name, one) in enumerate(rows.items()):
+    for y, (name, estimate) in enumerate(rows.items()):
         color = _ORANGE if name.endswith("constant") else _BLUE
-        axes.plot([one.low, one.high], [y, y], color=color, linewidth=2)
-        axes.plot(one.value, y, "o", color=color)
+        axes.plot([estimate.low, estimate.high], [y, y], color=color, linewidth=2)
+        axes.plot(estimate.value, y, "o", color=color)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
     axes.axvline(CHANCE, color=_GREY, linestyle="--", linewidth=1, label="chance")
@@ -191,11 +193,11 @@ def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -
 
 
 def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
-    precise = [one for one in domain.operating if one.precision]
-    precisions = np.array([one.precision for one in precise])
-    _plot_with_interval(axes, [one.threshold for one in precise], precisions, "precision")
-    recalls = [one.recall for one in domain.operating]
-    axes.plot([one.threshold for one in domain.operating], recalls, color=_ORANGE, label="recall")
+    precise = [point for point in domain.operating if point.precision]
+    precisions = np.array([point.precision for point in precise])
+    _plot_with_interval(axes, [point.threshold for point in precise], precisions, "precision")
+    recalls = [point.recall for point in domain.operating]
+    axes.plot([point.threshold for point in domain.operating], recalls, color=_ORANGE, label="recall")
     chance = domain.kept / domain.traces
     axes.axhline(chance, color=_GREY, linestyle=":", linewidth=1, label="precision by chance")
     if domain.current:

@@ -115,10 +115,10 @@ def _history(config: Path | None) -> list[KeptPolicy]:
 
 def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
     """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
-    found = [one for one in history if one.policy.digest.startswith(digest)]
+    found = [kept_policy for kept_policy in history if kept_policy.policy.digest.startswith(digest)]
     if len(found) == 1:
         return found[0]
-    digests = ", ".join(one.policy.digest for one in found or history)
+    digests = ", ".join(kept_policy.policy.digest for kept_policy in found or history)
     if found:
         raise InputError(f"{len(found)} policies begin with '{digest}': {digests}; give more digits")
     raise InputError(f"no policy in force begins with '{digest}'; known: {digests}")
@@ -232,7 +232,7 @@ def evaluate(
     records = given.records()
     found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
-    if plot and any(one.score for one in found.domains.values()):
+    if plot and any(domain.score for domain in found.domains.values()):
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
 
         save(plot_evaluation(found, records), plot)
@@ -291,7 +291,7 @@ def fit(
     today = datetime.now(UTC).date().isoformat()
     records = given.comparable(content=True)
     fitted = fit.fit(records, used, active, today=today, min_reward=min_reward, **options)
-    if plot and any(one.appraisals for one in fitted.domains.values()):
+    if plot and any(domain.appraisals for domain in fitted.domains.values()):
         from knowledgepulse_worker.tools.policies.plots import plot_fit, save  # noqa: PLC0415 - matplotlib is slow
 
         save(plot_fit(fitted, records), plot)

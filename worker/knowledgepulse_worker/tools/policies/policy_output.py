@@ -68,7 +68,7 @@ def _profile_changes(old: Profile, new: Profile) -> str:
 
 
 def _rule_changes(old: Profile, new: Profile) -> Iterator[str]:
-    (was, before), (is_now, after) = (next(iter(one.rule.items())) for one in (old, new))
+    (was, before), (is_now, after) = (next(iter(profile.rule.items())) for profile in (old, new))
     if was != is_now:
         yield f"{was} {before!r} → {is_now} {after!r}"
     elif before != after:
@@ -83,7 +83,7 @@ def _rule_changes(old: Profile, new: Profile) -> Iterator[str]:
 
 def _learned_changes(old: LearnedValue | None, new: LearnedValue | None) -> Iterator[str]:
     """Yield the changes of a learned value: only those that affect scores."""
-    shares = [one.share if one else 0.0 for one in (old, new)]
+    shares = [learned.share if learned else 0.0 for learned in (old, new)]
     if shares[0] != shares[1]:
         yield f"share of the learned value {shares[0]!r} → {shares[1]!r}"
     if old is None or new is None:
@@ -96,7 +96,10 @@ def _learned_changes(old: LearnedValue | None, new: LearnedValue | None) -> Iter
             yield f"term {name} {'removed' if after is None else 'added'}"
         elif before != after:
             yield f"term {name} {_term(before)} → {_term(after)}"
-    words = [one.words and (one.words.unit, one.words.mean, one.words.table) for one in (old, new)]
+    words = [
+        learned.words and (learned.words.unit, learned.words.mean, learned.words.table)
+        for learned in (old, new)
+    ]
     if words[0] != words[1]:
         yield f"words {'removed' if words[1] is None else 'changed' if words[0] else 'added'}"
 
@@ -124,8 +127,8 @@ def print_policy(policy: Policy, head: str) -> None:
 
 def _notes(policy: Policy) -> Iterator[str]:
     """Yield what applies besides the table: how shares are counted, and the lowest novelties."""
-    shared = [one for one in policy.profiles.values() if one.share is not None]
-    for threshold in sorted({one.threshold for one in shared}):
+    shared = [profile for profile in policy.profiles.values() if profile.share is not None]
+    for threshold in sorted({profile.threshold for profile in shared}):
         yield (
             f"a share is counted among the last {policy.share_window:,} scores of a partition and domain, or "
             "the newer half of fewer; before one of them would pass, the threshold "
@@ -148,7 +151,9 @@ def _learned_tables(policy: Policy) -> Iterator[Table | str]:
         if learned.words is not None:
             yield from words_table(learned.words)
         if (fitted := learned.fitted) is not None:
-            sources = ", ".join(f"{count:,} from {printable(one)}" for one, count in fitted.labels.items())
+            sources = ", ".join(
+                f"{count:,} from {printable(source)}" for source, count in fitted.labels.items()
+            )
             yield (
                 f"fitted on {printable(fitted.on)} to {fitted.traces:,} traces, of which {fitted.kept:,} are "
                 f"worth keeping, in {fitted.groups:,} groups; labels: {sources}"
@@ -173,8 +178,8 @@ def words_table(words: Words) -> Iterator[Table | str]:
 def learned_table(learned: LearnedValue) -> Table:
     """Return the terms of a learned value, those with the largest weights first."""
     table = new_table("term", "mean", "deviation", "clip", "weight")
-    for term, one in sorted(learned.terms.items(), key=lambda item: -abs(item[1].weight)):
-        figures = (f"{figure:g}" for figure in (one.mean, one.deviation, one.clip))
-        table.add_row(term.replace("_", " "), *figures, f"{one.weight:+g}")
+    for term, fitted_term in sorted(learned.terms.items(), key=lambda item: -abs(item[1].weight)):
+        figures = (f"{figure:g}" for figure in (fitted_term.mean, fitted_term.deviation, fitted_term.clip))
+        table.add_row(term.replace("_", " "), *figures, f"{fitted_term.weight:+g}")
     table.add_row("intercept", "", "", "", f"{learned.intercept:+g}")
     return table

@@ -50,7 +50,7 @@ def priors() -> dict[str, Prior]:
     """Return the priors by name."""
     files = resources.files("knowledgepulse_worker.tools.policies").joinpath("priors").iterdir()
     found = [msgspec.json.decode(file.read_bytes(), type=Prior) for file in files]
-    return {one.name: one for one in sorted(found, key=lambda one: one.name)}
+    return {prior.name: prior for prior in sorted(found, key=lambda prior: prior.name)}
 
 
 def prior_toml(
@@ -70,7 +70,7 @@ def prior_toml(
         NoFactsError: the counts of a trace are unknown.
     """
     name = prior.domain
-    own = [one for one in records if policy.profile(one.task_domain).domain == name]
+    own = [record for record in records if policy.profile(record.task_domain).domain == name]
     if len(own) < MIN_TRACES:
         raise InputError(
             f"{prior.name} needs {MIN_TRACES} traces of the domain {name}, and there are {len(own)}"

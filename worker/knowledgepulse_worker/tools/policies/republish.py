@@ -52,7 +52,7 @@ async def republish(
     async with (
         open_scored_topics(settings) as scored,
         IdempotentPublisher(
-            settings.kafka.client_config(), max(one.max_message_bytes for one in topics)
+            settings.kafka.client_config(), max(topic.max_message_bytes for topic in topics)
         ) as publisher,
     ):
         rescored = await send_rescored(scored, period, policy, targets, publisher)
@@ -96,7 +96,7 @@ async def _scores(topics: ScoredTopics, period: Period, policy: Policy) -> dict[
     records = [scored async for _, scored in topics.read(period)]
     topics.repeats = topics.foreign = 0
     scores = scores_under(records, policy)
-    return {(one.source, one.id): score for one, score in zip(records, scores, strict=True)}
+    return {(record.source, record.id): score for record, score in zip(records, scores, strict=True)}
 
 
 def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:

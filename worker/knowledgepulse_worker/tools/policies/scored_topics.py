@@ -69,9 +69,12 @@ class ScoredTopics:
         found: list[ScoredRecord] = []
         async for record, scored in self._with_repeats(Period()):
             position = f"{record.topic}/{record.partition}/{record.offset}"
-            one = replace(scored, content=content_of(record.value or b""))
-            if name in (one.id, one.source, position, one.native_id) and one not in found:
-                found.append(one)
+            scored_trace = replace(scored, content=content_of(record.value or b""))
+            if (
+                name in (scored_trace.id, scored_trace.source, position, scored_trace.native_id)
+                and scored_trace not in found
+            ):
+                found.append(scored_trace)
         return found
 
     async def _with_repeats(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:

@@ -69,7 +69,7 @@ def share_passing(
         scores: their scores.
         policy: gives the number of last scores.
     """
-    ordered = sorted(zip(records, scores, strict=True), key=lambda one: one[0].offset)
+    ordered = sorted(zip(records, scores, strict=True), key=lambda item: item[0].offset)
     profile = policy.profile(scores[0].domain)
     found = []
     for share in SHARES:
@@ -88,12 +88,14 @@ def share_passing(
 
 
 def _passing(share: float, passes: list[tuple[int, bool]]) -> SharePassing:
-    hours = [[each for _, each in some] for _, some in groupby(sorted(passes), key=lambda one: one[0])]
+    hours = [
+        [passed for _, passed in of_hour] for _, of_hour in groupby(sorted(passes), key=lambda item: item[0])
+    ]
     shares = [sum(hour) / len(hour) for hour in hours if len(hour) >= MIN_TRACES_OF_AN_HOUR]
     return SharePassing(
         share,
         len(passes),
-        sum(each for _, each in passes),
+        sum(passed for _, passed in passes),
         min(shares, default=None),
         max(shares, default=None),
     )

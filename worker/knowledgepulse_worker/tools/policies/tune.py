@@ -129,11 +129,11 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
 def proposed_changes(domains: Mapping[str, DomainTuning], target: float) -> Changes:
     """Return the proposed thresholds by domain, and the target for the domains that have a share."""
     changes: dict[str, dict[str, float]] = {}
-    for name, one in domains.items():
-        if one.share is not None:
+    for name, domain in domains.items():
+        if domain.share is not None:
             changes[name] = {"share": target}
-        elif one.proposal is not None:
-            changes[name] = {"threshold": one.proposal.passing.threshold}
+        elif domain.proposal is not None:
+            changes[name] = {"threshold": domain.proposal.passing.threshold}
     return changes
 
 
@@ -143,23 +143,25 @@ def proposed_toml(tuning: Tuning) -> str:
     return policy_toml(tuning.proposed, comments)
 
 
-def effect(one: DomainTuning) -> str:
+def effect(domain: DomainTuning) -> str:
     """Return a sentence on the share of a domain's traces that the proposed threshold lets pass.
 
     For a domain with a share, it is on the share that passes by it.
     """
-    if one.share is not None:
-        passing = f"{one.current.share.value:.1%} pass in this order by the policy's share {one.share:g}"
-        return f"{one.domain}: of {counted(one.traces, 'trace')}, {passing}"
-    if one.proposal is None:
-        highest = one.quantiles[1]
-        of = f"the best {one.best:,} of {counted(one.traces, 'trace')}, {highest!r},"
-        return f"{one.domain}: no threshold, as {of} are too many"
-    share = one.proposal.passing.share
+    if domain.share is not None:
+        passing = (
+            f"{domain.current.share.value:.1%} pass in this order by the policy's share {domain.share:g}"
+        )
+        return f"{domain.domain}: of {counted(domain.traces, 'trace')}, {passing}"
+    if domain.proposal is None:
+        highest = domain.quantiles[1]
+        of = f"the best {domain.best:,} of {counted(domain.traces, 'trace')}, {highest!r},"
+        return f"{domain.domain}: no threshold, as {of} are too many"
+    share = domain.proposal.passing.share
     reached = (
-        f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach {one.proposal.passing.threshold}"
+        f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach {domain.proposal.passing.threshold}"
     )
-    return f"{one.domain}: of {counted(one.traces, 'trace')}, {reached}"
+    return f"{domain.domain}: of {counted(domain.traces, 'trace')}, {reached}"
 
 
 def _tune_domain(
@@ -198,7 +200,7 @@ def rounded_threshold(scores: Array, lowest: float) -> float:
     below = float(scores[scores < lowest].max(initial=-math.inf))
     exact = Decimal(repr(float(lowest)))
     rounded = (float(exact.quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR)) for decimals in _DECIMALS)
-    return next((one for one in rounded if one > below), lowest)
+    return next((threshold for threshold in rounded if threshold > below), lowest)
 
 
 def lowest_within(scores: Array, target: float) -> tuple[float, int] | None:

@@ -41,8 +41,8 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield ""
     yield "Traces that a lowest novelty (min_novelty) would withhold"
     yield _repeats(domains)
-    for one in domains:
-        yield from _notes(one)
+    for domain in domains:
+        yield from _notes(domain)
 
 
 def rescored_tables(rescored: RescoreReport) -> Iterator[Table | str]:
@@ -70,29 +70,29 @@ def _percent(estimate: Estimate) -> str:
 def _scores(domains: list[DomainTuning]) -> Table:
     shown = {"lowest": 0, "5%": 0.05, "median": 0.5, "90%": 0.9, "95%": 0.95, "highest": 1}
     table = new_table("domain", "traces", *shown, "threshold", "passing")
-    for one in domains:
-        quantiles = (f"{one.quantiles[q]:.3f}" for q in shown.values())
-        rule = repr(one.current.threshold) if one.share is None else f"share {one.share:g}"
-        current = rule, _percent(one.current.share)
-        table.add_row(one.domain, f"{one.traces:,}", *quantiles, *current)
+    for domain in domains:
+        quantiles = (f"{domain.quantiles[q]:.3f}" for q in shown.values())
+        rule = repr(domain.current.threshold) if domain.share is None else f"share {domain.share:g}"
+        current = rule, _percent(domain.current.share)
+        table.add_row(domain.domain, f"{domain.traces:,}", *quantiles, *current)
     return table
 
 
 def _proposals(domains: list[DomainTuning]) -> Table:
     table = new_table("domain", "threshold", "interval", "passing")
-    for one in domains:
-        if one.proposal is None:
-            table.add_row(one.domain, "-", "-", "-")
+    for domain in domains:
+        if domain.proposal is None:
+            table.add_row(domain.domain, "-", "-", "-")
             continue
-        needed, passing = one.proposal.needed, one.proposal.passing
+        needed, passing = domain.proposal.needed, domain.proposal.passing
         interval = f"{needed.low:.3f}-{needed.high:.3f}"
-        table.add_row(one.domain, repr(passing.threshold), interval, _percent(passing.share))
+        table.add_row(domain.domain, repr(passing.threshold), interval, _percent(passing.share))
     return table
 
 
 def _grid(domains: list[DomainTuning]) -> Table:
-    table = new_table("threshold", *(one.domain for one in domains))
-    for row in zip(*(one.grid for one in domains), strict=True):
+    table = new_table("threshold", *(domain.domain for domain in domains))
+    for row in zip(*(domain.grid for domain in domains), strict=True):
         if any(0 < passing.share.value < 1 for passing in row):
             table.add_row(f"{row[0].threshold:.2f}", *(_percent(passing.share) for passing in row))
     return table
@@ -100,32 +100,32 @@ def _grid(domains: list[DomainTuning]) -> Table:
 
 def _shares(domains: list[DomainTuning]) -> Table:
     table = new_table("domain", "share", "traces", "passing", "lowest hour", "highest hour")
-    for one in domains:
-        for row in one.shares:
+    for domain in domains:
+        for row in domain.shares:
             if not row.traces:
                 continue
             hours = ("-" if hour is None else f"{hour:.1%}" for hour in (row.lowest, row.highest))
             passing = f"{row.passing / row.traces:.1%}"
-            table.add_row(one.domain, f"{row.share:g}", f"{row.traces:,}", passing, *hours)
+            table.add_row(domain.domain, f"{row.share:g}", f"{row.traces:,}", passing, *hours)
     return table
 
 
 def _repeats(domains: list[DomainTuning]) -> Table:
-    table = new_table("min_novelty", *(one.domain for one in domains))
-    for row in zip(*(one.repeats for one in domains), strict=True):
-        table.add_row(f"{row[0].min_novelty:g}", *(f"{one.traces:,}" for one in row))
+    table = new_table("min_novelty", *(domain.domain for domain in domains))
+    for row in zip(*(domain.repeats for domain in domains), strict=True):
+        table.add_row(f"{row[0].min_novelty:g}", *(f"{effect.traces:,}" for effect in row))
     return table
 
 
-def _notes(one: DomainTuning) -> Iterator[str]:
+def _notes(domain: DomainTuning) -> Iterator[str]:
     """Yield notes to read before a proposal is adopted."""
-    if one.share is not None:
+    if domain.share is not None:
         return
-    if one.proposal is None:
-        yield f"note: {effect(one)}"
-    elif (threshold := one.proposal.passing.threshold) < SDK_RETRIEVAL:
+    if domain.proposal is None:
+        yield f"note: {effect(domain)}"
+    elif (threshold := domain.proposal.passing.threshold) < SDK_RETRIEVAL:
         both = f", and the {SDK_SEARCH:.2f} of its search" if threshold < SDK_SEARCH else ""
         yield (
-            f"note: {one.domain}: {threshold!r} is less than the {SDK_RETRIEVAL:.2f} that the SDK's "
+            f"note: {domain.domain}: {threshold!r} is less than the {SDK_RETRIEVAL:.2f} that the SDK's "
             f"retrieval asks for{both}"
         )

@@ -89,10 +89,10 @@ class TraceWords:
         vocabulary: dict[bytes, int] = {}
         at: list[int] = []
         ends = [0]
-        for one in records:
-            if one.counts is None or one.counts.words is None:
+        for record in records:
+            if record.counts is None or record.counts.words is None:
                 raise NoFactsError("words")
-            words = one.counts.words.encode("utf-8", "replace").split()
+            words = record.counts.words.encode("utf-8", "replace").split()
             at += [vocabulary.setdefault(word, len(vocabulary)) for word in words]
             ends.append(len(at))
         self._words = [*vocabulary]
@@ -142,11 +142,11 @@ def fit_words(
     if rarer < MIN_TRACES_OF_EACH_KIND:
         told = f"they need {MIN_TRACES_OF_EACH_KIND} traces of each kind, and of one there are {rarer}"
         return WordFit(left_out=told), None
-    unknown = sum(one.origin in {"similar words", "alone"} for one in labelled.traces)
+    unknown = sum(trace.origin in {"similar words", "alone"} for trace in labelled.traces)
     if unknown > (1 - KNOWN) * len(kept):
         told = f"the task of {unknown:,} of {counted(len(kept), 'trace')} is not known"
         return WordFit(left_out=f"{told}, and words recognise tasks: give their labels a group"), None
-    words = TraceWords([one.record for one in labelled.traces])
+    words = TraceWords([trace.record for trace in labelled.traces])
     facts = logistic.out_of_fold(values, kept, folds)
     alone = out_of_fold(words.columns, kept, folds)
     orders = [facts[checked], alone[checked], (facts + alone)[checked]]
@@ -182,7 +182,9 @@ def _seen(
             [*map(str, groups)], kept, folds
         ),
     }
-    found = estimates(judged.kept, [one[checked] for one in orders.values()], judged.groups, folds[checked])
+    found = estimates(
+        judged.kept, [order[checked] for order in orders.values()], judged.groups, folds[checked]
+    )
     return dict(zip(orders, found, strict=True))
 
 

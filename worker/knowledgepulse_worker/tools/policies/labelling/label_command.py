@@ -102,7 +102,7 @@ def _evaluation(given: command_inputs.Inputs, output: Path) -> str:
     """Return the command that evaluates the score against all labels of the traces."""
     words = ["kp-worker", "policy", "evaluate", *map(str, given.files)]
     options = [("--config", given.config), ("--embedder", given.embedder), ("--policy", given.policy_file)]
-    options += [("--labels", one) for one in (*given.label_files, output)]
+    options += [("--labels", path) for path in (*given.label_files, output)]
     options.append(("--labels-topic", given.labels_topic))
     return shlex.join(words + [str(word) for option in options if option[1] for word in option])
 

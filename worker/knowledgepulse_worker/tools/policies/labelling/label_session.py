@@ -58,12 +58,12 @@ class Session:
         self.total, self.by, self.file = len(traces), by, file
         self.revision = 0  # number of changes so far, which tells an outdated page
         given = {label.id: label for label in file.labels if label.source == by}
-        after = max((number for number, one in enumerate(traces, 1) if one.record.id in given), default=0)
+        after = max((number for number, trace in enumerate(traces, 1) if trace.record.id in given), default=0)
         # The traces that had a label at the start, with it.
-        self.labelled = [(one, given[one.record.id]) for one in traces if one.record.id in given]
-        self._kept = {one.record.id: label.is_kept(KEPT) for one, label in self.labelled}
+        self.labelled = [(trace, given[trace.record.id]) for trace in traces if trace.record.id in given]
+        self._kept = {trace.record.id: label.is_kept(KEPT) for trace, label in self.labelled}
         in_order = (*traces[after:], *traces[:after])
-        self._waiting = deque(one for one in in_order if one.record.id not in given)
+        self._waiting = deque(trace for trace in in_order if trace.record.id not in given)
         self._decided: list[tuple[ToLabel, LabelDecision]] = []
 
     @property

@@ -48,7 +48,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
     runs = defaultdict[str | None, dict[str, None]](dict)  # the ids of each task, once each
     for record in records:
         runs[record.task][record.id] = None
-    wanted = {(one.source, one.id) for one in sample}
+    wanted = {(record.source, record.id) for record in sample}
     if given.files:
         values = _values_of_files(given.files, {location for location, _ in wanted})
         by_name = {(location, name): values[location] for location, name in wanted if location in values}
@@ -56,15 +56,17 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
         by_name = asyncio.run(_values_of_topics(given, wanted))
     traces = [
         ToLabel(
-            one,
-            by_name.get((one.source, one.id)),
-            tuple(name for name in runs[one.task] if name != one.id) if one.task else (),
+            record,
+            by_name.get((record.source, record.id)),
+            tuple(name for name in runs[record.task] if name != record.id) if record.task else (),
         )
-        for one in sample
+        for record in sample
     ]
-    for one in traces:
-        if one.value is None and one.record.content is None:
-            raise InputError(f"{one.record.source}: has no steps to judge, only a score; give the raw traces")
+    for trace in traces:
+        if trace.value is None and trace.record.content is None:
+            raise InputError(
+                f"{trace.record.source}: has no steps to judge, only a score; give the raw traces"
+            )
     return traces
 
 
@@ -85,7 +87,7 @@ def sample_to_label(
         if label_of(record, labels) is None:
             waiting[policy.profile(record.task_domain).domain].append(record)
     drawn = [sorted(waiting[name], key=_place) for name in sorted(waiting)]
-    in_turns = (one for one in chain.from_iterable(zip_longest(*drawn)) if one is not None)
+    in_turns = (trace for trace in chain.from_iterable(zip_longest(*drawn)) if trace is not None)
     return list(islice(in_turns, count))
 
 
@@ -95,7 +97,7 @@ def _place(record: ScoredRecord) -> bytes:
 
 def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
     """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
-    lines = (one for path in paths for one in located_lines(path))
+    lines = (located for path in paths for located in located_lines(path))
     return {location: line for location, line in lines if location in wanted and is_raw(location, line)}
 
 
@@ -119,7 +121,7 @@ def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
         objective, result = content.objective, content.result
         cut = (step.partition(":") for step in content.steps)
         steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
-    return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
+    return {"objective": objective, "steps": [_step(step) for step in steps], "result": result}
 
 
 def _step(step: StepText) -> dict[str, Any]:
