@@ -48,7 +48,7 @@ class Corpus:
         """Return the facts by the mean and deviation of some traces; one that does not vary there is 0."""
         means, deviations = self.facts[at].mean(axis=0), self.facts[at].std(axis=0)
         deviations[deviations < 1e-9] = np.inf
-        return np.clip((self.facts - means) / deviations, -logistic.CLIP, logistic.CLIP)
+        return np.clip((self.facts - means) / deviations, -logistic.MAX_DEVIATIONS, logistic.MAX_DEVIATIONS)
 
 
 def regression(corpora, without=()):
@@ -62,7 +62,7 @@ def regression(corpora, without=()):
         columns.append(corpus.standardised()[at])
         kept.append(mine)
         weights.append(100 / np.where(mine, mine.sum(), (~mine).sum()))
-    model = LogisticRegression(C=logistic.PENALTY, max_iter=1000)
+    model = LogisticRegression(C=logistic.REGULARISATION, max_iter=1000)
     return model.fit(np.vstack(columns), np.hstack(kept), np.hstack(weights)).coef_[0]
 
 
@@ -107,7 +107,7 @@ def main() -> None:
         "name": given.name,
         "domain": given.domain,
         "facts_version": FACTS_VERSION,
-        "clip": logistic.CLIP,
+        "clip": logistic.MAX_DEVIATIONS,
         "weights": {
             name: logistic.rounded(weight)
             for name, weight in zip(FACTS, weights.tolist(), strict=True)

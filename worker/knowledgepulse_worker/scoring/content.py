@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-TEXT = 300
+MAX_TEXT_CHARACTERS = 300
 """Maximum characters of an objective and of a result."""
 
-STEP = 160
-FIRST, LAST = 3, 4
+MAX_STEP_CHARACTERS = 160
+FIRST_STEPS, LAST_STEPS = 3, 4
 """Maximum characters of a step, and how many steps are shown from each end."""
 
 
@@ -30,8 +30,8 @@ class Content:
     """The content of a trace that a person or a model judges.
 
     Attributes:
-        objective, result: at most :data:`TEXT` characters.
-        steps: the first and the last steps, with at most :data:`STEP` characters each.
+        objective, result: at most :data:`MAX_TEXT_CHARACTERS` characters.
+        steps: the first and the last steps, with at most :data:`MAX_STEP_CHARACTERS` characters each.
         native_id: the run's id in the system it comes from, if the trace names it.
         task: the digest of the whole objective, but for white space; None in lines of older releases.
     """
@@ -46,10 +46,10 @@ class Content:
 def content(objective: str, steps: Sequence[StepText], result: str, native_id: str | None) -> Content:
     """Return the shortened texts of a trace."""
     shown = [_shown(step) for step in steps]
-    if len(shown) > FIRST + LAST:
-        left_out = len(shown) - FIRST - LAST
-        shown = [*shown[:FIRST], f"… {left_out} more …", *shown[-LAST:]]
-    short = shortened(objective, TEXT), tuple(shown), shortened(result, TEXT)
+    if len(shown) > FIRST_STEPS + LAST_STEPS:
+        left_out = len(shown) - FIRST_STEPS - LAST_STEPS
+        shown = [*shown[:FIRST_STEPS], f"… {left_out} more …", *shown[-LAST_STEPS:]]
+    short = shortened(objective, MAX_TEXT_CHARACTERS), tuple(shown), shortened(result, MAX_TEXT_CHARACTERS)
     return Content(*short, native_id, task_of(objective))
 
 
@@ -67,4 +67,6 @@ def task_of(objective: str) -> str:
 
 def _shown(step: StepText) -> str:
     said = step.content or step.output
-    return shortened(" ".join(part for part in (f"{step.type}:", step.tool, step.input, said) if part), STEP)
+    return shortened(
+        " ".join(part for part in (f"{step.type}:", step.tool, step.input, said) if part), MAX_STEP_CHARACTERS
+    )

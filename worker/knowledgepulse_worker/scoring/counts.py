@@ -15,21 +15,21 @@ from knowledgepulse_worker.scoring.words import distinct_words
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 """A number of things that a float can hold exactly, checked when it is decoded."""
 
-HEAD = 400
+FAILURE_CHARACTERS = 400
 """Characters at the beginning of an observation that are searched for a failure."""
 
-RESULT = 2_000
+REFUSAL_CHARACTERS = 2_000
 """Characters at the beginning of a result that are searched for a refusal."""
 
-QUESTION = 200
+QUESTION_CHARACTERS = 200
 """Characters at the end of a result that are searched for a question."""
 
-FAILURES = (
+FAILURE_WORDS = (
     "error", "fail", "exception", "traceback", "not found", "no such", "invalid", "denied", "cannot",
 )  # fmt: skip
 """Words of a failure, in lower case."""
 
-REFUSALS = (
+REFUSAL_WORDS = (
     "cannot", "can't", "can\u2019t", "unable to", "not able to", "not possible", "unfortunately", "sorry",
     "do not have", "don't have",
 )  # fmt: skip
@@ -52,12 +52,12 @@ def _lowered(text: str) -> str | bytes:
     return lowered if lowered.isascii() else lowered.encode(errors="replace")
 
 
-_naming_failures, _naming_refusals = _search(FAILURES), _search(REFUSALS)
+_naming_failures, _naming_refusals = _search(FAILURE_WORDS), _search(REFUSAL_WORDS)
 
 
 def names_failure(text: str) -> bool:
     """Return whether the beginning of an observation names a failure."""
-    return bool(_naming_failures([text[:HEAD]]))
+    return bool(_naming_failures([text[:FAILURE_CHARACTERS]]))
 
 
 class Counts(Struct, frozen=True, omit_defaults=True):
@@ -163,7 +163,7 @@ def count_steps(
             observed = content or output
             recoveries += kind == "error_recovery"
         observation_characters += len(observed)
-        observed_heads.append(observed[:HEAD])
+        observed_heads.append(observed[:FAILURE_CHARACTERS])
     return Counts(
         len(steps),
         thoughts,
@@ -180,8 +180,8 @@ def count_steps(
         failed=len(_naming_failures(observed_heads)),
         last_failed=bool(_naming_failures(observed_heads[-1:])),
         ends_observed=kind == "observation",
-        declines=bool(_naming_refusals([result[:RESULT]])),
-        asks="?" in result[-QUESTION:],
+        declines=bool(_naming_refusals([result[:REFUSAL_CHARACTERS]])),
+        asks="?" in result[-QUESTION_CHARACTERS:],
         words=words,
         buckets=buckets,
     )

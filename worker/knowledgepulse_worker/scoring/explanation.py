@@ -17,7 +17,7 @@ from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.score import Score, quality_score
 from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 
-CONTRIBUTIONS = 3
+NAMED_CONTRIBUTIONS = 3
 """Number of contributions to the learned value that an explanation names."""
 
 _DECIMALS = 10_000
@@ -130,7 +130,7 @@ def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]
     return tuple(
         contribution
         for at, contribution in enumerate(found)
-        if at < CONTRIBUTIONS or contribution.name == "words"
+        if at < NAMED_CONTRIBUTIONS or contribution.name == "words"
     )
 
 

@@ -28,15 +28,15 @@ from knowledgepulse_worker.scoring import ScoredRecord, scores_under
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
-RELEVANT = 0.2
+MIN_DISTANCE = 0.2
 """A smaller distance is no drift. For a normal distribution it is a shift by half a standard deviation, and a
 population stability index of 0.25, which by convention is a major one."""
 
-_SIGNIFICANT = 2.7
+_CHANCE_FACTOR = 2.7
 """Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of samples of n and m
 traces."""
 
-OF_POLICY = ("quality_score", "decision", "learned")
+POLICY_DIMENSIONS = ("quality_score", "decision", "learned")
 """What also depends on the policy, and is compared only under the reference's."""
 
 _TENTHS = tuple(step / 10 for step in range(1, 10))
@@ -111,14 +111,14 @@ def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
     """Yield the drift of each dimension, by domain; decisions only under the same policy."""
     domains = sorted({domain for domain, _ in (*current.of, *reference.of)})
     same = reference.policy in (current.policy, current.policy[:FORMER_DIGEST_LENGTH])
-    for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
+    for key in product(domains, (name for name in _BOUNDS if same or name not in POLICY_DIMENSIONS)):
         now, then = (distributions.of.get(key, Distribution(0, {})) for distributions in (current, reference))
         if key[1] == "learned" and not now.traces and not then.traces:
             continue
-        distance, limit = None, RELEVANT
+        distance, limit = None, MIN_DISTANCE
         if now.traces and then.traces:
             distance = max(abs(share - then.cdf[bound]) for bound, share in now.cdf.items())
-            limit = max(RELEVANT, _SIGNIFICANT * math.sqrt(1 / now.traces + 1 / then.traces))
+            limit = max(MIN_DISTANCE, _CHANCE_FACTOR * math.sqrt(1 / now.traces + 1 / then.traces))
         yield Drift(*key, now.traces, then.traces, distance, limit, drifted=(distance or 0) > limit)
 
 

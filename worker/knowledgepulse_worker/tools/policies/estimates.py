@@ -23,13 +23,13 @@ with extra("policy"):
 
 Array = NDArray[Any]
 
-CHANCE = 0.5
+CHANCE_AUC = 0.5
 """The AUC of a random order."""
 
-LEVEL = 0.95
+CONFIDENCE_LEVEL = 0.95
 RESAMPLES = 1000
-_CELLS = 2_000_000
-_TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+_MAX_CELLS = 2_000_000
+_TAILS = ((1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2)
 
 
 class Estimate(NamedTuple):
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
 
 def share(count: int, total: int) -> Estimate:
     """Return a share with its Wilson interval; a bootstrap would take none of a few for certain."""
-    interval = stats.binomtest(count, total).proportion_ci(LEVEL, method="wilson")
+    interval = stats.binomtest(count, total).proportion_ci(CONFIDENCE_LEVEL, method="wilson")
     return Estimate(count / total, float(interval.low), float(interval.high))
 
 
@@ -70,7 +70,7 @@ def resampled_counts(groups: Array) -> Iterator[Array]:
     rng = np.random.default_rng(0)
     total = int(groups.max()) + 1
     chances = np.full(total, 1 / total)
-    at_once = max(1, _CELLS // len(groups))
+    at_once = max(1, _MAX_CELLS // len(groups))
     for start in range(0, RESAMPLES, at_once):
         yield rng.multinomial(total, chances, size=min(at_once, RESAMPLES - start))[:, groups]
 

@@ -19,7 +19,7 @@ from knowledgepulse_worker.policy import DIMENSIONS, Policy, Profile
 from knowledgepulse_worker.scoring import NoFactsError, Score, ScoredRecord
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import (
-    CHANCE,
+    CHANCE_AUC,
     Array,
     Estimate,
     areas,
@@ -30,7 +30,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
     ratios,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import (
-    OUTCOME,
+    OUTCOME_DIMENSION,
     LabelCounts,
     Labelled,
     held_scores,
@@ -40,9 +40,9 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
 from knowledgepulse_worker.tools.policies.share_effects import Repeats, repeats
-from knowledgepulse_worker.tools.policies.tune import GRID, rounded_threshold
+from knowledgepulse_worker.tools.policies.tune import THRESHOLD_GRID, rounded_threshold
 
-ALL = "all domains"
+ALL_DOMAINS = "all domains"
 
 FIGURES = ("AUC", "precision", "recall", "passing")
 """``passing`` is the share of all traces that pass. The precision is None if no trace passes."""
@@ -95,7 +95,7 @@ class DomainEvaluation(LabelCounts):
         alone: the AUC of each dimension alone.
         without: the AUC of the score with each dimension held constant.
         leaks: dimensions that predict the label on their own.
-        current: the policy's threshold; None for a share, and for ALL, which has no common threshold.
+        current: the policy's threshold; None for a share, and for all domains together.
         share: what passes by the policy's share; None without one.
         repeats: what lowest novelties would withhold.
         operating: grid thresholds that some but not all traces pass.
@@ -130,7 +130,7 @@ class Evaluation:
 
     Attributes:
         policy: the policy's digest.
-        domains: the evaluations by domain name, with ALL last if there are several.
+        domains: the evaluations by domain name, with all domains together last if there are several.
         fitted: by domain, the labels that the policy's learned value was fitted to.
         unmatched: number of labels that match no trace.
         sources: number of labels by source.
@@ -178,7 +178,7 @@ def evaluate(
     judged = labelled.only(~labelled.fitted_to(policy))
     parts = judged.by_domain(policy) if judged else {}
     if judged and len(parts) > 1:
-        parts[ALL] = judged
+        parts[ALL_DOMAINS] = judged
     found = {name: _left_out(name, part, policy) for name, part in labelled.by_domain(policy).items()}
     return Evaluation(
         policy=policy.digest,
@@ -207,16 +207,16 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
     leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc.value)]
     # What leaks the label proves nothing.
-    derived = [OUTCOME] if without and labelled.equals_success else []
+    derived = [OUTCOME_DIMENSION] if without and labelled.equals_success else []
     constant = min((*leaks, *derived), key=without.__getitem__, default=None)
     fair = without[constant] if constant else score
     verdict = _verdict(fair, labelled)
     proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
-    profile = None if name == ALL else policy.profile(name)
+    profile = None if name == ALL_DOMAINS else policy.profile(name)
     current = None if profile is None or profile.share is not None else profile.threshold
     named = (*proposed, current)
     points = operating_points(
-        scores, labelled, [threshold for threshold in (*GRID, *named) if threshold is not None]
+        scores, labelled, [threshold for threshold in (*THRESHOLD_GRID, *named) if threshold is not None]
     )
     best, precise, in_force = (None if threshold is None else points[threshold] for threshold in named)
     return DomainEvaluation(
@@ -229,7 +229,9 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
         current=in_force,
         share=_decided(profile, by_trace, labelled),
         repeats=repeats((score.novelty for score in by_trace), labelled.kept.tolist()),
-        operating=[points[threshold] for threshold in GRID if 0 < points[threshold].passing < len(scores)],
+        operating=[
+            points[threshold] for threshold in THRESHOLD_GRID if 0 < points[threshold].passing < len(scores)
+        ],
         length=None if verdict == "too few labels" else _length(labelled, policy, constant),
         fair=fair,
         verdict=verdict,
@@ -241,9 +243,9 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
 def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
     if fair is None or not labelled.has(MIN_SUPPORT, MIN_SUPPORT):
         return "too few labels"
-    if fair.low > CHANCE:
+    if fair.low > CHANCE_AUC:
         return "tells apart"
-    return "points the wrong way" if fair.high < CHANCE else "does not tell apart"
+    return "points the wrong way" if fair.high < CHANCE_AUC else "does not tell apart"
 
 
 def _length(labelled: Labelled, policy: Policy, constant: str | None) -> AgainstLength | None:
@@ -333,7 +335,7 @@ def _compare(name: str, given: Labelled, policies: Sequence[Policy]) -> Compared
         return Compared(name, len(given.kept), given.equals_success, int(seen.sum()), {}, {})
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
-    orders = [held_scores(labelled, policy, OUTCOME if held else None) for policy in policies]
+    orders = [held_scores(labelled, policy, OUTCOME_DIMENSION if held else None) for policy in policies]
     passes = np.array([[score.passes for score in scores] for scores in by_policy])
     hits, every = passes & kept, np.ones_like(passes)
     shares = ratios(hits, passes, groups), ratios(hits, every & kept, groups), ratios(passes, every, groups)

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import DIMENSIONS
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, signed, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import (
     FIGURES,
     Compared,
@@ -134,7 +134,7 @@ def _warnings(domain: DomainEvaluation) -> Iterator[str]:
             f"warning: {domain.domain}: {title} alone predicts the label (AUC {alone:.2f}); with it "
             f"held constant, the score's AUC is {with_interval(rest)}, not {domain.score.value:.2f}"
         )
-        if rest.low <= CHANCE:
+        if rest.low <= CHANCE_AUC:
             yield f"warning: {domain.domain}: without {title}, the score is no better than chance"
 
 

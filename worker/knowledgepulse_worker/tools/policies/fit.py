@@ -17,7 +17,7 @@ from knowledgepulse_worker.policy import FitOrigin, LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies import logistic, word_fit
 from knowledgepulse_worker.tools.policies.estimates import (
-    CHANCE,
+    CHANCE_AUC,
     Array,
     Estimate,
     areas,
@@ -30,7 +30,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
 from knowledgepulse_worker.tools.policies.fitted_traces import recorded
 from knowledgepulse_worker.tools.policies.labelled_traces import (
     NO_LABEL,
-    OUTCOME,
+    OUTCOME_DIMENSION,
     LabelCounts,
     Labelled,
     held_scores,
@@ -50,22 +50,22 @@ from knowledgepulse_worker.tools.policies.tune import (
 )
 from knowledgepulse_worker.tools.policies.word_fit import TraceWords, WordFit, fit_words
 
-SURE = 0.9
+MIN_SHARE_OF_GAINS = 0.9
 """The share of resamples in which the gain over the policy in force has to be above 0."""
 
-MARGIN = 0.03
+MIN_AUC_ABOVE_CHANCE = 0.03
 """How far above chance the interval of the AUC has to be, so that fewer than 1% of permuted labels pass."""
 
-KINDS_OF_INTERVAL, GROUPS_OF_INTERVAL = 25, 20
+MIN_TRACES_OF_A_KIND, MIN_GROUPS = 25, 20
 """With fewer traces of each kind or fewer groups, the interval of the AUC is too narrow to be relied on."""
 
-TELLTALE = 0.85
+TELLTALE_AUC = 0.85
 """An AUC of the length alone, or of the agent's name alone, from which it nearly is the label."""
 
 MAX_AGENTS = 10
-"""Number of agents, and :data:`MAX_NAME` characters of their names, that a policy records."""
+"""Number of agents, and :data:`MAX_NAME_CHARACTERS` characters of their names, that a policy records."""
 
-MAX_NAME = 100
+MAX_NAME_CHARACTERS = 100
 
 Outcome = Literal["supported", "not supported", "too few labels"]
 
@@ -208,7 +208,7 @@ def _fit_domain(
     if not judged.has(MIN_SUPPORT, MIN_SUPPORT):
         return result
     values = logistic.values_of([trace.record for trace in labelled.traces])
-    constant = OUTCOME if hold else None
+    constant = OUTCOME_DIMENSION if hold else None
     if constant:
         del values[constant]
     folds, kept = logistic.folds_of(labelled.groups), judged.kept
@@ -267,7 +267,7 @@ class _Gains(NamedTuple):
 
     Attributes:
         auc: the gain in AUC.
-        low: the gain in AUC that the share :data:`SURE` of the resamples exceeds.
+        low: the gain in AUC that the share :data:`MIN_SHARE_OF_GAINS` of the resamples exceeds.
         best: the gain among the best traces.
     """
 
@@ -306,7 +306,7 @@ def _appraise(labelled: Labelled, orders: dict[str, Array], folds: Array, target
     (force, fitted), (force_drawn, fitted_drawn) = ratios(passes[:2] & kept, passes[:2], groups)
     best = percentiles(fitted - force, fitted_drawn - force_drawn)
     gains = drawn[1] - drawn[0]
-    low = np.nanquantile(gains, 1 - SURE) if np.isfinite(gains).any() else 0.0
+    low = np.nanquantile(gains, 1 - MIN_SHARE_OF_GAINS) if np.isfinite(gains).any() else 0.0
     return _Gains(appraisals, known(percentiles(aucs[1] - aucs[0], gains)), float(low), known(best))
 
 
@@ -329,7 +329,7 @@ def _is_above_chance(result: DomainFit, judged: Labelled, low: float, told: floa
     """
     if told is not None and (told > surprising(result.grouped) or result.grouped["similar words"]):
         return told > surprising(result.grouped)
-    return low > CHANCE + MARGIN and judged.has(KINDS_OF_INTERVAL, GROUPS_OF_INTERVAL)
+    return low > CHANCE_AUC + MIN_AUC_ABOVE_CHANCE and judged.has(MIN_TRACES_OF_A_KIND, MIN_GROUPS)
 
 
 def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
@@ -338,7 +338,7 @@ def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
     shown = {
         "an AUC that is surely above chance": is_above_chance,
         "labels that the policy in force was not fitted to": gains.auc is not None,
-        f"a gain above 0 in {SURE:.0%} of the resamples": gains.auc is None or gains.low > 0,
+        f"a gain above 0 in {MIN_SHARE_OF_GAINS:.0%} of the resamples": gains.auc is None or gains.low > 0,
         "best traces as good as those under the policy in force": best is None or best.value >= 0,
         "probabilities that rise with the fitted value": rises,
     }
@@ -374,11 +374,13 @@ def _origin(
     labelled: Labelled, today: str, agents: Sequence[str], fitted: Appraisal, new_agents: Estimate | None
 ) -> FitOrigin:
     sources = Counter(trace.label.source or "no source" for trace in labelled.traces)
-    frequent = [agent[:MAX_NAME] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)]
+    frequent = [
+        agent[:MAX_NAME_CHARACTERS] for agent, _ in Counter(filter(None, agents)).most_common(MAX_AGENTS)
+    ]
     value, low, high = (round(figure, 3) for figure in fitted.auc)
     return FitOrigin(
         on=today,
-        labels={name[:MAX_NAME]: number for name, number in sources.most_common(MAX_AGENTS)},
+        labels={name[:MAX_NAME_CHARACTERS]: number for name, number in sources.most_common(MAX_AGENTS)},
         **{name: labelled.counts[name] for name in ("traces", "kept", "groups")},
         agents=tuple(frequent),
         auc=(value, low, high),

@@ -8,17 +8,17 @@ from rich.table import Table
 
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.policy import LearnedValue
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import (
-    TELLTALE,
+    TELLTALE_AUC,
     DomainFit,
     Fit,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
-from knowledgepulse_worker.tools.policies.length import LENGTH
+from knowledgepulse_worker.tools.policies.length import LENGTH_FACTS
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
-from knowledgepulse_worker.tools.policies.permutations import SPLITS, surprising
+from knowledgepulse_worker.tools.policies.permutations import DIVISIONS, surprising
 from knowledgepulse_worker.tools.policies.policy_output import learned_table, words_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
 from knowledgepulse_worker.tools.policies.word_fit import WordFit
@@ -68,8 +68,9 @@ def _domain(domain: DomainFit, target: float) -> Iterator[Table | str]:
     yield table
     if domain.surprise is not None:
         yield (
-            f"the AUC, averaged over {SPLITS} divisions into folds, is {domain.surprise:.1f} deviations above"
-            f" that of labels that groups exchanged at random; {surprising(domain.grouped):.1f} are asked for"
+            f"the AUC, averaged over {DIVISIONS} divisions into folds, is {domain.surprise:.1f} deviations "
+            f"above that of labels that groups exchanged at random; "
+            f"{surprising(domain.grouped):.1f} are asked for"
         )
     if domain.new_agents is not None:
         yield f"on agents that were not fitted to, within each: AUC {with_interval(domain.new_agents)}"
@@ -129,15 +130,15 @@ def _warnings(domain: DomainFit, learned: LearnedValue) -> Iterator[str]:
         ("agent alone", "the value may only recognise the agent; fit again when the agents change"),
     ):
         found = domain.appraisals.get(name)
-        if found is not None and found.auc.value >= TELLTALE:
+        if found is not None and found.auc.value >= TELLTALE_AUC:
             yield f"{name} nearly is the label (AUC {found.auc.value:.2f}): {cause}"
-    if domain.new_agents is not None and domain.new_agents.low <= CHANCE:
-        worse = "is worse than" if domain.new_agents.high < CHANCE else "may be no better than"
+    if domain.new_agents is not None and domain.new_agents.low <= CHANCE_AUC:
+        worse = "is worse than" if domain.new_agents.high < CHANCE_AUC else "may be no better than"
         yield f"on other agents, it {worse} chance: fit again when the agents change"
     within = domain.appraisals["fitted"].within
-    if within is None or within.low <= CHANCE:
+    if within is None or within.low <= CHANCE_AUC:
         yield "it is not shown to tell good from bad runs of the same task; it may only recognise easy tasks"
-    if not {*LENGTH} & {*learned.terms}:
+    if not {*LENGTH_FACTS} & {*learned.terms}:
         yield "all traces have the same length"
 
 

@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.policies.estimates import Array
 MAX_TRACES = 20_000
 """With more traces, none are recorded, since the policy would become too long."""
 
-_BYTES = 3
+_HASH_BYTES = 3
 """Of each hash: of 16 million other traces, one is taken for a given trace."""
 
 
@@ -47,8 +47,8 @@ def _known(learned: LearnedValue | None) -> set[bytes]:
         text = b64decode(learned.fitted.ids, validate=True)
     except (binascii.Error, ValueError):
         raise InputError("`fitted.ids` of a learned value should be base64, as `fit` writes it") from None
-    return {text[at : at + _BYTES] for at in range(0, len(text), _BYTES)}
+    return {text[at : at + _HASH_BYTES] for at in range(0, len(text), _HASH_BYTES)}
 
 
 def _hash(record: ScoredRecord) -> bytes:
-    return blake2b(record.id.encode("utf-8", "replace"), digest_size=_BYTES).digest()
+    return blake2b(record.id.encode("utf-8", "replace"), digest_size=_HASH_BYTES).digest()

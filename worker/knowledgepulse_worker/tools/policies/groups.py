@@ -7,11 +7,11 @@ groups, so these are found, in this order:
 1. The group that a label gives.
 2. Equal objectives, but for white space: the runs of a task usually have the same.
 3. Similar words: traces whose objective no other has are clustered by the words of their shortened texts, by
-   average linkage at the cosine similarity :data:`SIMILAR`.
+   average linkage at the cosine similarity :data:`MIN_SIMILARITY`.
 4. Any other trace is a group of its own.
 
 Too large a group costs only certainty; a task in two groups makes a figure too good. Therefore
-:data:`SIMILAR` is low. ``tests/policies/README.md`` tells how it was chosen and how well it works.
+:data:`MIN_SIMILARITY` is low. ``tests/policies/README.md`` tells how it was chosen and how well it works.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from knowledgepulse_worker.tools.policies.labels import Label
 with extra("policy"):
     from scipy.cluster.hierarchy import fcluster, linkage
 
-SIMILAR = 0.6
+MIN_SIMILARITY = 0.6
 """The mean cosine similarity from which traces are taken for runs of one task."""
 
-LARGEST_SHARE, LARGEST = 0.15, 10
+MAX_CLUSTER_SHARE, MAX_CLUSTER_TRACES = 0.15, 10
 """If more than this share of the traces and more than this number are in one cluster, their words do not tell
 tasks apart, and clusters are not used."""
 
@@ -87,8 +87,8 @@ def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[l
     vectors = LexicalEmbedder().embed([_text(content) for content in contents]).vectors
     distances: NDArray[Any] = 1 - np.clip(vectors @ vectors.T, -1, 1)
     above = distances[np.triu_indices(len(contents), 1)]
-    found = fcluster(linkage(above, "average"), 1 - SIMILAR, "distance")
-    if np.bincount(found).max() > max(LARGEST, LARGEST_SHARE * len(contents)):
+    found = fcluster(linkage(above, "average"), 1 - MIN_SIMILARITY, "distance")
+    if np.bincount(found).max() > max(MAX_CLUSTER_TRACES, MAX_CLUSTER_SHARE * len(contents)):
         return
     members: defaultdict[int, list[int]] = defaultdict(list)
     for number, cluster in zip(numbers, found.tolist(), strict=True):

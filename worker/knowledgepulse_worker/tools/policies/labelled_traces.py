@@ -30,14 +30,14 @@ LEAK_AUC = 0.95
 LEAK_AGREEMENT = 0.99
 """Labels that equal ``metadata.success`` in this share of the traces are assumed to be derived from it."""
 
-OUTCOME = "outcome_confidence"
+OUTCOME_DIMENSION = "outcome_confidence"
 """The dimension that is computed from ``metadata.success``, as many labels are."""
 
 _STATED = re.compile(
     r"\b(reward|score|grade|resolved|passed|solved|success|correct|is_correct)\b"
     r"[\"']?\s*[:=]\s*[\"']?(true|false|\d{1,6}(?:\.\d{1,6})?)\b"
 )
-_WORDS = {"true": 1.0, "false": 0.0}
+_BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class Labelled:
 NO_LABEL = "no label"
 """The source of labels that :func:`with_rest` gives."""
 
-MAX_REST = 2_000
+MAX_UNLABELLED = 2_000
 """Number of traces without a label with which those worth keeping are compared."""
 
 
@@ -174,14 +174,14 @@ def with_rest(records: Sequence[ScoredRecord], labels: Labels, min_reward: float
 
     Otherwise, and if each trace has a label, return the labels as they are. Some of the other traces would be
     worth keeping as well, so that figures are lower than against traces that somebody dropped. Of more than
-    :data:`MAX_REST`, a sample is taken, in which a trace's place depends on its id alone.
+    :data:`MAX_UNLABELLED`, a sample is taken, in which a trace's place depends on its id alone.
     """
     given = {record.id: label_of(record, labels) for record in records}
     found = [label for label in given.values() if label is not None]
     if not found or not all(label.is_kept(min_reward) for label in found):
         return labels
     rest = sorted((name for name, label in given.items() if label is None), key=_place)
-    return labels | {name: Label(name, keep=False, source=NO_LABEL) for name in rest[:MAX_REST]}
+    return labels | {name: Label(name, keep=False, source=NO_LABEL) for name in rest[:MAX_UNLABELLED]}
 
 
 def _place(name: str) -> bytes:
@@ -236,7 +236,7 @@ def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
             continue
         text = "\n".join((content.objective, *content.steps, content.result)).lower()
         for name, value in _STATED.findall(text):
-            stated[name][number] = _WORDS[value] if value in _WORDS else float(value)
+            stated[name][number] = _BOOLEANS[value] if value in _BOOLEANS else float(value)
     found = {}
     for name, values in stated.items():
         kept = labelled.kept[[*values]]

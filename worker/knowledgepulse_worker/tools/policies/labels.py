@@ -18,7 +18,7 @@ from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.terminal.lines import located_lines
 
-JUDGE = "judge:"
+JUDGE_PREFIX = "judge:"
 """The prefix of the source of a model's labels."""
 
 
@@ -40,7 +40,7 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_judges(self) -> bool:
         """Whether a model gave the label."""
-        return (self.source or "").startswith(JUDGE)
+        return (self.source or "").startswith(JUDGE_PREFIX)
 
     @property
     def share(self) -> float:
@@ -55,16 +55,16 @@ class Label(msgspec.Struct, frozen=True, omit_defaults=True):
 MIN_SUPPORT = 10
 """A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
 
-KEPT = 0.5
+MIN_KEPT_REWARD = 0.5
 """The lowest reward of a trace worth keeping, by default."""
 
 MAX_SOURCES = 50
 """Sources of labels whose agreement is computed."""
 
-COPIED_SHARE = 0.99
+COPIED_AGREEMENT = 0.99
 """Two sources that agree on this share of their traces may not be independent."""
 
-COPIED_TRACES = 30
+MIN_COPIED_TRACES = 30
 """With fewer traces in common, such an agreement says nothing."""
 
 Labels = dict[str, Label]
@@ -119,7 +119,7 @@ class Agreement:
     @property
     def is_suspicious(self) -> bool:
         """Whether the sources agree too well to be independent."""
-        return self.traces >= COPIED_TRACES and self.agreed >= COPIED_SHARE * self.traces
+        return self.traces >= MIN_COPIED_TRACES and self.agreed >= COPIED_AGREEMENT * self.traces
 
     def __str__(self) -> str:
         both = " and ".join(map(printable, self.sources))

@@ -9,7 +9,7 @@ import numpy as np
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, areas, known, percentiles, signed
 
-LENGTH = ("steps", "characters", "calls")
+LENGTH_FACTS = ("steps", "characters", "calls")
 """The facts that say how long a trace is."""
 
 
@@ -37,7 +37,7 @@ class AgainstLength:
 
 def length_odds(values: dict[str, Array], kept: Array, folds: Array) -> Array:
     """Return the log odds of each trace by its length alone, fitted to the other folds; see ``learn``."""
-    return logistic.out_of_fold({name: values[name] for name in LENGTH}, kept, folds)
+    return logistic.out_of_fold({name: values[name] for name in LENGTH_FACTS}, kept, folds)
 
 
 def against_length(

@@ -19,10 +19,10 @@ with extra("policy"):
 
 FOLDS = 5
 
-CLIP = 3.0
+MAX_DEVIATIONS = 3.0
 """Deviations from the mean beyond which a value counts no more, so that one extreme trace decides nothing."""
 
-PENALTY = 1.0
+REGULARISATION = 1.0
 """The regularisation ``C`` of the regression, that of the study; it was not chosen on any reported corpus."""
 
 _DIGITS = 4
@@ -54,12 +54,12 @@ def learn(values: dict[str, Array], kept: Array, share: float) -> LearnedValue:
     if telling := [name for name, column in values.items() if varies(column)]:
         columns = np.column_stack([values[name] for name in telling])
         means, deviations = columns.mean(axis=0), columns.std(axis=0)
-        scaled = np.clip((columns - means) / deviations, -CLIP, CLIP)
-        model = LogisticRegression(C=PENALTY, max_iter=1000).fit(scaled, kept)
+        scaled = np.clip((columns - means) / deviations, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+        model = LogisticRegression(C=REGULARISATION, max_iter=1000).fit(scaled, kept)
         intercept = model.intercept_[0]
         for name, *figures in zip(telling, means, deviations, model.coef_[0], strict=True):
             mean, deviation, weight = map(rounded, figures)
-            terms[name] = Term(mean=mean, deviation=deviation, weight=weight, clip=CLIP)
+            terms[name] = Term(mean=mean, deviation=deviation, weight=weight, clip=MAX_DEVIATIONS)
     return LearnedValue(share=share, facts_version=FACTS_VERSION, intercept=rounded(intercept), terms=terms)
 
 

@@ -21,21 +21,21 @@ from knowledgepulse_worker.tools.policies.groups import Origin
 with extra("policy"):
     from scipy.special import expit
 
-LEVEL = 0.99
+PERMUTATION_LEVEL = 0.99
 """The share of permutations that the AUC has to exceed."""
 
-LEVEL_BY_WORDS = 0.9995
+PERMUTATION_LEVEL_BY_WORDS = 0.9995
 """The share where groups were found by words, which leave some runs of a task in different groups."""
 
-SPLITS = 3
+DIVISIONS = 3
 """Number of divisions into folds, over which the AUC is averaged: with few labels, it varies among them."""
 
 PERMUTATIONS = 40
 
-_STEPS = 7
+_NEWTON_STEPS = 7
 """Of Newton's method, after which the weights hardly change."""
 
-_NOTHING = 1e-9
+_EPSILON = 1e-9
 
 
 def surprising(grouped: Mapping[Origin, int]) -> float:
@@ -43,7 +43,7 @@ def surprising(grouped: Mapping[Origin, int]) -> float:
 
     ``grouped``: the number of traces by how their group was found.
     """
-    return NormalDist().inv_cdf(LEVEL_BY_WORDS if grouped["similar words"] else LEVEL)
+    return NormalDist().inv_cdf(PERMUTATION_LEVEL_BY_WORDS if grouped["similar words"] else PERMUTATION_LEVEL)
 
 
 def surprise(values: dict[str, Array], kept: Array, groups: Array, checked: Array) -> float:
@@ -55,8 +55,8 @@ def surprise(values: dict[str, Array], kept: Array, groups: Array, checked: Arra
         groups: the group of each trace, from 0.
         checked: the labels by which the value is judged; it is fitted to all.
     """
-    folds = np.array([logistic.folds_of(groups, seed) for seed in range(SPLITS)])
-    splits, numbers = np.divmod(np.arange(SPLITS * (folds.max() + 1)), folds.max() + 1)
+    folds = np.array([logistic.folds_of(groups, seed) for seed in range(DIVISIONS)])
+    splits, numbers = np.divmod(np.arange(DIVISIONS * (folds.max() + 1)), folds.max() + 1)
     tested = folds[splits] == numbers[:, None]
     columns = _scaled(np.column_stack([*values.values()]), ~tested)
     parts = [np.flatnonzero(part & checked) for part in tested]
@@ -95,8 +95,10 @@ def _scaled(columns: Array, fitted: Array) -> Array:
     counts = fitted.sum(axis=1)[:, None]
     means = fitted @ columns / counts
     deviations = np.sqrt(np.maximum(fitted @ columns**2 / counts - means**2, 0))
-    deviations[deviations < _NOTHING * (1 + np.abs(means))] = np.inf
-    scaled = np.clip((columns - means[:, None]) / deviations[:, None], -logistic.CLIP, logistic.CLIP)
+    deviations[deviations < _EPSILON * (1 + np.abs(means))] = np.inf
+    scaled = np.clip(
+        (columns - means[:, None]) / deviations[:, None], -logistic.MAX_DEVIATIONS, logistic.MAX_DEVIATIONS
+    )
     return np.concatenate([np.ones((*scaled.shape[:2], 1)), scaled], axis=2)
 
 
@@ -105,9 +107,12 @@ def _fitted(columns: Array, kept: Array, fitted: Array) -> Array:
 
     scikit-learn fits one at a time, which takes a hundred times as long for so many small ones.
     """
-    weights, penalty = np.zeros((len(columns), columns.shape[2])), np.eye(columns.shape[2]) / logistic.PENALTY
-    penalty[0, 0] = _NOTHING  # of the intercept
-    for _ in range(_STEPS):
+    weights, penalty = (
+        np.zeros((len(columns), columns.shape[2])),
+        np.eye(columns.shape[2]) / logistic.REGULARISATION,
+    )
+    penalty[0, 0] = _EPSILON  # of the intercept
+    for _ in range(_NEWTON_STEPS):
         chances = expit(np.einsum("fnp,fp->fn", columns, weights))
         slopes = np.einsum("fnp,fn->fp", columns, fitted * (kept - chances)) - weights @ penalty
         spread = (fitted * chances * (1 - chances))[..., None]

@@ -12,11 +12,17 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.printable import time_text
-from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate
+from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, Array, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.fit import DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelCounts
-from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning, described, embedders_of
+from knowledgepulse_worker.tools.policies.tune import (
+    THRESHOLD_GRID,
+    DomainTuning,
+    Tuning,
+    described,
+    embedders_of,
+)
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 with extra("policy"):
@@ -147,8 +153,8 @@ def _plot_with_interval(axes: Any, thresholds: Sequence[float], estimates: Array
 
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
     passing = [domain.traces * point.share.value for point in domain.grid]
-    counts = [passing[at] - passing[at + 1] for at in range(len(GRID) - 2)] + [passing[-2]]
-    axes.stairs(counts, GRID, fill=True, color=_BLUE, alpha=0.8)
+    counts = [passing[at] - passing[at + 1] for at in range(len(THRESHOLD_GRID) - 2)] + [passing[-2]]
+    axes.stairs(counts, THRESHOLD_GRID, fill=True, color=_BLUE, alpha=0.8)
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     if domain.proposal:
         axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
@@ -187,7 +193,7 @@ def _plot_estimates(axes: Any, domain: LabelCounts, rows: dict[str, Estimate]) -
         axes.plot(estimate.value, y, "o", color=color)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
-    axes.axvline(CHANCE, color=_GREY, linestyle="--", linewidth=1, label="chance")
+    axes.axvline(CHANCE_AUC, color=_GREY, linestyle="--", linewidth=1, label="chance")
     title = f"{domain.kept:,} of {counted(domain.traces, 'trace')} worth keeping"
     _finish(axes, title, xlabel="AUC, with 95% interval", xlim=(-0.03, 1.03))
 

@@ -99,7 +99,7 @@ def history(config: Path | None) -> None:
     The first policy is compared with the KnowledgePulse SDK's policy. A policy that came into force more than
     once is listed only with the last time.
     """
-    before, unchanged = Policy(), policy_output.AS_SDK
+    before, unchanged = Policy(), policy_output.SAME_AS_SDK
     for kept in _history(config):
         print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
         lines = policy_output.changes(before, kept.policy) or [unchanged]

@@ -22,10 +22,10 @@ from knowledgepulse_worker.tools.terminal.reports import new_table, print_parts
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
-USUAL_WORDS = 200
+DISTINCT_WORDS = 200
 """About the number of distinct words of a trace, for which the strengths of words are told."""
 
-AS_SDK = "scores and decides as the SDK's policy does"
+SAME_AS_SDK = "scores and decides as the SDK's policy does"
 """Said of a policy without effective changes from the SDK's."""
 
 
@@ -122,7 +122,7 @@ def print_policy(policy: Policy, head: str) -> None:
         rule = repr(profile.threshold) if profile.share is None else f"share {profile.share!r}"
         table.add_row(profile.domain, rule, *weights)
     print_parts(head, table, *_notes(policy), *_learned_tables(policy), "")
-    print_changes(Policy(), policy, "Changes from the SDK's policy:", AS_SDK)
+    print_changes(Policy(), policy, "Changes from the SDK's policy:", SAME_AS_SDK)
 
 
 def _notes(policy: Policy) -> Iterator[str]:
@@ -163,15 +163,15 @@ def _learned_tables(policy: Policy) -> Iterator[Table | str]:
 
 
 def words_table(words: Words) -> Iterator[Table | str]:
-    """Yield the strongest words, with what each adds to a trace of :data:`USUAL_WORDS` distinct words."""
+    """Yield the strongest words, with what each adds to a trace of :data:`DISTINCT_WORDS` distinct words."""
     if not words.strongest:
         return
     yield ""
-    yield f"the strongest words, with the log odds of each in a trace of {USUAL_WORDS} distinct words"
+    yield f"the strongest words, with the log odds of each in a trace of {DISTINCT_WORDS} distinct words"
     table = new_table("words of a bucket", "log odds")
     for bucket, names in words.strongest.items():
         points = words.unit * int.from_bytes(words.table[bucket : bucket + 1], signed=True)
-        table.add_row(printable(names), f"{points / USUAL_WORDS**0.5:+.3f}")
+        table.add_row(printable(names), f"{points / DISTINCT_WORDS**0.5:+.3f}")
     yield table
 
 

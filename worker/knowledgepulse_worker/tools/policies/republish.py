@@ -25,7 +25,7 @@ from knowledgepulse_worker.tools.policies.scored_topics import (
 )
 from knowledgepulse_worker.tools.terminal.arguments import Period
 
-_UNCONFIRMED = 500
+_MAX_UNCONFIRMED = 500
 
 
 Targets = Mapping[Decision, Topic]
@@ -82,7 +82,7 @@ async def send_rescored(
             headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
         )
         deliveries.append(await publisher.send_record(output))
-        if len(deliveries) >= _UNCONFIRMED:
+        if len(deliveries) >= _MAX_UNCONFIRMED:
             await asyncio.gather(*deliveries)
             deliveries.clear()
     await asyncio.gather(*deliveries)

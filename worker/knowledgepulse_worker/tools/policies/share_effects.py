@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import RecentScores, Score, ScoredRecord
 
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
-NOVELTIES = (0.01, 0.02, 0.05, 0.1, 0.2)
+TABLED_SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
+TABLED_NOVELTIES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 HOUR_MS = 3_600_000
 LINES_OF_AN_HOUR = 100
@@ -72,7 +72,7 @@ def share_passing(
     ordered = sorted(zip(records, scores, strict=True), key=lambda item: item[0].offset)
     profile = policy.profile(scores[0].domain)
     found = []
-    for share in SHARES:
+    for share in TABLED_SHARES:
         shared = dataclasses.replace(profile, share=share)
         recent: dict[tuple[str, int], RecentScores] = {}
         passes: list[tuple[int, bool]] = []
@@ -110,7 +110,7 @@ def repeats(novelties: Iterable[float], kept: Iterable[bool] | None = None) -> l
     """
     values, labels = list(novelties), None if kept is None else list(kept)
     found = []
-    for lowest in NOVELTIES:
+    for lowest in TABLED_NOVELTIES:
         below = [at for at, value in enumerate(values) if value < lowest]
         found.append(Repeats(lowest, len(below), None if labels is None else sum(labels[at] for at in below)))
     return found

@@ -22,13 +22,13 @@ from knowledgepulse_worker.tools.policies.share_effects import Repeats, SharePas
 from knowledgepulse_worker.tools.score.offline import embedder_name
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
-GRID = tuple(round(number * 0.05, 2) for number in range(21))
+THRESHOLD_GRID = tuple(round(number * 0.05, 2) for number in range(21))
 
 Changes = Mapping[str, Mapping[str, Any]]
 """By domain, its new ``threshold`` or ``share``, ``weights`` or ``learned`` value."""
 
 _DECIMALS = range(4, 20)
-_UNRECORDED = "not recorded"
+_UNRECORDED_EMBEDDER = "not recorded"
 """The embedder of a record of a topic: its ``kp-score`` header does not say."""
 
 
@@ -180,7 +180,7 @@ def _tune_domain(
         current=Passing(profile.threshold, passing),
         shares=share_passing(records, scores, policy),
         repeats=repeats(novelties),
-        grid=[_passing(values, threshold) for threshold in GRID],
+        grid=[_passing(values, threshold) for threshold in THRESHOLD_GRID],
         proposal=best
         and Proposal(kth_largest(values, best[1]), _passing(values, rounded_threshold(values, best[0]))),
         best=int((values == values.max()).sum()),
@@ -253,7 +253,7 @@ def _with(policy: Policy, changes: Changes) -> Policy:
 
 def embedders_of(records: Iterable[ScoredRecord]) -> dict[str, int]:
     """Return the numbers of traces by embedder, the most frequent first."""
-    return dict(Counter(record.embedder or _UNRECORDED for record in records).most_common())
+    return dict(Counter(record.embedder or _UNRECORDED_EMBEDDER for record in records).most_common())
 
 
 def described(embedders: Mapping[str, int]) -> str:
@@ -267,7 +267,7 @@ def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSetting
     if len(embedders) > 1:
         return f"these scores come from several embedders and cannot be compared: {described(embedders)}"
     (name,) = embedders
-    if name in (configured, _UNRECORDED):
+    if name in (configured, _UNRECORDED_EMBEDDER):
         return None
     return (
         f"these scores were computed with {printable(name)}, but the settings' embedder is {configured}, "

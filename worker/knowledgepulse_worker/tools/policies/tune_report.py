@@ -13,10 +13,10 @@ from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, described, effect
 from knowledgepulse_worker.tools.terminal.reports import new_table
 
-SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
+SDK_RETRIEVAL_SCORE, SDK_SEARCH_SCORE = 0.80, 0.75
 """The lowest scores that the SDK's retrieval and search ask for by default."""
 
-DETAILS = 10
+MAX_LISTED_FLIPS = 10
 """Maximum number of flips listed one by one."""
 
 
@@ -53,14 +53,14 @@ def rescored_tables(rescored: RescoreReport) -> Iterator[Table | str]:
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(f"{routes[route]:,}" for route in DECISION_PAIRS))
     yield table
-    for flip in islice(rescored.flips, DETAILS):
+    for flip in islice(rescored.flips, MAX_LISTED_FLIPS):
         before, after = flip.before, flip.after
         yield (
             f"flip: {printable(flip.id)} {before.decision} → {after.decision}, "
             f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
         )
-    if len(rescored.flips) > DETAILS:
-        yield f"and {len(rescored.flips) - DETAILS:,} more; --json lists them all"
+    if len(rescored.flips) > MAX_LISTED_FLIPS:
+        yield f"and {len(rescored.flips) - MAX_LISTED_FLIPS:,} more; --json lists them all"
 
 
 def _percent(estimate: Estimate) -> str:
@@ -123,9 +123,9 @@ def _notes(domain: DomainTuning) -> Iterator[str]:
         return
     if domain.proposal is None:
         yield f"note: {effect(domain)}"
-    elif (threshold := domain.proposal.passing.threshold) < SDK_RETRIEVAL:
-        both = f", and the {SDK_SEARCH:.2f} of its search" if threshold < SDK_SEARCH else ""
+    elif (threshold := domain.proposal.passing.threshold) < SDK_RETRIEVAL_SCORE:
+        both = f", and the {SDK_SEARCH_SCORE:.2f} of its search" if threshold < SDK_SEARCH_SCORE else ""
         yield (
-            f"note: {domain.domain}: {threshold!r} is less than the {SDK_RETRIEVAL:.2f} that the SDK's "
+            f"note: {domain.domain}: {threshold!r} is less than the {SDK_RETRIEVAL_SCORE:.2f} that the SDK's "
             f"retrieval asks for{both}"
         )

@@ -32,23 +32,23 @@ with extra("policy"):
 MIN_TRACES_OF_EACH_KIND = 50
 """Words need this many traces of each kind, since there are many more of them than facts."""
 
-KNOWN = 0.9
+MIN_SHARE_OF_KNOWN_GROUPS = 0.9
 """The share of the traces whose group has to be given, or found by an equal objective.
 
 Groups of similar words miss some runs of a task, and words recognise these: labels that depend on the task
 alone would be proposed.
 """
 
-PENALTY = 3.0
+REGULARISATION_OF_WORDS = 3.0
 """The regularisation ``C`` of the words, chosen on five corpora; see ``tests/policies/README.md``."""
 
-STRONGEST, NAMES = 40, 3
+STRONGEST_BUCKETS, WORDS_OF_A_BUCKET = 40, 3
 """Number of buckets whose words a policy keeps for people, and of words in each."""
 
 MIN_GROUPS_OF_NAMES = 5
 """A word that is kept for people has to be in this many groups, or it may be a name or a secret."""
 
-LEAKS = 10
+MAX_LEAKS = 10
 """Maximum words that give the label away, which are reported."""
 
 
@@ -108,7 +108,7 @@ class TraceWords:
         """Return the words whose presence alone predicts the label, with their AUCs."""
         rates = [self._has[mask].sum(axis=0) / mask.sum() for mask in (kept, ~kept)]
         alone = 0.5 + (rates[0] - rates[1]) / 2
-        furthest = np.argsort(-np.abs(alone - 0.5), kind="stable")[:LEAKS]
+        furthest = np.argsort(-np.abs(alone - 0.5), kind="stable")[:MAX_LEAKS]
         found = [at for at in furthest if leaks_label(alone[at])]
         columns = [self._has[:, [at]].toarray()[:, 0] for at in found]
         names = [self._words[at].decode() for at in found]
@@ -122,10 +122,10 @@ class TraceWords:
         named: dict[int, str] = {}
         for bucket in np.argsort(-np.abs(weights) * self.columns.std(axis=0), kind="stable").tolist():
             inside = np.flatnonzero((self._buckets == bucket) & (numbers >= MIN_GROUPS_OF_NAMES))
-            frequent = inside[np.argsort(-numbers[inside], kind="stable")[:NAMES]]
+            frequent = inside[np.argsort(-numbers[inside], kind="stable")[:WORDS_OF_A_BUCKET]]
             if weights[bucket] and len(frequent):
                 named[bucket] = b" ".join(self._words[at] for at in frequent).decode()
-            if len(named) == STRONGEST:
+            if len(named) == STRONGEST_BUCKETS:
                 break
         return words.model_copy(update={"strongest": named})
 
@@ -143,7 +143,7 @@ def fit_words(
         told = f"they need {MIN_TRACES_OF_EACH_KIND} traces of each kind, and of one there are {rarer}"
         return WordFit(left_out=told), None
     unknown = sum(trace.origin in {"similar words", "alone"} for trace in labelled.traces)
-    if unknown > (1 - KNOWN) * len(kept):
+    if unknown > (1 - MIN_SHARE_OF_KNOWN_GROUPS) * len(kept):
         told = f"the task of {unknown:,} of {counted(len(kept), 'trace')} is not known"
         return WordFit(left_out=f"{told}, and words recognise tasks: give their labels a group"), None
     words = TraceWords([trace.record for trace in labelled.traces])
@@ -218,4 +218,4 @@ def with_words(learned: LearnedValue, words: TraceWords, kept: Array, groups: Ar
 
 
 def _regression(columns: Array, kept: Array) -> LogisticRegression:
-    return LogisticRegression(C=PENALTY, max_iter=1000).fit(columns, kept)
+    return LogisticRegression(C=REGULARISATION_OF_WORDS, max_iter=1000).fit(columns, kept)

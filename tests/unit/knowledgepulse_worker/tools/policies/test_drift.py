@@ -16,7 +16,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.tools.policies.drift import (
-    RELEVANT,
+    MIN_DISTANCE,
     distributions,
     drifts,
     read_reference,
@@ -62,7 +62,7 @@ def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by,
     assert [name for name, one in found.items() if one.drifted and name in DIMENSIONS] == [
         "novelty"
     ] * drifted
-    assert found["novelty"].limit >= RELEVANT
+    assert found["novelty"].limit >= MIN_DISTANCE
     assert (found["novelty"].traces, found["novelty"].reference) == (count, 1000)
 
 

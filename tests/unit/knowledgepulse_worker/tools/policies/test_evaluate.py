@@ -13,7 +13,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_sco
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.estimates import auc
-from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
+from knowledgepulse_worker.tools.policies.evaluate import ALL_DOMAINS, evaluate
 from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict, verdicts
 from knowledgepulse_worker.tools.policies.labelled_traces import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
@@ -69,7 +69,7 @@ def scattered(make_record):
     ("domain", "counts", "alone"),
     [
         ("customer_service", (140, 43, 35), [0.41, 0.44, 0.52, 1]),
-        (ALL, (154, 57, 49), [0.4675, 0.456, 0.595, 1]),
+        (ALL_DOMAINS, (154, 57, 49), [0.4675, 0.456, 0.595, 1]),
     ],
 )
 def test_detects_the_leak_in_the_real_traces_score(evaluation, domain, counts, alone):

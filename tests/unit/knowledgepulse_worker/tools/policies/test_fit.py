@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.fit import fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
 from knowledgepulse_worker.tools.policies.fitted_traces import fitted_to
-from knowledgepulse_worker.tools.policies.labelled_traces import OUTCOME, held_scores, matched
+from knowledgepulse_worker.tools.policies.labelled_traces import OUTCOME_DIMENSION, held_scores, matched
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Label
 from knowledgepulse_worker.tools.policies.plots import plot_fit
 from knowledgepulse_worker.tools.policies.tune import tune
@@ -421,7 +421,9 @@ def test_scores_with_outcome_confidence_held_do_not_depend_on_it(usual):
     plain = held_scores(labelled, proposed, None)
 
     assert plain.tolist() == [one.under(proposed).quality_score for one in records]
-    assert held_scores(labelled, Policy(), OUTCOME).std() < held_scores(labelled, Policy(), None).std()
+    assert (
+        held_scores(labelled, Policy(), OUTCOME_DIMENSION).std() < held_scores(labelled, Policy(), None).std()
+    )
 
 
 def test_the_plot_shows_aucs_and_reliability(planted):

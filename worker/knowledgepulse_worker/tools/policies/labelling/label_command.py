@@ -21,10 +21,10 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
         return None
     if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
         raise click.BadParameter("a name has at least one character, and only printable ones")
-    from knowledgepulse_worker.tools.policies.labels import JUDGE  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labels import JUDGE_PREFIX  # noqa: PLC0415 - keeps `--help` fast
 
-    if name.startswith(JUDGE):
-        raise click.BadParameter(f"names that begin with {JUDGE} are those of models")
+    if name.startswith(JUDGE_PREFIX):
+        raise click.BadParameter(f"names that begin with {JUDGE_PREFIX} are those of models")
     return name.strip()
 
 

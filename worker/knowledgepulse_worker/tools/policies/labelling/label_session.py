@@ -17,7 +17,7 @@ import msgspec
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.policies.labels import KEPT, Label, read_label
+from knowledgepulse_worker.tools.policies.labels import MIN_KEPT_REWARD, Label, read_label
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 _BEGINNING = b'{"id":'
@@ -61,7 +61,7 @@ class Session:
         after = max((number for number, trace in enumerate(traces, 1) if trace.record.id in given), default=0)
         # The traces that had a label at the start, with it.
         self.labelled = [(trace, given[trace.record.id]) for trace in traces if trace.record.id in given]
-        self._kept = {trace.record.id: label.is_kept(KEPT) for trace, label in self.labelled}
+        self._kept = {trace.record.id: label.is_kept(MIN_KEPT_REWARD) for trace, label in self.labelled}
         in_order = (*traces[after:], *traces[:after])
         self._waiting = deque(trace for trace in in_order if trace.record.id not in given)
         self._decided: list[tuple[ToLabel, LabelDecision]] = []
