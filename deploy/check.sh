@@ -50,11 +50,11 @@ ready() {
   docker exec "$(container "${1:-1}")" python -c \
     "from urllib.request import urlopen; urlopen('http://127.0.0.1:6066/readyz', timeout=4)"
 }
-in_force() {  # THRESHOLD: whether the worker decides by it
+in_force() {  # SHARE: whether the worker decides by it
   docker exec "$(container)" python -c "
 from urllib.request import urlopen
 page = urlopen('http://127.0.0.1:6066/metrics').read().decode()
-assert 'kp_threshold{domain=\"default\"} $1\n' in page"
+assert 'kp_share{domain=\"default\"} $1\n' in page"
 }
 kp() {  # a kp-worker command in a container of its own, with the deployment's settings
   docker run --rm -i --network knowledgepulse_default -v "$SRC/deploy/config:/etc/kp-worker:ro" \
@@ -296,13 +296,13 @@ print("status page:", len(page), "bytes;", status["outcomes"]["total"], "; conte
 
 step_policy() {
   say "the policy changes while it runs: written in place, then replaced as editors and git do"
-  local file=$SRC/deploy/config/worker.toml threshold
+  local file=$SRC/deploy/config/worker.toml share
   cp "$file" "$WORK/worker.toml"
-  for threshold in 0.5 0.6; do
-    { cat "$WORK/worker.toml"; printf '\n[policy]\nthreshold = %s\n' $threshold; } >"$file.new"
-    if [ $threshold = 0.5 ]; then cat "$file.new" >"$file"; rm "$file.new"; else mv "$file.new" "$file"; fi
-    until_true 30 in_force $threshold || die "the policy was not taken over: threshold = $threshold"
-    echo "threshold $threshold is in force"
+  for share in 0.5 0.6; do
+    sed "s/^share = [0-9.]*/share = $share/" "$WORK/worker.toml" >"$file.new"
+    if [ $share = 0.5 ]; then cat "$file.new" >"$file"; rm "$file.new"; else mv "$file.new" "$file"; fi
+    until_true 30 in_force $share || die "the policy was not taken over: share = $share"
+    echo "share $share is in force"
   done
   cat "$WORK/worker.toml" >"$file"
   docker restart -t 60 "$(container)" >/dev/null

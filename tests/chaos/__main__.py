@@ -64,7 +64,7 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None, release: str | 
             with _folder(logs, name) as folder:
                 outcome = _run(name, short, folder, say, release)
             console.print(outcome)
-            if not short and (release is None or name == "upgrade"):
+            if not short and (release is None or ROWS[name].release):
                 results.store(name, outcome)
                 results.write_table(FAULTS)
             if name in ROWS:

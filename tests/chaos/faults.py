@@ -85,12 +85,42 @@ async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
     """Replace two workers of another release one at a time, and back again."""
     trial.witness.watch_pauses()
     for dose in doses:
-        for worker in tuple(trial.fleet.workers):
-            await trial.fleet.stop(worker)
-            await trial.fleet.start(upgraded=dose == "forth")
-            await trial.shared()
-            await trial.a_while()
+        await _replace(trial, upgraded=dose == "forth")
     trial.notes["longest time without an output of a partition"] = f"{trial.witness.longest_pause:.1f} s"
+
+
+async def _replace(trial: Trial, *, upgraded: bool) -> None:
+    """Replace the workers, one at a time, by some of this release or of the fleet's."""
+    trial.fleet.is_upgraded = upgraded
+    for worker in tuple(trial.fleet.workers):
+        await trial.fleet.stop(worker)
+        await trial.fleet.start()
+        await trial.shared()
+        await trial.a_while()
+
+
+async def everything(trial: Trial, doses: Sequence[str]) -> None:
+    """Upgrade two workers of another release, then change their policy, kill one or add and stop one.
+
+    Each policy has a share, in every second one with a learned value.
+    """
+    await _replace(trial, upgraded=True)
+    for number, dose in enumerate(doses):
+        if dose == "policy":
+            domains = {name: DomainPolicy(learned=_learned()) for name in REFERENCE_WEIGHTS if number % 2}
+            share = round(random.uniform(0.1, 0.5), 6)
+            policy = Policy(share=share, share_window=30, domains=domains)
+            trial.fleet.change_policy(policy)
+            await trial.until(partial(trial.fleet.follow, policy), "the workers do not take the new policy")
+        elif dose == "move":
+            async with trial.fault():
+                await trial.fleet.start()
+                await trial.shared()
+            async with trial.fault():
+                await trial.fleet.stop(random.choice(trial.fleet.workers))
+        else:
+            await _kill_one(trial, random.choice((None, "positions", "commit")))
+        await trial.a_while()
 
 
 async def change_policy(trial: Trial, doses: Sequence[int]) -> None:

@@ -35,6 +35,9 @@ class Fleet:
         orders: file with the orders of their embedders.
         without: the mechanism to switch off in the workers.
         release: folder with the sources of the workers' release; by default, they run this release.
+
+    Attributes:
+        is_upgraded: whether workers that are started run this release even if the fleet runs another.
     """
 
     def __init__(
@@ -53,16 +56,12 @@ class Fleet:
         self._stack = stack
         self._environment = {ORDERS: str(orders), WITHOUT: without}
         self._release = release
+        self.is_upgraded = False
 
-    async def start(self, count: int = 1, *, upgraded: bool = False) -> None:
-        """Start workers.
-
-        Args:
-            count: the number of workers.
-            upgraded: whether they run this release even if the fleet runs another.
-        """
+    async def start(self, count: int = 1) -> None:
+        """Start a number of workers."""
         for _ in range(count):
-            worker = self._worker(None if upgraded else self._release)
+            worker = self._worker(None if self.is_upgraded else self._release)
             self.workers.append(await self._stack.enter_async_context(worker))
             self._started.append(self.workers[-1])
 

@@ -17,6 +17,7 @@ from chaos.faults import (
     disk,
     elect_uncleanly,
     embedder,
+    everything,
     kill,
     move,
     mute,
@@ -117,13 +118,6 @@ ROWS: dict[str, Row] = {
         [None, None, None, "positions", "commit"] * 6,
         [None, "commit"],
     ),
-    "shares": Row(
-        "likewise while a share decides",
-        kill,
-        [None, None, None, "positions", "commit"] * 6,
-        [None, "commit"],
-        sections={"policy": {"share": 0.2, "share_window": 30}},
-    ),
     "move": Row(
         "workers join and leave, 1 → 4 → 1",
         move,
@@ -137,6 +131,13 @@ ROWS: dict[str, Row] = {
         upgrade,
         ["forth", "back"] * 5,
         ["forth", "back"],
+        release="HEAD",
+    ),
+    "everything": Row(
+        "another release upgraded to a share, then policies changed, workers killed, partitions moved",
+        everything,
+        ["policy", "kill", "move", "kill", "kill"] * 8,
+        ["policy", "kill", "move"],
         release="HEAD",
     ),
     "policies": Row(

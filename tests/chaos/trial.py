@@ -230,6 +230,6 @@ def _settings(bootstrap_servers: str, sections: Mapping[str, Mapping[str, Any]])
         "embedding": {"backend": "lexical"},
         "cache": {"max_elements": RING},
         "limits": {"in_flight_records": IN_FLIGHT},
-        "policy": {} if "share" in sections.get("policy", {}) else {"threshold": 0.4},
+        "policy": {"threshold": 0.4},
     }
     return own_settings(bootstrap_servers, "chaos", usual, sections)
