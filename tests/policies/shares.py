@@ -19,7 +19,8 @@ from knowledgepulse_worker.scoring import PartitionState, Scorer, VectorCache, e
 from knowledgepulse_worker.settings import Settings, override
 from knowledgepulse_worker.tools.score.offline import Partitions
 
-BLOCK = 40
+BLOCK, SETTLED = 40, 200
+"""The traces of a figure after a shift; those after which what passes is compared with the best of all."""
 
 
 def traces_of(files, seed):
@@ -58,13 +59,24 @@ def decisions(lines, traces, vectors, dimensions, policy, partitions, key):
     return found
 
 
-def passing(scores, tuned, window):
-    """Return a row's figures: what the share lets pass, of all and with a full window, and the number."""
+def passing(scores, share, tuned, window):
+    """Return a row's figures: what the share lets pass, of all and with a full window, and the number.
+
+    Before the last, the part of the passing traces that is among the best of all, once caches have filled.
+    """
     passes = share_of([score.passes for score in scores])
     full = [score.passes for score in scores if score.of == window]
     filled = f"{len(full)} | {share_of(full):.1%}" if full else "0 | -"
+    settled = scores[SETTLED:]
+    least = reached([score.quality_score for score in settled], share)
+    best = [score.quality_score >= least for score in settled if score.passes]
     number = share_of([score.quality_score >= tuned for score in scores])
-    return f"{passes:.1%} | {filled} | {number:.1%}"
+    return f"{passes:.1%} | {filled} | {share_of(best):.2f} | {number:.1%}"
+
+
+def reached(scores, share):
+    """Return the score that a share of them reaches."""
+    return sorted(scores, reverse=True)[int(share * len(scores))]
 
 
 def share_of(passes):
@@ -85,8 +97,8 @@ def main():
     numbered = traces_of(given.files, given.seed)
     lines = [line for _, line in numbered]
     traces = [decode_trace(line, 10**8) for line in lines]
-    print("| embedder | partitions | window | pass | with a full window | pass | by a number |")
-    print("|---|---|---|---|---|---|---|")
+    print("| embedder | partitions | window | pass | with a full window | pass | of the best | by a number |")
+    print("|---|---|---|---|---|---|---|---|")
     for backend in given.embedders:
         vectors, dimensions = vectors_of(backend, traces, given.text)
         tuned = None
@@ -95,9 +107,8 @@ def main():
                 policy = Policy(share=given.share, share_window=window)
                 scores = decisions(lines, traces, vectors, dimensions, policy, partitions, given.key)
                 if tuned is None:  # the number that passes the share at the first partition count
-                    ordered = sorted((score.quality_score for score in scores), reverse=True)
-                    tuned = ordered[int(given.share * len(ordered))]
-                figures = passing(scores, tuned, window)
+                    tuned = reached([score.quality_score for score in scores], given.share)
+                figures = passing(scores, given.share, tuned, window)
                 print(f"| {backend} | {partitions} | {window} | {figures} |", flush=True)
                 if len(given.files) > 1:
                     later = zip(numbered, scores, strict=True)

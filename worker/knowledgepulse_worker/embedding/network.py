@@ -98,12 +98,17 @@ class Bert:
     weights: Weights
 
     def identity(self, window: Window) -> str:
-        """Return a hash of the weights and the window, which does not depend on the computing library."""
+        """Return a hash of weights, window and pooling, which does not depend on the computing library.
+
+        Mean pooling leaves no mark, as in ledgers from before the pooling counted.
+        """
         digest = hashlib.sha256()
         for name, tensor in sorted(self.weights.items()):
             digest.update(f"0.model.{name}".encode())  # the name in sentence-transformers
             digest.update(np.ascontiguousarray(tensor).tobytes())
         digest.update(f"{window.max_tokens} {window.truncation} {self.dimensions}".encode())
+        if self.pooling != "mean":
+            digest.update(self.pooling.encode())
         return digest.hexdigest()
 
 

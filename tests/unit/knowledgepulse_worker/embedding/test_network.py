@@ -80,12 +80,14 @@ def test_weights_in_half_precision_are_read(folder):
     assert Forward(read_bert(folder), "float32", 16)(TEXT).shape == (WIDTH,)
 
 
-@pytest.mark.parametrize("part", ["weights", "max_tokens", "truncation"])
+@pytest.mark.parametrize("part", ["weights", "pooling", "max_tokens", "truncation"])
 def test_the_identity_depends_on_all_that_makes_vectors_comparable(folder, part):
     before = read_bert(folder).identity(Window())
     if part == "weights":
         resave(folder, lambda tensors: tensors["embeddings.LayerNorm.bias"].__setitem__(0, 7))
-    window = {"weights": Window(), "max_tokens": Window(255), "truncation": Window(truncation="sdk")}[part]
+    if part == "pooling":
+        edit(folder / "1_Pooling/config.json", pooling_mode="cls")
+    window = {"max_tokens": Window(255), "truncation": Window(truncation="sdk")}.get(part, Window())
 
     assert read_bert(folder).identity(window) != before
 
