@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.session import Session
@@ -33,7 +36,7 @@ VALUES = [b"%d" % number for number in range(10)]
 class Simulated:
     """Simulated brokers."""
 
-    source, target = "source", "target"
+    source, target, group = "source", "target", "a-group"
 
     def __init__(self):
         self._cluster = new_cluster()
@@ -47,7 +50,7 @@ class Simulated:
 
     def session(self):
         return Session(
-            Config(group="a-group"),
+            Config(group=self.group),
             [self.source],
             uuid4().hex,
             decoded_bytes=10**6,
@@ -61,7 +64,8 @@ class Kafka:
 
     def __init__(self, stream, reader):
         self.source, self.target = stream.settings.topics.raw, stream.settings.topics.contribute
-        self._config = replace(stream.settings.kafka.client_config(), group=f"group-{uuid4().hex}")
+        self.group = f"group-{uuid4().hex}"
+        self._config = replace(stream.settings.kafka.client_config(), group=self.group)
         self.reader = reader
 
     def publisher(self):
@@ -144,3 +148,28 @@ async def test_each_record_is_copied_once_over_a_rebalance(stage):
             assert await commit(stage, first, records) == Rebalanced()
             await copy_rest(stage, first, second)
     assert await copied(stage) == VALUES
+
+
+@asynccontextmanager
+async def held_back(stage, partition, offset):
+    """Hold a position of the group in an open transaction of someone else, which then commits it."""
+    async with stage.publisher() as publisher, publisher._producer.transaction():
+        held = {TopicPartition(stage.source, partition): OffsetAndMetadata(offset, "")}
+        await publisher._producer.send_group_offsets(held, GroupMetadata(stage.group))
+        yield
+
+
+async def test_a_position_that_someone_else_holds_back_keeps_only_its_own_partition(stage):
+    """No partition was read, without a word, for as long as the transaction was open."""
+    async with AsyncExitStack() as stack:
+        async with held_back(stage, 0, 2):
+            session = await stack.enter_async_context(stage.session())
+            records = await polled(session)
+            assert {one.partition for one in records} == {1}
+            await commit(stage, session, records)
+            assert session.not_ready[0].startswith(f"not read yet: {stage.source}/0")
+        rest = []
+        while len(rest) < 3:
+            rest += [one for one in await polled(session) if one.partition == 0]
+        assert [one.offset for one in rest] == [2, 3, 4]
+        assert session.not_ready == []

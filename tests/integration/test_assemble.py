@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+from contextlib import AsyncExitStack
 
 import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
 
-from chaos.assembly import GROUP, LIMIT, Fleet, new_stream, write
+from chaos.assembly import GROUP, LIMIT, PARTITIONS, Fleet, new_stream, write
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_group
 from knowledgepulse_worker.tools.assemble.transaction_log import POSITION, AssemblyLog
+from support import metrics_page as page
 
 pytestmark = pytest.mark.integration
 
@@ -88,6 +92,30 @@ async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_publishe
             await be_fenced_off()
     assert await published(stream, GROUP) == fleet.expected
     assert (await log.read()).by_member
+
+
+async def test_a_position_that_a_stranger_holds_back_keeps_only_its_own_partition(stream, real_traces):
+    """Partitions were opened one after another, so that those behind it waited, too."""
+    fleet = Fleet(real_traces[:GROUP])
+    (records,) = fleet.groups
+    spans, server = stream.settings.assemble.spans, stream.settings.kafka.bootstrap_servers
+    await write(stream, records)
+    stranger = AIOKafkaProducer(bootstrap_servers=server, transactional_id=f"{spans}-stranger")
+    async with stranger, AsyncExitStack() as stack:
+        async with stranger.transaction():
+            group = assembly_group(stream.settings.kafka.group)
+            await stranger.send_offsets_to_transaction({TopicPartition(spans, 0): 0}, group)
+            assembler = await stack.enter_async_context(stream.worker(command="assemble"))
+            reason = f"not read yet: {spans}/0; OffsetFetch to {spans}/0: UNSTABLE_OFFSET_COMMIT (88)"
+            await assembler.logged(reason)
+            for partition in range(1, PARTITIONS):
+                await assembler.logged(f"partition {partition}: reading from offset 0")
+            status, body = await assembler.get("/readyz")
+            assert (status, json.loads(body)["reasons"]) == (503, [reason])
+            labels = {"request": "OffsetFetch", "error": "UNSTABLE_OFFSET_COMMIT (88)"}
+            assert page.value(await assembler.metrics(), "kp_waiting_seconds", **labels) > 0
+        assert await published(stream, GROUP) == fleet.expected
+        assert (await assembler.get("/readyz"))[0] == 200
 
 
 async def test_a_missing_topic_ends_the_start(stream):

@@ -180,7 +180,7 @@ class AssemblerPod(Pod):
 
         new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
 
-        def join(on_revoked):
+        def join(on_revoked, start_of):
             return Session(
                 settings.kafka.client_config(),
                 [settings.assemble.spans],
@@ -189,6 +189,7 @@ class AssemblerPod(Pod):
                 batch_bytes=BATCH_BYTES,
                 rebalance_timeout=settings.limits.rebalance,
                 on_revoked=on_revoked,
+                start_of=start_of,
                 new_producer=new_producer,
                 new_member=lambda config, _, rebalance: SimMember(
                     cluster,

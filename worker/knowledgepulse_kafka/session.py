@@ -14,11 +14,13 @@ from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import connect, unreachable
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Outcome, Rebalanced
+from knowledgepulse_kafka.outcome import Outcome
+from knowledgepulse_kafka.partition_starts import PartitionStarts, StartOf, start_at_committed
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.topic_reader import Record, held_offsets
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
+from knowledgepulse_kafka.wait import Wait
 
 _CLOSE_LIMIT = 5.0
 
@@ -42,14 +44,12 @@ class Session:
         batch_bytes: the size limit of a batch to publish with more than one record.
         rebalance_timeout: seconds that a rebalance allows the group's members to finish.
         on_revoked: awaited before partitions are reassigned; until it returns, the session can commit.
+        start_of: returns where to start an assigned partition; by default, at the committed offset. Only the
+            partition itself waits for it.
         granted: the name that the right to the transactional id is granted on: a prefix with a ``*``, or the
             transactional id.
         new_member: makes the consumer.
         new_producer: makes the producer.
-
-    Attributes:
-        assigned: the assigned partitions; empty during a rebalance, while the client still reports the former
-            ones, which another member may already own.
     """
 
     def __init__(
@@ -62,16 +62,17 @@ class Session:
         batch_bytes: int = BATCH_BYTES,
         rebalance_timeout: float = 30.0,
         on_revoked: OnRevoked | None = None,
+        start_of: StartOf = start_at_committed,
         granted: str | None = None,
         new_member: Callable[..., GroupMember] = GroupMember,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
     ) -> None:
-        self.assigned: set[TopicPartition] = set()
         self._config = config
         self._topics = topics
         self._on_revoked = on_revoked
         self._publisher = TransactionalPublisher(config, transactional_id, batch_bytes, new_producer, granted)
         self._consumer = new_member(config, decoded_bytes, rebalance_timeout)
+        self._starts = PartitionStarts(self._consumer, start_of)
         self._member = GroupMetadata(config.group)
         self._resources = AsyncExitStack()
 
@@ -87,7 +88,7 @@ class Session:
             await stack.enter_async_context(self._publisher)
             await connect(self._consumer, self._config)
             stack.push_async_callback(self._leave)
-            self._consumer.subscribe(self._topics, listener=_Listener(self))
+            self._consumer.subscribe(self._topics, listener=_Listener(self._starts, self._on_revoked))
             self._resources = stack.pop_all()
         return self
 
@@ -97,19 +98,21 @@ class Session:
     async def poll(self, seconds: float = 0.5) -> list[Record]:
         """Return the next records; an empty list if none arrive for the given seconds.
 
-        After a rebalance, reading starts at the committed positions. Until the group has assigned partitions
-        again, records of the former assignment may still arrive; nothing can be committed for them.
+        After a rebalance, each partition is read again from its committed position, once that is known.
 
         Raises:
             NoBrokerError: no broker can be reached any more.
             SecurityError: the brokers refuse the login, the certificate or the group.
+            Exception: any that ``start_of`` raised.
         """
         try:
+            self._starts.check()
             batches = await self._consumer.getmany(timeout_ms=int(seconds * 1000))
         except KafkaError as error:
             raise await unreachable(self._config, error) from error
         self._member = self._consumer.group
-        return [record for records in batches.values() for record in records]
+        reading = self._starts.reading
+        return [record for place, records in batches.items() if place in reading for record in records]
 
     async def commit(
         self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord] = ()
@@ -126,10 +129,7 @@ class Session:
                 the brokers whether it was committed.
             SecurityError: a right is missing.
         """
-        outcome = await self._publisher.commit(records, positions, self._member, alone)
-        if isinstance(outcome, Rebalanced) and self.is_current:  # the client has yet to learn it
-            self.assigned = set()
-        return outcome
+        return await self._publisher.commit(records, positions, self._member, alone)
 
     @property
     def is_current(self) -> bool:
@@ -138,8 +138,13 @@ class Session:
 
     @property
     def not_ready(self) -> list[str]:
-        """The reasons why nothing is read; empty once partitions are assigned."""
-        return [] if self._consumer.assignment() else ["partitions are not assigned yet"]
+        """The reasons why partitions are not read; empty if all of those that are assigned are."""
+        return self._starts.not_ready
+
+    @property
+    def waits(self) -> dict[Wait, float]:
+        """What partitions that are not read wait for, and for how many seconds they have been waiting."""
+        return self._starts.waits
 
     async def committed(self, place: TopicPartition) -> int | None:
         """Return the group's committed offset in a partition; None if there is none.
@@ -153,10 +158,6 @@ class Session:
         """Return the offsets that a partition holds now."""
         return await held_offsets(self._consumer, place)
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        """Continue reading an assigned partition at an offset."""
-        self._consumer.seek(place, offset)
-
     async def at_end(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions with nothing left to read; an empty set if the brokers do not answer."""
         try:
@@ -164,12 +165,6 @@ class Session:
             return {place for place in places if await self._consumer.position(place) >= ends[place]}
         except KafkaError:
             return set()
-
-    async def revoked(self) -> None:
-        """Give up the partitions; called by the client before it joins the group again."""
-        self.assigned = set()
-        if self._on_revoked is not None:
-            await self._on_revoked()
 
     async def lag(self) -> int:
         """Return the number of offsets between the positions and the ends reported by the last fetches."""
@@ -181,17 +176,21 @@ class Session:
         return lag
 
     async def _leave(self) -> None:
+        await self._starts.end()
         with suppress(TimeoutError):  # closing may wait forever while a broker is down
             async with asyncio.timeout(_CLOSE_LIMIT):
                 await self._consumer.stop()
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, starts: PartitionStarts, on_revoked: OnRevoked | None) -> None:
+        self._starts = starts
+        self._on_revoked = on_revoked
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        await self._session.revoked()
+        await self._starts.end()
+        if self._on_revoked is not None:
+            await self._on_revoked()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._session.assigned = set(assigned)
+        self._starts.begin(assigned)

@@ -6,7 +6,7 @@ from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Committed, Rebalanced
+from knowledgepulse_kafka.outcome import Committed
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.session import Session
 
@@ -76,22 +76,3 @@ async def test_records_are_committed_as_the_member_that_read_them(session, consu
     former, consumer.group = consumer.group, GroupMetadata("a-group", "a-member", 2)
     await session.commit([], AFTER)
     assert publisher.members == [former]
-
-
-async def test_a_session_whose_commit_came_too_late_has_no_partitions_until_the_group_assigns_some(
-    session, publisher
-):
-    await session.poll()
-    session.assigned = {AT}
-    publisher.outcome = Rebalanced()
-    assert await session.commit([], AFTER) == Rebalanced()
-    assert session.assigned == set()
-
-
-async def test_partitions_that_the_group_has_assigned_meanwhile_are_kept(session, consumer, publisher):
-    await session.poll()
-    consumer.group = GroupMetadata("a-group", "a-member", 2)
-    session.assigned = {AT}
-    publisher.outcome = Rebalanced()
-    await session.commit([], AFTER)
-    assert session.assigned == {AT}

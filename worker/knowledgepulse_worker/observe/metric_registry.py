@@ -5,7 +5,7 @@ Packages with metrics of their own import these instead of Prometheus's client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from prometheus_client import (
 )
 from prometheus_client import generate_latest as render_text
 
+from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.observe.histogram import Histogram
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "Histogram",
     "Makers",
     "children_of",
+    "make_waiting",
     "prepare_registry",
     "render_text",
+    "set_waiting",
     "start_at_zero",
 ]
 
@@ -74,10 +77,31 @@ class CommandMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = prepare_registry(registry)
         self._make = Makers(self.registry)
+        self._waiting = make_waiting(self._make)
+
+    def waiting(self, waits: Mapping[Wait, float]) -> None:
+        """Set what the command waits for, and for how many seconds it has."""
+        set_waiting(self._waiting, waits)
 
     def render(self) -> tuple[str, bytes]:
         """Return the content type and the metrics page."""
         return TEXT, render_text(self.registry)
+
+
+def make_waiting(make: Makers) -> Gauge:
+    """Make the metric of waits for brokers, which the alert KpWaiting reads."""
+    return make.gauge(
+        "kp_waiting_seconds",
+        "Seconds for which a request to the brokers has been waited for, with their last error",
+        ["request", "error"],
+    )
+
+
+def set_waiting(gauge: Gauge, waits: Mapping[Wait, float]) -> None:
+    """Set the seconds of each wait, and remove the former waits."""
+    gauge.clear()
+    for wait, seconds in waits.items():
+        gauge.labels(wait.request, wait.error).set(seconds)
 
 
 def children_of(metric: _Metric) -> Callable[..., _Metric]:

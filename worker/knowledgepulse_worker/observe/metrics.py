@@ -24,8 +24,10 @@ from knowledgepulse_worker.observe.metric_registry import (
     CollectorRegistry,
     Makers,
     children_of,
+    make_waiting,
     prepare_registry,
     render_text,
+    set_waiting,
     start_at_zero,
 )
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, SkipReason, excerpt
@@ -211,11 +213,7 @@ class Metrics:
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
         self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
-        self._waiting = make.gauge(
-            "kp_waiting_seconds",
-            "Seconds for which the worker has waited for a request to the brokers, with their last error",
-            ["request", "error"],
-        )
+        self._waiting = make_waiting(make)
         self._state = make.gauge("kp_state", "1 for the state that the worker is in", ["state"])
         self.set_state(State.STARTING)
 
@@ -226,9 +224,7 @@ class Metrics:
 
     def waiting(self, waits: Iterable[Wait], seconds: float) -> None:
         """Set what the worker waits for, and for how long it has been in its present state."""
-        self._waiting.clear()
-        for wait in waits:
-            self._waiting.labels(wait.request, wait.error).set(seconds)
+        set_waiting(self._waiting, dict.fromkeys(waits, seconds))
 
     def _create_ledger_metrics(self, make: Makers) -> None:
         self._cache_entries = make.gauge(

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from knowledgepulse_kafka.aiokafka_types import TopicPartition
 from knowledgepulse_kafka.errors import LostPartitionsError
+from knowledgepulse_kafka.partition_starts import StartOf
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import OnRevoked, Session
 from knowledgepulse_kafka.topic_reader import Record, raw_record
@@ -24,7 +25,7 @@ from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog, State
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,14 @@ LONGEST_STEP = 5.0
 """Seconds that may pass at once for a partition without records: after longer ones, this process or the
 brokers were away, and spans may be on their way."""
 
-Join: TypeAlias = Callable[[OnRevoked], AbstractAsyncContextManager[Session]]
-"""Joins the group; the argument is awaited before partitions are reassigned."""
+READS = 8
+"""Number of partitions whose logs are read at the same time, each with a client of its own."""
+
+Join: TypeAlias = Callable[[OnRevoked, StartOf], AbstractAsyncContextManager[Session]]
+"""Joins the group.
+
+The first argument is awaited before partitions are reassigned; the second returns where to start one.
+"""
 
 
 @dataclass
@@ -55,8 +62,9 @@ class Assembler:
     outputs: RunOutputs
     metrics: AssemblyMetrics
     clock: Callable[[], float] = time.monotonic
-    not_ready: list[str] = field(default_factory=lambda: ["partitions are not assigned yet"])
+    _session: Session = field(init=False)
     _partitions: dict[int, _Partition] = field(default_factory=dict)
+    _reads: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, READS))
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a rebalance waits for the turn's transactions
 
     async def work_until(self, stop: asyncio.Event, limit: float) -> None:
@@ -80,10 +88,9 @@ class Assembler:
             WorkerError: a fatal error.
         """
         try:
-            async with self.join(self._leave) as session:
+            async with self.join(self._leave, self._start) as session:
+                self._session = session
                 while not is_stopping():
-                    async with self._turn:
-                        await self._open_assigned(session)
                     records = _by_partition(await session.poll(POLL))
                     async with self._turn:
                         await self._take_turn(session, records)
@@ -98,21 +105,17 @@ class Assembler:
             logger.warning("%s; its partitions are read again by their owners", error)
             self._close_all()
 
-    async def _open_assigned(self, session: Session) -> None:
-        for number in sorted({place.partition for place in session.assigned} - self._partitions.keys()):
-            self._partitions[number] = await self._open(number, session)
-            self.not_ready = []
-        self.metrics.partitions.set(len(self._partitions))
+    async def _start(self, place: TopicPartition, watermark: int | None) -> int:
+        """Return where to read a partition from: after its last transaction, which may be its former owner's.
 
-    async def _open(self, number: int, session: Session) -> _Partition:
-        """Continue after the partition's last transaction, which may be its former owner's."""
-        place = TopicPartition(self.settings.spans, number)
+        An open transaction withholds its watermark, and then its records: both are awaited.
+        """
+        number, session = place.partition, self._session
         log = self.log(number)
-        # An open transaction withholds its watermark, and then its records: both are awaited.
-        watermark, state = await session.committed(place), await log.read()
+        state = await self._read(log)
         if not state.by_member:
             await log.fence()
-            watermark, state = await session.committed(place), await log.read()
+            watermark, state = await session.committed(place), await self._read(log)
         offsets = await session.bounds(place)
         start, resume = offsets.start if watermark is None else watermark, state.position
         if max(start, resume) > offsets.stop:
@@ -124,16 +127,21 @@ class Assembler:
                 *(number, start, offsets.start - 1),
             )
             start = offsets.start
-        session.seek(place, start)
         logger.info("partition %d: reading from offset %d", number, start)
         runs = OpenRuns(self.settings, start, resume, state.published)
         publish = partial(log.publish, session)
         assembler = PartitionAssembler(number, runs, self.convert, self.outputs, publish, self.metrics)
-        return _Partition(assembler, self.clock())
+        self._partitions[number] = _Partition(assembler, self.clock())
+        self.metrics.partitions.set(len(self._partitions))
+        return start
+
+    async def _read(self, log: AssemblyLog) -> State:
+        async with self._reads:
+            return await log.read()
 
     async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:
         for number, batch in records.items():
-            # A partition that is not open was assigned during the poll, and will be read from its watermark.
+            # A partition that is not open was reassigned after the poll, and is read from its watermark.
             if partition := self._partitions.get(number):
                 await partition.assembler.process(batch)
                 partition.seen = self.clock()
@@ -161,6 +169,7 @@ class Assembler:
         for number in self._partitions:
             self.metrics.partition_left(number)
         self._partitions.clear()
+        self.metrics.partitions.set(0)
 
 
 def _by_partition(records: Iterable[Record]) -> dict[int, list[RawRecord]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.partition_starts import StartOf
 from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import OnRevoked, Session
 from knowledgepulse_kafka.topics import Topic
@@ -51,23 +54,21 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
     async with RunConversion(options) as conversion:
         assembler = Assembler(
             settings.assemble,
-            partial(_session, settings, batch_bytes),
+            partial(_joined, settings, batch_bytes, metrics),
             partial(AssemblyLog, settings),
             conversion.convert,
             RunOutputs(settings, topics),
             metrics,
         )
-        async with serving_metrics(settings.web, metrics.render, lambda: assembler.not_ready):
-            where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
-            logger.info(
-                "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
-            )
-            await assembler.work_until(stop, settings.limits.drain)
+        await assembler.work_until(stop, settings.limits.drain)
 
 
-def _session(settings: Settings, batch_bytes: int, on_revoked: OnRevoked) -> Session:
+@asynccontextmanager
+async def _joined(
+    settings: Settings, batch_bytes: int, metrics: AssemblyMetrics, on_revoked: OnRevoked, start_of: StartOf
+) -> AsyncIterator[Session]:
     group = assembly_group(settings.kafka.group)
-    return Session(
+    session = Session(
         replace(settings.kafka.client_config(), group=group),
         [settings.assemble.spans],
         f"{group}-{uuid4().hex}",
@@ -75,8 +76,15 @@ def _session(settings: Settings, batch_bytes: int, on_revoked: OnRevoked) -> Ses
         batch_bytes=batch_bytes,
         rebalance_timeout=settings.limits.rebalance,
         on_revoked=on_revoked,
+        start_of=start_of,
         granted=f"{group}-*",
     )
+    async with session, serving_metrics(settings.web, metrics, session):
+        where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
+        logger.info(
+            "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
+        )
+        yield session
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:

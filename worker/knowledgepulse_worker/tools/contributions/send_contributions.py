@@ -183,7 +183,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
             group,
             decoded_bytes=settings.limits.batch_bytes,
         ) as session,
-        serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
+        serving_metrics(settings.web, metrics, session),
         client,
     ):
         sender = Sender(settings.registry, client, persistence)

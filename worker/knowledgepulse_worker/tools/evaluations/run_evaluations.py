@@ -126,7 +126,7 @@ async def run_evaluations(
             decoded_bytes=settings.limits.batch_bytes,
             batch_bytes=min([_BATCH_BYTES, *limits]),
         ) as session,
-        serving_metrics(settings.web, metrics.render, lambda: session.not_ready),
+        serving_metrics(settings.web, metrics, session),
     ):
         target = " and ".join(targets) if destination is None else destination.name
         logger.info("sending the scores of %s to %s", " and ".join(names), target)

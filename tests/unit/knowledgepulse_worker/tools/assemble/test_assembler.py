@@ -48,7 +48,6 @@ class Kafka:
         self.sought = []
         self.fenced = 0
         self.lost = False
-        self.assigned = {PLACE}
         self.by_member = True
         self._watermark, self._position, self._bounds = watermark, position, bounds
         self._offset = watermark or 0
@@ -56,9 +55,14 @@ class Kafka:
     # the reader
 
     @asynccontextmanager
-    async def join(self, on_revoked):
-        self.on_revoked = on_revoked
+    async def join(self, on_revoked, start_of):
+        self.on_revoked, self._start_of = on_revoked, start_of
         yield self
+
+    async def assign(self):
+        """Assign the partition, and read it from where the assembler says."""
+        self._offset = await self._start_of(PLACE, self._watermark)
+        self.sought.append(self._offset)
 
     async def committed(self, _place):
         return self._watermark
@@ -66,11 +70,9 @@ class Kafka:
     async def bounds(self, _place):
         return self._bounds
 
-    def seek(self, place, offset):
-        self.sought.append((place.partition, offset))
-        self._offset = offset
-
     async def poll(self, _seconds):
+        if not self.sought:
+            await self.assign()
         self.now += self.step
         what = self.polls.pop(0)
         if callable(what):
@@ -161,7 +163,7 @@ async def test_no_more_than_a_step_passes_at_once(run, quiet_polls, traces):
 async def test_a_partition_is_read_from_its_watermark(run, watermark, position, bounds, start):
     kafka = Kafka(run, [[]], watermark, position, bounds)
     await kafka.run()
-    assert kafka.sought == [(0, start)]
+    assert kafka.sought == [start]
 
 
 async def test_a_recreated_topic_is_read_anew(run):
@@ -178,21 +180,32 @@ async def test_a_partition_that_leaves_is_closed_and_read_again_when_it_comes_ba
         await kafka.on_revoked()
         return [_record(1, b"unread")]
 
-    kafka.polls = [[run], rebalance, [run], *[[]] * 10]
+    async def assigned():
+        await kafka.assign()
+        return []
+
+    kafka.polls = [[run], rebalance, assigned, [run], *[[]] * 10]
     await kafka.run()
 
-    assert kafka.sought == [(0, 0), (0, 0)]
+    assert kafka.sought == [0, 0]
     assert len(kafka.traces) == 1
     assert [len(step.outputs) for step in kafka.steps] == [1], "the unread record is no dead letter"
 
 
 async def test_a_partition_whose_step_the_group_refuses_is_read_again(run):
     """Another member may own it; if not, it is assigned again."""
-    kafka = Kafka(run, [[run], *[[]] * 20, [run], *[[]] * 10])
+    kafka = Kafka(run, [])
+
+    async def rebalance():
+        await kafka.on_revoked()
+        await kafka.assign()
+        return []
+
+    kafka.polls = [[run], *[[]] * 20, rebalance, [run], *[[]] * 10]
     kafka.lost = True
     await kafka.run()
 
-    assert kafka.sought == [(0, 0), (0, 0)]
+    assert kafka.sought == [0, 0]
     assert len(kafka.traces) == 1
 
 
