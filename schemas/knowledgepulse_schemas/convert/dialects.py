@@ -1,5 +1,7 @@
 """Tracers whose spans a table describes: the attribute of a span's kind, and those of its content.
 
+Tracers whose exports hold other records are read as spans with attributes of our own, also in the table.
+
 Sources: https://code.claude.com/docs/en/monitoring-usage; the types of ``lmnr``;
 https://langfuse.com/integrations/native/opentelemetry; https://mlflow.org/docs/latest/genai/tracing/.
 """
@@ -8,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from knowledgepulse_schemas.convert import genai
+from knowledgepulse_schemas.convert import genai, hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
 from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of
-from knowledgepulse_schemas.convert.tree import Node, tool_run
+from knowledgepulse_schemas.convert.tree import Node, runs_of, tool_run
 
 Kind = Literal["agent", "model", "tool"]
 
@@ -38,6 +42,8 @@ class Dialect:
         root: whether a span without a parent is an agent's, whatever its kind.
         failure: the attribute whose value says whether a call failed, and the value.
         within: the kind of spans within a tool's that tell its failure.
+        server: the attribute of a tool's MCP server.
+        is_json: whether texts may be JSON.
     """
 
     kind: str
@@ -49,6 +55,8 @@ class Dialect:
     root: bool = False
     failure: tuple[str, Any] = ("", None)
     within: str | None = None
+    server: str = ""
+    is_json: bool = True
 
 
 DIALECTS = (
@@ -87,14 +95,36 @@ DIALECTS = (
         outputs=("mlflow.spanOutputs",),
         root=True,
     ),
-    Dialect(  # Braintrust's rows, as :mod:`spans <knowledgepulse_schemas.convert.spans>` reads them
-        "braintrust.type",
-        {"llm": "model", "tool": "tool"},
-        inputs=("braintrust.input",),
-        outputs=("braintrust.output",),
+    Dialect(  # what :func:`attributes_of` makes of a record
+        "knowledgepulse.kind",
+        {"agent": "agent", "model": "model", "tool": "tool"},
+        inputs=("knowledgepulse.input",),
+        outputs=("knowledgepulse.output",),
         root=True,
+        server="knowledgepulse.server",
+        is_json=False,
     ),
 )
+
+
+def attributes_of(kind: Kind | None, given: Any, returned: Any, server: Any = None) -> dict[str, Any]:
+    """Return the attributes of a span that stands for a record of a tracer.
+
+    Args:
+        kind: the kind of call; None for a record that is none, or for an agent's if it has no parent.
+        given: the input.
+        returned: the output.
+        server: the MCP server of a tool.
+    """
+    values = {"kind": kind or "", "input": given, "output": returned, "server": server}
+    return {f"knowledgepulse.{name}": value for name, value in values.items()}
+
+
+def runs_of_spans(spans: Iterable[Span], framework: str) -> Iterator[hub.Run | ConversionError]:
+    """Yield the runs of spans that the table describes."""
+    return runs_of(
+        (Node.of(span.trace_id, span.id, span.parent_id, partial(node, span)) for span in spans), framework
+    )
 
 
 def follows(span: Span) -> bool:
@@ -109,12 +139,16 @@ def node(span: Span) -> Node:
     dialect = _dialect_of(span)
     assert dialect is not None  # noqa: S101 - `follows` is true
     kind = dialect.kinds.get(_kind(span, dialect))
-    if kind is None and dialect.root and span.parent_id is None:
+    is_root = dialect.root and span.parent_id is None
+    if kind is None and is_root:
         kind = "agent"
-    losses, used = Losses(), {dialect.kind, dialect.failure[0], *dialect.names, *dialect.ids}
+    losses, used = Losses(), {dialect.kind, dialect.failure[0], dialect.server, *dialect.names, *dialect.ids}
+    scores = list(genai.scores_of(span))
+    if all(hub.is_outcome(*score) for score in scores):
+        used |= set(genai.SCORE)
     service = text_of(span, "service.name")
-    error = error_of(span, span.message or "-" if _failed(span, dialect) else None)
-    given, returned = (_first(span, names, used) for names in (dialect.inputs, dialect.outputs))
+    error = error_of(span, "-" if _failed(span, dialect) and not span.failed else None)
+    given, returned = (_first(span, names, dialect, used) for names in (dialect.inputs, dialect.outputs))
     event: ModelCall | ToolRun | None = None
     if kind == "tool":
         event = tool_run(
@@ -124,6 +158,7 @@ def node(span: Span) -> Node:
             error,
             losses,
             call_id=text_of(span, *dialect.ids),
+            mcp_server=text_of(span, dialect.server),
             start=span.start,
             end=span.end,
         )
@@ -140,9 +175,9 @@ def node(span: Span) -> Node:
         losses,
         agent=kind == "agent",
         silent=kind == "model" and event is None,
-        agent_id=(span.name if dialect.root else service) if kind == "agent" else None,
-        names=(span.name if kind == "agent" else None, service),
-        scores=genai.scores_of(span),
+        agent_id=(span.name or None if dialect.root else service) if kind == "agent" or is_root else None,
+        names=(span.name if kind == "agent" or is_root else None, service),
+        scores=scores,
     )
 
 
@@ -172,14 +207,14 @@ def _failed(span: Span, dialect: Dialect) -> bool:
     return span.failed or (name in span.attributes and span.attributes[name] == value)
 
 
-def _first(span: Span, names: tuple[str, ...], used: set[str]) -> Any:
-    """Return the first value among these names, parsed if it is JSON text; None if there is none."""
+def _first(span: Span, names: tuple[str, ...], dialect: Dialect, used: set[str]) -> Any:
+    """Return the first value among these names, parsed if it may be JSON text; None if there is none."""
     for name in names:
         event, _, attribute = name.rpartition("/")
         sources = [one.attributes for one in span.events if one.name == event] if event else [span.attributes]
         for attributes in sources:
             if (value := attributes.get(attribute)) is not None and value != _REDACTED:
                 used.add(attribute)
-                value = parse_json(value)
+                value = parse_json(value) if dialect.is_json else value
                 return None if value == "null" else value
     return None

@@ -45,7 +45,9 @@ _IN_DETAILS = {_INPUT, _OUTPUT, _SYSTEM, _TOOLS}
 _EVENTS = "events"
 _CYCLE = "event_loop.cycle_id"
 """An attribute of Strands' spans around a model call and its tools, which repeat some of their messages."""
-_EVALUATION = "gen_ai.evaluation"
+_EVALUATION = "gen_ai.evaluation.result"
+SCORE = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
+"""The attributes of an evaluation's event that hold the name and the value of its score."""
 _TOOL_CALL = "gen_ai.tool.call"
 _MEDIA = {"blob", "file", "uri"}
 _ADK = "gcp.vertex.agent"
@@ -101,14 +103,14 @@ def node(span: Span) -> Node:
 
 def evaluation_event(name: Any, value: Any) -> Event:
     """Return the event of a score."""
-    return Event(f"{_EVALUATION}.result", {f"{_EVALUATION}.name": name, f"{_EVALUATION}.score.value": value})
+    return Event(_EVALUATION, dict(zip(SCORE, (name, value), strict=True)))
 
 
 def scores_of(span: Span) -> Iterator[tuple[Any, Any]]:
     """Yield the name and the value of each score in a span's events."""
     for one in span.events:
-        if one.name == f"{_EVALUATION}.result":
-            yield one.attributes.get(f"{_EVALUATION}.name"), one.attributes.get(f"{_EVALUATION}.score.value")
+        if one.name == _EVALUATION:
+            yield one.attributes.get(SCORE[0]), one.attributes.get(SCORE[1])
 
 
 def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.dialects import Kind, attributes_of, runs_of_spans
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.genai import evaluation_event
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
     CamelModel,
     InputModel,
@@ -29,11 +27,12 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     unwrap,
 )
-from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
+from knowledgepulse_schemas.convert.span import Span
+from knowledgepulse_schemas.convert.tree import nanoseconds
 
 NAME = "langfuse"
 
-_TOOLS = {"TOOL", "RETRIEVER"}
+_KINDS: dict[str, Kind] = {"AGENT": "agent", "GENERATION": "model", "TOOL": "tool", "RETRIEVER": "tool"}
 _TOOL_PREFIX = re.compile("^(execute_tool |running tool: )")
 """The text before a tool's name in OpenTelemetry's conventions and in Pydantic AI."""
 _OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
@@ -79,13 +78,13 @@ def _is_observation(document: Any) -> bool:
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     document = _unwrapped(document)
     values = document if isinstance(document, list) else [document]
-    for one in each([value for value in values if not _is_observation(value)], _nodes_of_trace):
+    for one in each([value for value in values if not _is_observation(value)], _spans_of_trace):
         if isinstance(one, ConversionError):
             yield one
         else:
-            yield from runs_of(one, NAME)
+            yield from runs_of_spans(one, NAME)
     observations = [read(_Observation, value) for value in values if _is_observation(value)]
-    yield from runs_of((_node_or_problem(one, one.trace_id or one.id, None) for one in observations), NAME)
+    yield from runs_of_spans((_span(one, one.trace_id or one.id, None) for one in observations), NAME)
 
 
 def _unwrapped(document: Any) -> Any:
@@ -105,7 +104,7 @@ def _is_trace(document: Any) -> bool:
     return isinstance(document, dict) and "id" in document and isinstance(document.get("observations"), list)
 
 
-def _nodes_of_trace(value: Any, path: str) -> list[Node]:
+def _spans_of_trace(value: Any, path: str) -> list[Span]:
     trace = read(_Trace, value, path)
     if any(isinstance(one, str) for one in trace.observations):
         raise ConversionError(
@@ -115,74 +114,53 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
     start = nanoseconds(trace.timestamp)
     losses = Losses()
     count_unread(trace.model_copy(update={"observations": []}), "", losses)
-    scores = [one for one in trace.scores or () if isinstance(one, _Score)]
-    for score in scores:
+    outcomes = []
+    for score in trace.scores or ():
+        if isinstance(score, str):
+            continue
         if score.observation_id is not None:  # it judges a part of the run
             losses.add("scores[] of observations", [score.name, score.value])
-        elif not hub.is_outcome(score.name, score.value):
+        elif hub.is_outcome(score.name, score.value):
+            outcomes.append(evaluation_event(score.name, score.value))
+        else:
             losses.add("scores[] that state no outcome", [score.name, score.value])
-    root = Node(
+    root = Span(
         trace_id=trace.id,
         id=trace.id,
         parent_id=None,
+        name=trace.name or "",
+        attributes=attributes_of("agent", trace.input, trace.output),
         start=start,
         end=max([start, *(nanoseconds(one.end_time) for one in observations)]),
-        agent=True,
-        event=_whole(trace, "", losses),
-        agent_id=trace.name,
-        names=(trace.name,) if trace.name else (),
-        outcome=hub.outcome_of((one.name, one.value) for one in scores if one.observation_id is None),
+        events=outcomes,
         losses=losses,
     )
     known = {one.id for one in observations}
     for one in observations:
         if one.parent_observation_id not in known:  # outside of the export
             one.parent_observation_id = None
-    return [root, *(_node_or_problem(observation, trace.id, trace.id) for observation in observations)]
+    return [root, *(_span(observation, trace.id, trace.id) for observation in observations)]
 
 
-def _whole(document: _Trace | _Observation, path: str, losses: Losses) -> ModelCall:
-    """Return the whole input and output of a trace or an observation."""
-    inputs = messages_of(document.input, "user", f"{path}input", losses)
-    return ModelCall(inputs, messages_of(document.output, "assistant", f"{path}output", losses))
-
-
-def _node_or_problem(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
-    make = partial(_node, observation, trace_id, root_id)
-    return Node.of(trace_id, observation.id, observation.parent_observation_id or root_id, make)
-
-
-def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
+def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span:
     losses = Losses()
     count_unread(observation, "observations[]", losses)
-    error = hub.Error(observation.status_message or "") if observation.level == "ERROR" else None
-    kind = observation.type.upper()
-    start, end = nanoseconds(observation.start_time), nanoseconds(observation.end_time)
-    parent_id = observation.parent_observation_id or root_id
-    agent = kind == "AGENT" or (parent_id is None and kind not in {*_TOOLS, "GENERATION"})
-    event: ModelCall | ToolRun | None = None
-    if kind == "GENERATION":
-        event = replace(_whole(observation, "observations[].", losses), error=error)
-    elif kind in _TOOLS:
-        name = _TOOL_PREFIX.sub("", observation.name or observation.type.lower())
-        output = observation.output if parse_json(observation.output) else None
-        event = tool_run(name, parse_json(observation.input), output, error, losses, start=start, end=end)
-    elif agent:
-        event = _whole(observation, "observations[].", losses)
-    else:
-        content = [observation.name, observation.input, observation.output]
-        losses.add("observations other than model and tool calls", content)
-    return Node(
+    kind = _KINDS.get(observation.type.upper())
+    name, given, returned = observation.name, observation.input, observation.output
+    if kind == "tool":
+        name = _TOOL_PREFIX.sub("", name or observation.type.lower())
+        given, returned = parse_json(given), returned if parse_json(returned) else None
+    return Span(
         trace_id=trace_id,
         id=observation.id,
-        parent_id=parent_id,
-        start=start,
-        end=end,
-        agent=agent,
-        event=event,
-        error=error if agent else None,
-        agent_id=observation.name,
-        names=tuple(name for name in (observation.name, observation.trace_name) if name),
+        parent_id=observation.parent_observation_id or root_id,
+        name=name or "",
+        attributes=attributes_of(kind, given, returned),
+        start=nanoseconds(observation.start_time),
+        end=nanoseconds(observation.end_time),
+        failed=observation.level == "ERROR",
+        message=(observation.level == "ERROR" and observation.status_message) or "",
+        resource={"service.name": observation.trace_name},
         losses=losses,
     )
 

@@ -6,14 +6,13 @@ Source: https://docs.langchain.com/langsmith/run-data-format; the types of ``lan
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.dialects import Kind, attributes_of, runs_of_spans
+from knowledgepulse_schemas.convert.genai import evaluation_event
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
     InputModel,
     count_others,
@@ -21,9 +20,12 @@ from knowledgepulse_schemas.convert.reading import (
     parse_json,
     read,
 )
-from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
+from knowledgepulse_schemas.convert.span import Event, Span
+from knowledgepulse_schemas.convert.tree import nanoseconds
 
 NAME = "langsmith"
+
+_KINDS: dict[str, Kind] = {"llm": "model", "tool": "tool", "retriever": "tool"}
 
 
 class _Run(InputModel):
@@ -43,74 +45,50 @@ class _Run(InputModel):
     child_runs: list[Any] | None = None
 
 
-def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
+def _spans(document: Any, root: _Run | None, path: str) -> Iterator[Span]:
     for number, value in enumerate(document if isinstance(document, list) else [document]):
         run = read(_Run, value, f"{path}[{number}]")
         trace_id = run.trace_id or (root.trace_id or root.id if root is not None else run.id)
-        yield Node.of(trace_id, run.id, run.parent_run_id, partial(_node, run, trace_id))
-        yield from _nodes(run.child_runs or [], root or run, f"{path}[{number}].child_runs")
+        yield _span(run, trace_id)
+        yield from _spans(run.child_runs or [], root or run, f"{path}[{number}].child_runs")
 
 
-def _node(run: _Run, trace_id: str) -> Node:
+def _span(run: _Run, trace_id: str) -> Span:
     losses = Losses()
     count_unread(run, "", losses)
     feedback = parse_json(run.feedback_stats)  # a row of the bulk export has texts
     feedback = feedback if isinstance(feedback, dict) else {}
-    _count_feedback(feedback, losses)
-    error = hub.Error(run.error or "") if run.error or run.status == "error" else None
-    root = run.parent_run_id is None
-    return Node(
+    kind: Kind | None = "agent" if run.parent_run_id is None else _KINDS.get(run.run_type)
+    inputs, output = run.inputs, run.outputs
+    if kind == "tool" and isinstance(output, dict) and len(output) == 1:
+        output = next(iter(output.values()))
+    if kind == "tool" and isinstance(inputs, dict) and len(inputs) == 1:
+        text = inputs.get("input")  # LangChain records the arguments as the repr of a Python object
+        inputs = text if isinstance(text, str) else inputs
+    return Span(
         trace_id=trace_id,
         id=run.id,
         parent_id=run.parent_run_id,
+        name=run.name,
+        attributes=attributes_of(kind, inputs, output),
         start=nanoseconds(run.start_time),
         end=nanoseconds(run.end_time),
-        agent=root,
-        event=_event(run, error, losses),
-        error=error if root else None,
-        agent_id=run.name or None,
-        names=tuple(name for name in (run.name, run.session_name) if name),
-        outcome=hub.outcome_of(_scores(feedback)),
+        failed=bool(run.error) or run.status == "error",
+        message=run.error or "",
+        resource={"service.name": run.session_name},
+        events=list(_outcomes(feedback, losses)),
         losses=losses,
     )
 
 
-def _event(run: _Run, error: hub.Error | None, losses: Losses) -> ModelCall | ToolRun | None:
-    if run.run_type == "llm" or run.parent_run_id is None:
-        inputs = messages_of(run.inputs, "user", "inputs", losses)
-        outputs = messages_of(run.outputs, "assistant", "outputs", losses)
-        return ModelCall(inputs, outputs, error if run.run_type == "llm" else None)
-    if run.run_type in {"tool", "retriever"}:
-        return _tool_run(run, error, losses)
-    losses.add("runs other than model and tool calls", [run.name, run.inputs, run.outputs])
-    return None
-
-
-def _tool_run(run: _Run, error: hub.Error | None, losses: Losses) -> ToolRun:
-    output = run.outputs
-    if isinstance(output, dict) and len(output) == 1:
-        output = next(iter(output.values()))
-    inputs = run.inputs
-    if isinstance(inputs, dict) and len(inputs) == 1 and isinstance(inputs.get("input"), str):
-        inputs = inputs["input"]  # LangChain records the arguments as the repr of a Python object
-    start, end = nanoseconds(run.start_time), nanoseconds(run.end_time)
-    return tool_run(run.name, inputs, output, error, losses, start=start, end=end)
-
-
-def _count_feedback(feedback: dict[str, Any], losses: Losses) -> None:
-    """Count the feedback that states no outcome, and of all other feedback the statistics except the mean."""
+def _outcomes(feedback: dict[str, Any], losses: Losses) -> Iterator[Event]:
+    """Yield the mean of each feedback key that states an outcome; all other feedback is a loss."""
     for name, stats in feedback.items():
         if isinstance(stats, dict) and hub.is_outcome(name, stats.get("avg")):
             count_others(stats, {"avg"}, f"feedback_stats.{name}", losses)
+            yield evaluation_event(name, stats["avg"])
         else:
             losses.add(f"feedback_stats.{name}", stats)
-
-
-def _scores(feedback: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the mean of each feedback key."""
-    for name, stats in feedback.items():
-        if isinstance(stats, dict):
-            yield name, stats.get("avg")
 
 
 def _is_run(value: Any) -> bool:
@@ -121,6 +99,6 @@ FORMAT = InputFormat(
     NAME,
     "id run_type inputs outputs",
     lambda document: are_all(_is_run, document, within="runs"),
-    lambda document: runs_within(document, "runs", lambda runs: runs_of(_nodes(runs, None, ""), NAME)),
+    lambda document: runs_within(document, "runs", lambda runs: runs_of_spans(_spans(runs, None, ""), NAME)),
     is_fragment=lambda line: True,
 )

@@ -9,19 +9,26 @@ Source: https://openai.github.io/openai-agents-python/tracing/.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.dialects import Kind, attributes_of, runs_of_spans
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, runs_within
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read, text_or_none
-from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
+from knowledgepulse_schemas.convert.reading import (
+    InputModel,
+    count_others,
+    count_unread,
+    read,
+    text_or_none,
+)
+from knowledgepulse_schemas.convert.span import Span
+from knowledgepulse_schemas.convert.tree import nanoseconds
 
 NAME = "openai_agents"
+
+_KINDS: dict[str, Kind] = {"agent": "agent", "generation": "model", "response": "model", "function": "tool"}
 
 
 class _Error(InputModel):
@@ -58,63 +65,46 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     for span in spans:
         by_trace.setdefault(span.trace_id or span.id, []).append(span)
     roots = (_root(trace_id, traces.get(trace_id), own) for trace_id, own in by_trace.items())
-    nodes = (
-        Node.of(one.trace_id or one.id, one.id, one.parent_id or "trace", partial(_node, one))
-        for one in spans
-    )
-    yield from runs_of((*roots, *nodes), NAME)
+    yield from runs_of_spans((*roots, *map(_span, spans)), NAME)
 
 
-def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Node:
-    """Return a root node for a trace, which may have several root spans: one agent after another."""
+def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
+    """Return a root for a trace, which may have several root spans: one agent after another."""
     first = next((one.span_data.name for one in own if one.span_data and one.span_data.type == "agent"), None)
     losses = Losses()
     if trace is not None:
         count_unread(trace, "", losses)
     name = trace.workflow_name if trace is not None else None
-    return Node(
+    return Span(
         trace_id=trace_id,
         id="trace",
         parent_id=None,
+        name=first or name or "",
+        attributes=attributes_of("agent", None, None),
         start=min((nanoseconds(one.started_at) for one in own), default=0),
         end=max((nanoseconds(one.ended_at) for one in own), default=0),
-        agent=True,
-        agent_id=first or name,
-        names=tuple(one for one in (first, name) if one),
+        resource={"service.name": name},
         losses=losses,
     )
 
 
-def _node(span: _Span) -> Node:
+def _span(span: _Span) -> Span:
     losses = Losses()
     count_unread(span, "", losses)
     data = span.span_data or _Data(type="")
-    error = None if span.error is None else hub.Error(span.error.message)
-    event: ModelCall | ToolRun | None = None
-    start, end = nanoseconds(span.started_at), nanoseconds(span.ended_at)
-    if data.type in {"generation", "response"}:
-        inputs = messages_of(data.input, "user", "span_data.input", losses)
-        outputs = messages_of(data.output, "assistant", "span_data.output", losses)
-        event = ModelCall(inputs, outputs, error)
-    elif data.type == "function":
-        mcp_data = data.mcp_data or {}
-        count_others(mcp_data, {"server"}, "span_data.mcp_data", losses)
-        server = text_or_none(mcp_data.get("server"))
-        name = data.name or ""
-        event = tool_run(
-            name, data.input, data.output, error, losses, mcp_server=server, start=start, end=end
-        )
-    else:
-        losses.add(f"span_data.{data.type}", [data.name, data.input, data.output])
-    return Node(
+    mcp_data = data.mcp_data or {}
+    count_others(mcp_data, {"server"}, "span_data.mcp_data", losses)
+    server = text_or_none(mcp_data.get("server"))
+    return Span(
         trace_id=span.trace_id or span.id,
         id=span.id,
         parent_id=span.parent_id or "trace",
-        start=start,
-        end=end,
-        agent=data.type == "agent",
-        event=event,
-        error=error if data.type == "agent" else None,
+        name=data.name or "",
+        attributes=attributes_of(_KINDS.get(data.type), data.input, data.output, server),
+        start=nanoseconds(span.started_at),
+        end=nanoseconds(span.ended_at),
+        failed=span.error is not None,
+        message=span.error.message if span.error else "",
         losses=losses,
     )
 

@@ -30,6 +30,7 @@ _INSTRUMENTED = (
 """How attributes begin that instrumentations of agents write."""
 _UNKNOWN = "UNKNOWN"
 """Phoenix' kind of spans that do not follow OpenInference."""
+_BRAINTRUST_KINDS: dict[str, dialects.Kind] = {"llm": "model", "tool": "tool"}
 _JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
 
 
@@ -282,18 +283,15 @@ def _braintrust(document: Any, path: str) -> Iterator[Span]:
     losses = otlp.unread_of(row)
     count_others(row.span_attributes, {"name", "type"}, "spans[].span_attributes", losses)
     count_others(row.metrics or {}, {"start", "end"}, "spans[].metrics", losses)
+    kind = _BRAINTRUST_KINDS.get(as_text(row.span_attributes.get("type")))
     yield Span(
         trace_id=row.root_span_id,
         id=row.span_id,
         parent_id=next(iter(row.span_parents or ()), None),
         name=as_text(row.span_attributes.get("name")),
+        attributes=dialects.attributes_of(kind, row.input, row.output),
         start=nanoseconds((row.metrics or {}).get("start")),
         end=nanoseconds((row.metrics or {}).get("end")),
-        attributes={
-            f"braintrust.{name}": value
-            for name, value in {**row.span_attributes, "input": row.input, "output": row.output}.items()
-            if name in {"type", "input", "output"}
-        },
         events=[genai.evaluation_event(name, value) for name, value in (row.scores or {}).items()],
         failed=row.error is not None,
         message=as_text(row.error),
