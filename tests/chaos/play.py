@@ -11,7 +11,7 @@ from chaos.brokers import Brokers
 from chaos.results import Outcome
 from chaos.rows import Row
 from chaos.trial import Trial, running_trial
-from knowledgepulse_worker.tools.audit import Report, audit
+from knowledgepulse_worker.tools.audit import AuditReport, audit
 
 _PATIENCE = 60.0
 _PATIENCE_WITHOUT = 10.0
@@ -48,7 +48,7 @@ async def play(
         return _outcome(trial, report, len(doses))
 
 
-def _outcome(trial: Trial, report: Report, rounds: int) -> Outcome:
+def _outcome(trial: Trial, report: AuditReport, rounds: int) -> Outcome:
     witness = trial.witness
     wrong = [
         f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)

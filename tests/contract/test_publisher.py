@@ -11,10 +11,10 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from fakes.memory_publisher import MemoryPublisher
+from knowledgepulse_kafka.commit_outcome import Committed, Refused
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import TimestampError, TooLargeError, UnacceptableError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Committed, Refused
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord, Position
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import Topic

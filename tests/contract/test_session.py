@@ -12,9 +12,9 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import TopicReader

@@ -15,11 +15,11 @@ from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka import transactional_publisher
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher

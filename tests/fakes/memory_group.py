@@ -13,7 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 from aiokafka.structs import OffsetAndMetadata
 
-from knowledgepulse_kafka.group_member import Positions
+from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.request_waits import Waits
 
@@ -238,7 +238,9 @@ class MemoryGroupMember:
             if tp.partition in self._topic.committed
         }
 
-    async def stable_positions(self, partitions: Iterable[TopicPartition]) -> AsyncIterator[Positions]:
+    async def stable_positions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> AsyncIterator[CommittedPositions]:
         """Yield the positions: those outside of :attr:`unstable`, then the others one by one."""
         awaited = list(partitions)
         stable = [tp for tp in awaited if tp.partition not in self.unstable]
@@ -249,7 +251,7 @@ class MemoryGroupMember:
                 await self.unstable[tp.partition].wait()
                 yield await self._positions_of([tp])
 
-    async def _positions_of(self, partitions: Collection[TopicPartition]) -> Positions:
+    async def _positions_of(self, partitions: Collection[TopicPartition]) -> CommittedPositions:
         committed = await self.committed(partitions)
         return {tp: committed.get(tp) for tp in partitions}
 

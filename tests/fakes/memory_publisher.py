@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import (
     DeliveryError,
     Refusal,
@@ -16,7 +17,6 @@ from knowledgepulse_kafka.errors import (
     TooLargeError,
     UnacceptableError,
 )
-from knowledgepulse_kafka.outcome import Committed, Outcome, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 
 
@@ -67,7 +67,7 @@ class MemoryPublisher:
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Commit records and positions; see the protocol."""
         await self.gate.wait()
         if self.is_failing:

@@ -25,7 +25,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic
 from knowledgepulse_worker.tools.assemble.collector_exports import split
 from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, convert_run
-from knowledgepulse_worker.tools.assemble.run_outputs import Refused, RunOutputs
+from knowledgepulse_worker.tools.assemble.run_outputs import RunDeadLetter, RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 from simulation.brokers import SimTopic
 from simulation.clients import SimReader
@@ -296,7 +296,7 @@ class AssemblerPlayer(TransactionalPlayer):
             run.root_time = 0 if one.is_root else run.root_time
         in_process = convert_run(CompleteRun.of(run), Options())
         for one in self.world.outputs.of_run(run, in_process, partition):
-            output = one.letter if isinstance(one, Refused) else one
+            output = one.letter if isinstance(one, RunDeadLetter) else one
             yield output.topic, output.value
 
     def _values(self, topic):

@@ -16,14 +16,14 @@ from knowledgepulse_worker.tools.demo.brokers import (
     CONFIGURED,
     DOCKER,
     Broker,
-    Kind,
+    BrokerKind,
     first_available,
     temporary_folder,
 )
 from knowledgepulse_worker.tools.demo.kafka_node import (
     KAFKA_VERSION,
     START_LIMIT,
-    Say,
+    MessageCallback,
     Unavailable,
     node_settings,
     start_broker,
@@ -46,7 +46,7 @@ INSTALL_JAVA = (
 """The advice if :meth:`JavaKafka.find` finds no Java or no Maven."""
 
 
-def running_broker(say: Say) -> AbstractContextManager[Broker]:
+def running_broker(say: MessageCallback) -> AbstractContextManager[Broker]:
     """Return a context with a running Kafka: the configured one, or else one in Docker or on Java.
 
     Raises:
@@ -70,7 +70,7 @@ class JavaKafka:
     jars: Path
 
     @classmethod
-    def find(cls, say: Say) -> Self:
+    def find(cls, say: MessageCallback) -> Self:
         """Find Java, and download the jars on first use; raise Unavailable if that fails."""
         java, version = _find_java()
         return cls(java, version, _kafka_jars(say))
@@ -113,7 +113,7 @@ def _run(command: Sequence[str], limit: float, what: str) -> str:
     return done.stdout
 
 
-def _start_java(stack: ExitStack, say: Say) -> Broker:
+def _start_java(stack: ExitStack, say: MessageCallback) -> Broker:
     kafka = JavaKafka.find(say)
     folder = temporary_folder(stack)
     port, broker_port, controller_port = processes.free_ports(3)
@@ -146,7 +146,7 @@ def _find_java() -> tuple[str, int]:
     return java, version
 
 
-def _kafka_jars(say: Say) -> Path:
+def _kafka_jars(say: MessageCallback) -> Path:
     """Return the folder with Kafka's jars, downloading them on first use."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knowledgepulse-worker")
     jars = cache / f"kafka-{VERSION}"
@@ -177,5 +177,5 @@ def _move_into_place(folder: Path, target: Path) -> None:
             raise
 
 
-JAVA = Kind("Java + Maven", INSTALL_JAVA, _start_java)
+JAVA = BrokerKind("Java + Maven", INSTALL_JAVA, _start_java)
 """Kafka on Java."""

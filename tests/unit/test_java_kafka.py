@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 import pytest
 
 from knowledgepulse_worker.tools.demo import kafka_node, processes
-from knowledgepulse_worker.tools.demo.brokers import Broker, Kind, first_available
-from knowledgepulse_worker.tools.demo.kafka_node import KAFKA_VERSION, Say, Unavailable
+from knowledgepulse_worker.tools.demo.brokers import Broker, BrokerKind, first_available
+from knowledgepulse_worker.tools.demo.kafka_node import KAFKA_VERSION, MessageCallback, Unavailable
 from support.java_kafka import JAVA, POM
 
 Script = Callable[[str, str], None]
@@ -37,7 +37,7 @@ for argument; do case "$argument" in -DoutputDirectory=*) folder=${argument#*=};
 """
 
 
-def start(kind: Kind, say: Say = print) -> Broker:
+def start(kind: BrokerKind, say: MessageCallback = print) -> Broker:
     with ExitStack() as stack:
         return kind.start(stack, say)
 

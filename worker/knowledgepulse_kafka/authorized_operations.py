@@ -19,11 +19,11 @@ from knowledgepulse_kafka.own_request import OwnRequest
 
 _UNKNOWN = -(2**31)
 
-Allowed: TypeAlias = dict[tuple[str, str], int]
+AllowedOperations: TypeAlias = dict[tuple[str, str], int]
 """The allowed operations as bit sets, by kind and name of the resource."""
 
 
-async def on_topics(client: AIOKafkaClient, names: list[str]) -> Allowed:
+async def on_topics(client: AIOKafkaClient, names: list[str]) -> AllowedOperations:
     """Return the allowed operations on topics as bit sets; unreported topics are left out."""
     try:
         response = await client.send(client.get_random_node(), _TopicsRequest(names, False, False, True))
@@ -38,7 +38,7 @@ async def on_topics(client: AIOKafkaClient, names: list[str]) -> Allowed:
     return allowed
 
 
-async def on_group(client: AIOKafkaClient, name: str) -> Allowed:
+async def on_group(client: AIOKafkaClient, name: str) -> AllowedOperations:
     """Return the allowed operations on a group; nothing if a new cluster has no coordinator yet."""
     try:
         node = await client.coordinator_lookup(CoordinationType.GROUP, name)

@@ -47,7 +47,7 @@ _IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 # It stands for no committed offset, and the client keeps the position that was sought.
 _SOUGHT = OffsetAndMetadata(-1, "")
 
-Positions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
+CommittedPositions: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
 """The committed positions of partitions; None where a group has none."""
 
 
@@ -153,7 +153,9 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             found.update(stable)
         return {tp: position for tp, position in found.items() if position is not None}
 
-    async def stable_positions(self, partitions: Iterable[TopicPartition]) -> AsyncIterator[Positions]:
+    async def stable_positions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> AsyncIterator[CommittedPositions]:
         """Yield the group's committed positions in groups, each once no open transaction may replace it.
 
         A process that dies in a transaction leaves it open for seconds, and another client for as long as it

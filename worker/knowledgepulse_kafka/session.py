@@ -10,11 +10,11 @@ from typing import Self, TypeAlias
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
+from knowledgepulse_kafka.commit_outcome import CommitOutcome
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import connect, unreachable
 from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.partition_starts import PartitionStarts, StartOf, start_at_committed
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
@@ -116,7 +116,7 @@ class Session:
 
     async def commit(
         self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord] = ()
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Publish records and commit positions in one transaction: all of them or none.
 
         Args:

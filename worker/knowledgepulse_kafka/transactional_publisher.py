@@ -25,6 +25,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.client_factory import client_arguments
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import explanation
 from knowledgepulse_kafka.errors import (
@@ -40,7 +41,6 @@ from knowledgepulse_kafka.errors import (
     retrieve_exception,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Committed, Outcome, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.partitioner import PARTITIONER
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch, TransactionalProducer, abandon
 from knowledgepulse_kafka.records import Location, OutputRecord, Position
@@ -232,7 +232,7 @@ class TransactionalPublisher:
         positions: Mapping[tuple[str, int], Position],
         group: GroupMetadata,
         alone: Collection[OutputRecord] = (),
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Publish records and commit a group's positions in one transaction: all of them or none.
 
         Args:
@@ -257,7 +257,7 @@ class TransactionalPublisher:
         positions: Mapping[tuple[str, int], Position],
         group: GroupMetadata,
         alone: Collection[OutputRecord],
-    ) -> Outcome:
+    ) -> CommitOutcome:
         try:
             async with self.transaction():
                 written = await self._write_with_positions(records, positions, group, alone)

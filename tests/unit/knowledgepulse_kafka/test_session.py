@@ -4,9 +4,9 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_kafka.commit_outcome import Committed
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Committed
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.session import Session
 

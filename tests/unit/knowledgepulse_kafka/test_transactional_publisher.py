@@ -21,6 +21,7 @@ from aiokafka.producer.sender import Sender
 from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_kafka import transactional_publisher
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import (
     BrokerError,
@@ -31,7 +32,6 @@ from knowledgepulse_kafka.errors import (
     TooLargeError,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata, MemberOffsetsRequest
-from knowledgepulse_kafka.outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.throttling import HeldBackError

@@ -31,7 +31,7 @@ from openvino import opset13 as ops  # noqa: E402
 
 __all__ = ["Bert", "UnsupportedModelError", "build_network", "openvino", "read_bert"]
 
-Weights = Mapping[str, NDArray[np.float32]]
+ModelWeights = Mapping[str, NDArray[np.float32]]
 
 _MASKED = -1e4
 """Added to the attention scores of padding, whose share is then exp(-10,000) = 0 in every precision."""
@@ -95,7 +95,7 @@ class Bert:
     padding: int | None
     vocabulary: int
     pooling: str
-    weights: Weights
+    weights: ModelWeights
 
     def identity(self, window: Window) -> str:
         """Return a hash of weights, window and pooling, which does not depend on the computing library.
@@ -197,7 +197,7 @@ def _read_pooling(folder: Path) -> str:
     return mode
 
 
-def _read_weights(file: Path) -> Weights:
+def _read_weights(file: Path) -> ModelWeights:
     try:
         tensors = load_file(file)
     except OSError as error:

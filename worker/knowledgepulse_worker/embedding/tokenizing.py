@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from knowledgepulse_worker.errors import ModelError
 
-Truncation = Literal["standard", "sdk"]
+TruncationMode = Literal["standard", "sdk"]
 
 # BERT's basic tokenizer always ends a word before these characters (white space, CJK ideographs and
 # punctuation), so the text before them has the same tokens without the rest. The pattern omits `]`, which
@@ -45,7 +45,7 @@ class Window:
     """
 
     max_tokens: int = 256
-    truncation: Truncation = "standard"
+    truncation: TruncationMode = "standard"
 
     def truncate(self, ids: list[int]) -> list[int]:
         """Truncate a text's ids to the window."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from knowledgepulse_kafka.wait import Wait
-
-Waits: TypeAlias = tuple[Wait, ...]
 
 
 class Severity(StrEnum):
@@ -146,7 +144,7 @@ class Verdict:
     state: State
     reason: str
     since: float
-    waits: Waits = ()
+    waits: tuple[Wait, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict as plain JSON."""

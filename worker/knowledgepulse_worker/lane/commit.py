@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import Refusal
-from knowledgepulse_kafka.outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements

@@ -36,11 +36,11 @@ MAX_TEXT = 200
 """Maximum length of an excerpt of an id, an objective or a message."""
 
 
-SkipReason = Literal["deleted", "passed_over"]
+UnreadReason = Literal["deleted", "passed_over"]
 """Why no worker reads an offset: it was deleted, or the group's position was set behind it."""
 
 
-class Origin(NamedTuple):
+class TraceOrigin(NamedTuple):
     """A published trace's agent, framework and decision."""
 
     agent_id: str | None
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
     decision: Decision
 
 
-class Truncation(NamedTuple):
+class TruncatedOffsets(NamedTuple):
     """Offsets whose scored records a leader election replaced, and when that was found."""
 
     partition: int
@@ -61,7 +61,7 @@ class Skip(NamedTuple):
 
     partition: int
     offsets: range
-    reason: SkipReason
+    reason: UnreadReason
     at: float
 
 
@@ -112,7 +112,7 @@ class Recent:
         self.scores: deque[tuple[str, float, bool]] = deque(maxlen=LAST_SCORES)
         self.scoring_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.end_to_end_seconds: deque[float] = deque(maxlen=LAST_SCORES)
-        self.origins: deque[Origin] = deque(maxlen=LAST_SCORES)
+        self.origins: deque[TraceOrigin] = deque(maxlen=LAST_SCORES)
         self.unprofiled: deque[str] = deque(maxlen=LAST_SCORES)
         self.policies: deque[Policy] = deque(maxlen=LAST_POLICIES)
         self.traces: dict[Decision, deque[RecentTrace]] = {
@@ -120,7 +120,7 @@ class Recent:
             "rejected": deque(maxlen=LAST_RECORDS),
         }
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
-        self.truncations: deque[Truncation] = deque(maxlen=LAST_RECORDS)
+        self.truncations: deque[TruncatedOffsets] = deque(maxlen=LAST_RECORDS)
         self.skips: deque[Skip] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
         self.policy_refused = ""
@@ -155,7 +155,7 @@ class Recent:
             framework: the agent's framework; None if the trace names none.
         """
         self.scores.append((score.domain, score.quality_score, score.passes))
-        self.origins.append(Origin(excerpt(agent_id), excerpt(framework), score.decision))
+        self.origins.append(TraceOrigin(excerpt(agent_id), excerpt(framework), score.decision))
 
     def detailed(self, record: ScoredRecord, objective: str | None) -> None:
         """Record the details of a published trace."""
@@ -167,9 +167,9 @@ class Recent:
 
     def truncated(self, partition: int, offsets: range) -> None:
         """Record that the scored records at these offsets were replaced."""
-        self.truncations.append(Truncation(partition, offsets, time.time()))
+        self.truncations.append(TruncatedOffsets(partition, offsets, time.time()))
 
-    def skipped(self, partition: int, offsets: range, reason: SkipReason) -> None:
+    def skipped(self, partition: int, offsets: range, reason: UnreadReason) -> None:
         """Record that no worker reads these offsets."""
         self.skips.append(Skip(partition, offsets, reason, time.time()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from knowledgepulse_kafka.outcome import Outcome
+from knowledgepulse_kafka.commit_outcome import CommitOutcome
 from knowledgepulse_kafka.records import OutputRecord, Position
 
 
@@ -17,7 +17,7 @@ class Publisher(Protocol):
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Publish records and commit positions as a member of the group.
 
         Args:

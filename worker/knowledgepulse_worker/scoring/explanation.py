@@ -24,7 +24,7 @@ _DECIMALS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScorePart:
     """The contribution of a dimension, or of the learned value, to a score.
 
     Attributes:
@@ -55,7 +55,7 @@ class Explanation:
             without a learned value.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScorePart, ...]
     weighted: float
     verdict: str
     remedies: tuple[str, ...]
@@ -115,14 +115,14 @@ def similarity_text(score: Score) -> str | None:
     return f"{1 - score.novelty:.4f}" if score.novelty < 1 else "0 or less"
 
 
-def _parts(score: Score, profile: Profile) -> Iterator[Part]:
+def _parts(score: Score, profile: Profile) -> Iterator[ScorePart]:
     share = profile.learned.share if profile.learned else 0.0
     if share < 1:
         for (name, value), (_, weight) in zip(asdict(score.dimensions).items(), profile.weights, strict=True):
             part = (1 - share) * weight
-            yield Part(name, value, part, value * part)
+            yield ScorePart(name, value, part, value * part)
     if score.learned is not None:
-        yield Part("learned", score.learned, share, score.learned * share)
+        yield ScorePart("learned", score.learned, share, score.learned * share)
 
 
 def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]:

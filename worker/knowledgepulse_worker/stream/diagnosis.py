@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from knowledgepulse_kafka.wait import CONNECTION
-from knowledgepulse_worker.http.verdict import State, Verdict, Waits
+from knowledgepulse_kafka.wait import CONNECTION, Wait
+from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.message_text import counted
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class _Finding(NamedTuple):
 
     state: State
     reason: str = ""
-    waits: Waits = ()
+    waits: tuple[Wait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class Observation:
     transaction_age: float = 0.0
     is_rebalancing: bool = False
     has_foreign_member: bool = False
-    member_waits: Waits = ()
-    reading_waits: Waits = ()
-    producer_waits: Waits = ()
+    member_waits: tuple[Wait, ...] = ()
+    reading_waits: tuple[Wait, ...] = ()
+    producer_waits: tuple[Wait, ...] = ()
     held_back: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     suspect_partitions: tuple[int, ...] = ()
     dead_letters: int = 0
@@ -238,7 +238,7 @@ class Diagnosis:
         return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
 
 
-def _told(waits: Waits) -> set[tuple[str, str, str]]:
+def _told(waits: tuple[Wait, ...]) -> set[tuple[str, str, str]]:
     """Return what makes waits differ, without the time for which they last."""
     return {
         (wait.request, wait.place, wait.problem if wait.request == CONNECTION else wait.error)

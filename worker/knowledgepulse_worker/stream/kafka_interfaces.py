@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import Protocol
 
 from knowledgepulse_kafka.aiokafka_types import ConsumerRebalanceListener, TopicPartition
-from knowledgepulse_kafka.group_member import Positions
+from knowledgepulse_kafka.commit_outcome import CommitOutcome
+from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.topic_reader import Record
@@ -40,7 +40,7 @@ class Client(Protocol):
     ) -> Mapping[TopicPartition, int]: ...
     def stable_positions(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
-    ) -> AsyncIterator[Positions]: ...
+    ) -> AsyncIterator[CommittedPositions]: ...
     async def epoch_ends(  # noqa: D102
         self, epochs: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]: ...
@@ -58,7 +58,7 @@ class Commit(Protocol):
         positions: Mapping[tuple[str, int], Position],
         group: GroupMetadata,
         alone: Collection[OutputRecord] = (),
-    ) -> Outcome: ...
+    ) -> CommitOutcome: ...
 
 
 class TopicIdentity(Protocol):

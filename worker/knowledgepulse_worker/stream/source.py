@@ -20,10 +20,10 @@ from knowledgepulse_kafka.aiokafka_types import (
     IllegalStateError,
     TopicPartition,
 )
+from knowledgepulse_kafka.commit_outcome import CommitOutcome
 from knowledgepulse_kafka.errors import DeliveryError, TopicError, first_of_group
-from knowledgepulse_kafka.group_member import Positions
+from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.outcome import Outcome
 from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.records import OutputRecord, Position, RawRecord
 from knowledgepulse_kafka.topic_reader import Record, raw_record
@@ -259,12 +259,12 @@ class Source:
                         group.create_task(self._recover_ledgers(positions))
         self._on_recovered()
 
-    async def _recover_ledgers(self, positions: Positions) -> None:
+    async def _recover_ledgers(self, positions: CommittedPositions) -> None:
         """Recover the ledgers of the partitions with these positions, and start consuming each."""
         tasks = [self.assignment.tasks[at.partition] for at in positions]
         await recover(tasks, self._changelog.name, self._reader, partial(self._begin, positions))
 
-    async def _begin(self, positions: Positions, task: PartitionTask) -> None:
+    async def _begin(self, positions: CommittedPositions, task: PartitionTask) -> None:
         """Start consuming a partition after its ledger's recovery, given the group's positions."""
         at = self._at(task)
         start = start_of(at, positions[at], task.changelog, self._topic_id)
@@ -406,7 +406,7 @@ class Source:
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Commit in the raw topic; with its first argument bound, this is a ``Publisher``."""
         places = {(self._raw.name, partition): position for partition, position in positions.items()}
         return await self._commit_records(records, places, group, alone)

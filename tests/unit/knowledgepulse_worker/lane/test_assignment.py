@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from knowledgepulse_kafka.outcome import Throttled
+from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
 from knowledgepulse_kafka.throttle import LONG
 from knowledgepulse_worker.lane import assignment as assignment_module

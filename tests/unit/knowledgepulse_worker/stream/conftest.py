@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from fakes.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
 from fakes.memory_publisher import MemoryPublisher
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.outcome import Committed, Rebalanced
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import metadata_of

@@ -25,7 +25,7 @@ from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog, State
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog, AssemblyState
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ brokers were away, and spans may be on their way."""
 READS = 8
 """Number of partitions whose logs are read at the same time, each with a client of its own."""
 
-Join: TypeAlias = Callable[[OnRevoked, StartOf], AbstractAsyncContextManager[Session]]
+SessionFactory: TypeAlias = Callable[[OnRevoked, StartOf], AbstractAsyncContextManager[Session]]
 """Joins the group.
 
 The first argument is awaited before partitions are reassigned; the second returns where to start one.
@@ -56,7 +56,7 @@ class Assembler:
     """Assembles the runs of the partitions that the group assigns to this process."""
 
     settings: AssembleSettings
-    join: Join
+    join: SessionFactory
     log: Callable[[int], AssemblyLog]  # makes the transactions of a partition
     convert: Callable[[CompleteRun], Awaitable[ConvertedRun]]
     outputs: RunOutputs
@@ -135,7 +135,7 @@ class Assembler:
         self.metrics.partitions.set(len(self._partitions))
         return start
 
-    async def _read(self, log: AssemblyLog) -> State:
+    async def _read(self, log: AssemblyLog) -> AssemblyState:
         async with self._reads:
             return await log.read()
 

@@ -16,7 +16,7 @@ from knowledgepulse_worker.tools.assemble.collector_exports import SpanExport, s
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, ConvertedRun
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from knowledgepulse_worker.tools.assemble.transaction_log import Step
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyStep
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ class PartitionAssembler:
     runs: OpenRuns
     convert: Callable[[CompleteRun], Awaitable[ConvertedRun]]
     outputs: RunOutputs
-    publish: Callable[[Step], Awaitable[None]]  # in one transaction
+    publish: Callable[[AssemblyStep], Awaitable[None]]  # in one transaction
     metrics: AssemblyMetrics
     # Records' timestamps later than now count as now: one wrong clock must neither end every run nor stop the
     # partition's time.
     now: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self._pending = Step()
+        self._pending = AssemblyStep()
         self._committed = self.runs.watermark
 
     @property
@@ -105,7 +105,7 @@ class PartitionAssembler:
         self.metrics.open_runs(self.partition, len(self.runs), self.runs.size)
 
     async def _commit(self) -> None:
-        step, self._pending = self._pending, Step()
+        step, self._pending = self._pending, AssemblyStep()
         step.forgotten = self.runs.forget()
         step.position, step.watermark = self.runs.position, self.runs.watermark
         await self.publish(step)

@@ -25,7 +25,7 @@ _MAX_MESSAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RunDeadLetter:
     """A dead letter and its reason."""
 
     reason: Reason
@@ -47,7 +47,9 @@ class RunOutputs:
         self._dead_letter = settings.topics.dead_letter
         self._key = settings.assemble.key
 
-    def of_run(self, run: SpanRun, converted: ConvertedRun, partition: int) -> list[OutputRecord | Refused]:
+    def of_run(
+        self, run: SpanRun, converted: ConvertedRun, partition: int
+    ) -> list[OutputRecord | RunDeadLetter]:
         """Return a run's traces, one for each outermost agent, and dead letters for failed conversions.
 
         Returns nothing if the run has no agent, like a run of any other service. A dead letter has the run's
@@ -55,7 +57,7 @@ class RunOutputs:
         """
         headers = ((COMPLETED_BY, run.completed_by.encode()),)
         key, origin = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
-        outputs: list[OutputRecord | Refused] = []
+        outputs: list[OutputRecord | RunDeadLetter] = []
         for value in converted.traces:
             trace = OutputRecord(self._raw, None, NO_TIMESTAMP, key_of(value, self._key), value, headers)
             if self._fits(trace):
@@ -69,7 +71,7 @@ class RunOutputs:
             outputs += [self._refused(source, "invalid_trace", *failure) for source in sources]
         return outputs
 
-    def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | Refused:
+    def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | RunDeadLetter:
         """Return the record for a late span, or a dead letter if it does not fit the topic."""
         key = span.trace_id.encode()
         late = OutputRecord(self._late, None, NO_TIMESTAMP, key, span.value, ())
@@ -79,18 +81,18 @@ class RunOutputs:
             record, InvalidRecordError("too_large", f"a late span exceeds max.message.bytes of {self._late}")
         )
 
-    def of_unreadable(self, record: RawRecord, error: InvalidRecordError) -> Refused:
+    def of_unreadable(self, record: RawRecord, error: InvalidRecordError) -> RunDeadLetter:
         """Return the dead letter of a record that is not an export of spans."""
         return self._refused(record, error.reason, type(error).__name__, str(error))
 
-    def _refused(self, record: RawRecord, reason: Reason, error: str, message: str) -> Refused:
+    def _refused(self, record: RawRecord, reason: Reason, error: str, message: str) -> RunDeadLetter:
         failure = Failure(reason, error, message[:_MAX_MESSAGE])
         entry = Entry(record.offset, record.timestamp_ms, failure=failure)
         letter = self._letters.build(record, entry)
         if not self._fits(letter):
             letter = self._letters.build_truncated(record, entry)
         # A topic may refuse the timestamp of an old record.
-        return Refused(reason, replace(letter, timestamp_ms=NO_TIMESTAMP))
+        return RunDeadLetter(reason, replace(letter, timestamp_ms=NO_TIMESTAMP))
 
     def _fits(self, record: OutputRecord) -> bool:
         return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Throttled
 from knowledgepulse_kafka.errors import LostPartitionsError
-from knowledgepulse_kafka.outcome import Committed, Rebalanced, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Position
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
@@ -25,7 +25,7 @@ from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
-from knowledgepulse_worker.tools.assemble.run_outputs import Refused
+from knowledgepulse_worker.tools.assemble.run_outputs import RunDeadLetter
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ MEMBER = ("kp-member", b"1")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AssemblyState:
     """The state after the last transaction.
 
     Attributes:
@@ -55,7 +55,7 @@ class State:
 
 
 @dataclass(slots=True)
-class Step:
+class AssemblyStep:
     """The content of a transaction.
 
     Attributes:
@@ -77,9 +77,9 @@ class Step:
     watermark: int = 0
     _size: int = 0
 
-    def add(self, output: OutputRecord | Refused) -> None:
+    def add(self, output: OutputRecord | RunDeadLetter) -> None:
         """Add a record, or a dead letter."""
-        if isinstance(output, Refused):
+        if isinstance(output, RunDeadLetter):
             self.reasons.append(output.reason)
             output = output.letter
         self.outputs.append(output)
@@ -114,7 +114,7 @@ class AssemblyLog:
         async with self._new_publisher(self._config, self._former_id):
             pass
 
-    async def read(self) -> State:
+    async def read(self) -> AssemblyState:
         """Return the state that the last transaction left, once no transaction is open.
 
         Raises:
@@ -136,9 +136,9 @@ class AssemblyLog:
                         published.pop(trace_id, None)
                     else:
                         published[trace_id] = last
-        return State(position, published, by_member)
+        return AssemblyState(position, published, by_member)
 
-    async def publish(self, session: Session, step: Step) -> None:
+    async def publish(self, session: Session, step: AssemblyStep) -> None:
         """Publish in one transaction; repeat it while a quota delays it.
 
         Raises:

@@ -7,7 +7,7 @@ index; :mod:`~knowledgepulse_worker.tools.audit.novelty_audit` recomputes the no
 earlier records. :mod:`~knowledgepulse_worker.tools.audit.audit_report` holds the result.
 """
 
-from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport, Report
+from knowledgepulse_worker.tools.audit.audit_report import AuditReport, Difference, PartitionReport
 from knowledgepulse_worker.tools.audit.stream_audit import audit
 
-__all__ = ["Difference", "PartitionReport", "Report", "audit"]
+__all__ = ["AuditReport", "Difference", "PartitionReport", "audit"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Unaudited = Literal["trimmed", "rewind", "no_vector", "other_model"]
+UnauditedReason = Literal["trimmed", "rewind", "no_vector", "other_model"]
 """Why a novelty could not be recomputed.
 
 - ``trimmed``: earlier records were deleted from the raw topic, and some of their entries from the changelog;
@@ -71,13 +71,13 @@ class PartitionReport:
     near_threshold: list[int] = field(default_factory=list)
     novelty_exact: int = 0
     novelty_embedded: int = 0
-    novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)
+    novelty_unaudited: dict[UnauditedReason, int] = field(default_factory=dict)
     shares_unaudited: int = 0
     shares_begun: int = 0
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """The report of an audit.
 
     Attributes:

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report, Unaudited
+from knowledgepulse_worker.tools.audit.audit_report import AuditReport, PartitionReport, UnauditedReason
 
 DETAILS = 10
 """Maximum number of defects listed one by one."""
 
-_REASONS: dict[Unaudited, str] = {
+_REASONS: dict[UnauditedReason, str] = {
     "trimmed": "earlier records were deleted from the raw topic",
     "rewind": "the raw topic was reread from before the ledger",
     "no_vector": "a vector is not in the changelog, and its text cannot be embedded",
@@ -24,7 +24,7 @@ _REASONS: dict[Unaudited, str] = {
 _COLUMNS = ("records", "waiting", "missing", "repeated", "differing", "without entry", "novelty audited")
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: AuditReport, console: Console) -> None:
     """Print the table, the notes and the first defects."""
     console.print(_table(report))
     for note in _notes(report):
@@ -36,7 +36,7 @@ def show(report: Report, console: Console) -> None:
         console.print(f"and {len(wrong) - DETAILS:,} more; --json lists them all")
 
 
-def _table(report: Report) -> Table:
+def _table(report: AuditReport) -> Table:
     table = Table("partition", box=None, pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, justify="right")
@@ -62,7 +62,7 @@ def _row(report: PartitionReport) -> tuple[int, ...]:
     )
 
 
-def _notes(report: Report) -> Iterator[str]:
+def _notes(report: AuditReport) -> Iterator[str]:
     parts = report.partitions
     counts = {
         "named a policy that was not kept, so their score could not be recomputed": sum(
@@ -97,7 +97,7 @@ def _notes(report: Report) -> Iterator[str]:
         yield f"{counted(report.unknown, 'output')} did not belong to an existing record of {report.topic}"
 
 
-def _ranges(report: Report) -> Iterator[str]:
+def _ranges(report: AuditReport) -> Iterator[str]:
     ranges = [(part.partition, *offsets) for part in report.partitions for offsets in part.deleted]
     for partition, first, last in ranges[:DETAILS]:
         yield f"{partition}/{first}" + (f" to {last}" if last > first else "")
@@ -105,7 +105,7 @@ def _ranges(report: Report) -> Iterator[str]:
         yield f"and {len(ranges) - DETAILS} more"
 
 
-def _wrong(report: Report) -> Iterator[str]:
+def _wrong(report: AuditReport) -> Iterator[str]:
     for part in report.partitions:
         partition = f"{report.topic}/{part.partition}"
         yield from (f"missing: {partition}/{offset} has no output" for offset in part.missing)

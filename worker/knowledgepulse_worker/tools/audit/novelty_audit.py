@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.scoring import Nearest, Score, VectorCache
 from knowledgepulse_worker.scoring.dimensions import novelty
 from knowledgepulse_worker.settings import CacheSettings
-from knowledgepulse_worker.tools.audit.audit_report import Unaudited
+from knowledgepulse_worker.tools.audit.audit_report import UnauditedReason
 
-Origin = Literal["ledger", "text", "no_vector", "other_model"]
+VectorOrigin = Literal["ledger", "text", "no_vector", "other_model"]
 """Origin of a vector, or why there is none."""
 
-Basis: TypeAlias = Literal["ledger", "text"] | Unaudited
+NoveltyBasis: TypeAlias = Literal["ledger", "text"] | UnauditedReason
 """The data that a novelty is recomputed from, or why it cannot be recomputed."""
 
 
@@ -37,10 +37,10 @@ class CachedRecord:
     at: float
     model: str | None
     vector: NDArray[np.float32] | None
-    origin: Origin
+    origin: VectorOrigin
 
 
-class Memory:
+class RebuiltCache:
     """The worker's novelty cache, rebuilt record by record.
 
     A record without an available vector still occupies its slot, since evictions do not depend on vectors.
@@ -56,14 +56,14 @@ class Memory:
     def _forget(self) -> None:
         self._cache = self._empty_cache()
         self._members: deque[CachedRecord] = deque(maxlen=self._settings.max_elements)
-        self._origins: Counter[Origin] = Counter()
-        self._doubt: Unaudited | None = None
+        self._origins: Counter[VectorOrigin] = Counter()
+        self._doubt: UnauditedReason | None = None
         self._doubtful = 0
 
     def _empty_cache(self) -> VectorCache:
         return VectorCache(self._settings.max_elements, self._settings.dimensions, self._settings.ttl)
 
-    def doubt(self, reason: Unaudited) -> None:
+    def doubt(self, reason: UnauditedReason) -> None:
         """Mark the cache's content as uncertain until ``max_elements`` more records have replaced it."""
         self._doubt, self._doubtful = reason, self._settings.max_elements
 
@@ -88,7 +88,7 @@ class Memory:
         self._cache.add(vector, id=record.trace_id, at=record.at)
         self._doubtful -= 1
 
-    def basis(self, record: CachedRecord) -> Basis:
+    def basis(self, record: CachedRecord) -> NoveltyBasis:
         """Return the data that a record's novelty is recomputed from, or why it cannot be recomputed."""
         if record.model == "":
             return "ledger"
@@ -97,7 +97,7 @@ class Memory:
         if not self._members:
             return "ledger"
         origins = [record.origin, *(origin for origin, count in self._origins.items() if count)]
-        order: tuple[Origin, ...] = ("other_model", "no_vector", "text", "ledger")
+        order: tuple[VectorOrigin, ...] = ("other_model", "no_vector", "text", "ledger")
         return next(origin for origin in order if origin in origins)
 
     def check(self, record: CachedRecord, score: Score, tolerance: float) -> list[str]:

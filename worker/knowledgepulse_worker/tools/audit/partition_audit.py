@@ -21,7 +21,7 @@ from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Counts, Score, TraceText, bounded_id, count_trace, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.audit_report import Difference, PartitionReport
-from knowledgepulse_worker.tools.audit.novelty_audit import Basis, CachedRecord, Memory
+from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, NoveltyBasis, RebuiltCache
 from knowledgepulse_worker.tools.audit.output_checks import (
     ROUNDING,
     check_dead_letter,
@@ -30,10 +30,10 @@ from knowledgepulse_worker.tools.audit.output_checks import (
     read_trace,
 )
 from knowledgepulse_worker.tools.audit.share_audit import ShareAudit
-from knowledgepulse_worker.tools.audit.source_index import Known, Output, SourceIndex
-from knowledgepulse_worker.tools.audit.vectors import Vectors
+from knowledgepulse_worker.tools.audit.source_index import OffsetRecords, Output, SourceIndex
+from knowledgepulse_worker.tools.audit.vectors import VectorSource
 
-_END = Known(sys.maxsize)
+_END = OffsetRecords(sys.maxsize)
 _CHUNK = 128
 # The exceptions of dead letters whose records were scored, but whose outputs were refused.
 _REFUSALS = {error.__name__ for error in (TooLargeError, UnacceptableError, DeliveryError)}
@@ -96,7 +96,7 @@ class PartitionAudit:
         index: the complete index.
         builder: builds outputs as the worker does.
         embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
-        tolerance: see :attr:`Vectors.tolerance`.
+        tolerance: see :attr:`VectorSource.tolerance`.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class PartitionAudit:
         self._replaces = False
         self._builder = builder
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
-        self._vectors = Vectors(settings, index.first_scored(partition), embedder, tolerance)
-        self._memory = Memory(settings.cache, self._vectors.oldest_model)
+        self._vectors = VectorSource(settings, index.first_scored(partition), embedder, tolerance)
+        self._memory = RebuiltCache(settings.cache, self._vectors.oldest_model)
         self._shares = ShareAudit()
         if bounds.first > 0:
             self._memory.doubt("trimmed")
@@ -150,7 +150,7 @@ class PartitionAudit:
         self._account(self._bounds.first)
         return self._report
 
-    def _take(self) -> Known:
+    def _take(self) -> OffsetRecords:
         known, self._next = self._next, next(self._known, _END)
         self._account(known.offset)
         return known
@@ -172,10 +172,10 @@ class PartitionAudit:
         """Yield the cases of the deleted offsets before a record, and the record's own."""
         while self._next.offset < record.offset:
             yield self._deleted_case(self._take())
-        known = self._take() if self._next.offset == record.offset else Known(record.offset)
+        known = self._take() if self._next.offset == record.offset else OffsetRecords(record.offset)
         yield self._case(record, known)
 
-    def _deleted_case(self, known: Known) -> _Case:
+    def _deleted_case(self, known: OffsetRecords) -> _Case:
         """Return the case of a deleted record, which later records were still compared with."""
         self._report.unknown += len(known.outputs)
         entry = _scored_entry(known.entries, known.outputs)
@@ -186,7 +186,7 @@ class PartitionAudit:
             cached = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
         return _Case(known.offset, known.outputs, cached, _says(entry, known.outputs))
 
-    def _case(self, record: RawRecord, known: Known) -> _Case:
+    def _case(self, record: RawRecord, known: OffsetRecords) -> _Case:
         trace, rejection = read_trace(record)
         case = _Case(record.offset, [], None, None, record, trace, rejection)
         for output in known.outputs:
@@ -318,7 +318,7 @@ class PartitionAudit:
             self._check_novelty(case, case.cached, scores, basis)
 
     def _check_novelty(
-        self, case: _Case, cached: CachedRecord, scores: Sequence[Score], basis: Basis
+        self, case: _Case, cached: CachedRecord, scores: Sequence[Score], basis: NoveltyBasis
     ) -> None:
         report = self._report
         match basis:

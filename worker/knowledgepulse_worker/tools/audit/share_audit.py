@@ -13,7 +13,7 @@ from knowledgepulse_worker.policy import Profile
 from knowledgepulse_worker.scoring import RecentScores, Score
 from knowledgepulse_worker.tools.audit.output_checks import ROUNDING
 
-Verdict = Literal["exact", "begun", "unaudited"]
+ShareVerdict = Literal["exact", "begun", "unaudited"]
 """Whether a decision could be recomputed, or its last scores begin with it for a reason outside the log."""
 
 
@@ -47,7 +47,7 @@ class ShareAudit:
         """Forget all last scores, since a score is not known."""
         self._domains.clear()
 
-    def add(self, score: Score, profile: Profile) -> tuple[Verdict, list[str]]:
+    def add(self, score: Score, profile: Profile) -> tuple[ShareVerdict, list[str]]:
         """Add the next record's published score; return whether it was audited, and what is wrong."""
         if profile.share is None:
             return "exact", []

@@ -75,7 +75,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class OffsetRecords:
     """The outputs and ledger entries of an offset of the raw topic.
 
     Attributes:
@@ -128,14 +128,14 @@ class SourceIndex:
         """Build the look-up index; call after everything was added."""
         self._db.execute("CREATE INDEX by_source ON known (partition, source)")
 
-    def known(self, partition: int) -> Iterator[Known]:
+    def known(self, partition: int) -> Iterator[OffsetRecords]:
         """Yield the outputs and entries of a partition by source offset, in order."""
         rows = self._db.execute(
             "SELECT source, is_output, value FROM known WHERE partition = ? ORDER BY source, rowid",
             (partition,),
         )
         for offset, group in groupby(rows, key=lambda row: int(row[0])):
-            known = Known(offset)
+            known = OffsetRecords(offset)
             for _, is_output, value in group:
                 if is_output:
                     known.outputs.append(msgspec.msgpack.decode(value, type=Output))

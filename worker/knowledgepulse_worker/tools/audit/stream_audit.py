@@ -21,7 +21,7 @@ from knowledgepulse_worker.policy import Policy, by_digest
 from knowledgepulse_worker.records.ledger_records import DomainScores, Entry, read_record
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.audit_report import PartitionReport, Report
+from knowledgepulse_worker.tools.audit.audit_report import AuditReport, PartitionReport
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback
@@ -35,7 +35,7 @@ async def audit(
     *,
     embedder: Callable[[], Embedder | None] = lambda: None,
     progress: TopicProgressCallback = lambda _topic, _done, _total: None,
-) -> Report:
+) -> AuditReport:
     """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
 
     Workers may be running. The audit joins no group and writes only a temporary file, of about 0.4 kB per
@@ -132,7 +132,7 @@ class _Run:
     log: _Log
     embedder: Callable[[], Embedder | None]
 
-    async def audit(self, committed: list[int], changelog: str) -> Report:
+    async def audit(self, committed: list[int], changelog: str) -> AuditReport:
         topics = self.settings.topics
         with SourceIndex(topics, self.topics[topics.raw].partitions) as index:
             with skipping_foreign_records(changelog) as foreign:
@@ -146,7 +146,7 @@ class _Run:
                 await self._audit_partition(partition, position, index)
                 for partition, position in enumerate(committed)
             ]
-            return Report(topics.raw, reports, index.foreign)
+            return AuditReport(topics.raw, reports, index.foreign)
 
     async def _audit_partition(self, partition: int, committed: int, index: SourceIndex) -> PartitionReport:
         raw = self.settings.topics.raw

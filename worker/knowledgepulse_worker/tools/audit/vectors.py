@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.records.ledger_records import Entry, decode_vector
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, Origin
+from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, VectorOrigin
 
 REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 """Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
@@ -15,7 +15,7 @@ REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 _BATCH = 32
 
 
-class Vectors:
+class VectorSource:
     """Look up or compute the vectors of a partition's records.
 
     ``oldest``: the oldest remaining entry of a scored record in the changelog.
@@ -57,7 +57,7 @@ class Vectors:
             self._precisions.add(entry.precision)
         if vector is not None and vector.shape != (self._dimensions,):
             vector = None
-        origin: Origin = "no_vector" if vector is None and model != "" else "ledger"
+        origin: VectorOrigin = "no_vector" if vector is None and model != "" else "ledger"
         return CachedRecord(trace_id, timestamp_ms / 1000, model, vector, origin)
 
     def complete(self, missing: Sequence[tuple[CachedRecord, str | None]]) -> None:

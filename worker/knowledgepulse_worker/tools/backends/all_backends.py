@@ -9,7 +9,7 @@ from pathlib import Path
 from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_client import (
     BackendClient,
-    Wait,
+    WaitFunction,
     basic,
     basic_or_bearer,
     bearer,
@@ -46,7 +46,7 @@ async def connected(
     key_file: Path | None = None,
     *,
     patience: float | None = 120.0,
-    wait: Wait = wait,
+    wait: WaitFunction = wait,
 ) -> AsyncIterator[Backend]:
     """Connect to a backend.
 

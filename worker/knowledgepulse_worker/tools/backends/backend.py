@@ -86,7 +86,7 @@ class RunScore:
         return str(uuid5(NAMESPACE_URL, f"{SCORE} {self.trace_id}"))
 
 
-class Refusal(NamedTuple):
+class ScoreRefusal(NamedTuple):
     """A score that a backend refused, and why."""
 
     score: RunScore
@@ -113,7 +113,7 @@ class Backend(Protocol):
     def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of runs; raises as :meth:`runs`."""
 
-    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write scores, each of which replaces the earlier one of its trace; return those it refused.
 
         Raises:

@@ -36,11 +36,11 @@ _BUSY = {
 }
 
 Query = Sequence[tuple[str, str]]
-Wait = Callable[[float, str], Awaitable[None]]
+WaitFunction = Callable[[float, str], Awaitable[None]]
 """Waits for a number of seconds before a request is repeated, and is told why."""
 
 
-class Refused(Exception):  # noqa: N818 - the caller decides whether this is an error
+class BackendRefusal(Exception):  # noqa: N818 - the caller decides whether this is an error
     """The backend refused a request for good.
 
     Attributes:
@@ -123,7 +123,7 @@ class BackendClient:
         secrets: Collection[str | None] = (),
         *,
         patience: float | None = 120.0,
-        wait: Wait = wait,
+        wait: WaitFunction = wait,
     ) -> None:
         self.url = url.rstrip("/")
         self._headers = {"Accept": "application/json", **headers}
@@ -149,7 +149,7 @@ class BackendClient:
         """Send a request with JSON, and return the JSON of the answer; None if the answer is empty.
 
         Raises:
-            Refused: the backend refuses the request.
+            BackendRefusal: the backend refuses the request.
             SecurityError: it refuses the key.
             InputError: it does not answer, or not in JSON.
         """
@@ -180,7 +180,7 @@ class BackendClient:
         if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise SecurityError(f"{self.url}: refuses the key, status {answer.status}: {said}")
         if not 200 <= answer.status < 300:
-            raise Refused(answer.status, said)
+            raise BackendRefusal(answer.status, said)
         try:
             return answer.json() if answer.body else None
         except ValueError as error:

@@ -16,14 +16,14 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
-    Refusal,
     RunContent,
     RunListing,
     RunScore,
+    ScoreRefusal,
     milliseconds_of,
     outcome_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
 from knowledgepulse_worker.tools.backends.otlp_spans import traced_run
 from knowledgepulse_worker.tools.backends.send_scores import send_together
 
@@ -88,14 +88,14 @@ class Langfuse:
         while True:
             try:
                 answer = await self._client.get(path, [*query, *cursor])
-            except Refused as refused:
+            except BackendRefusal as refused:
                 raise InputError(f"{self._client.url}: {refused}") from None
             yield answer["data"]
             if not (answer.get("meta") or {}).get("cursor"):
                 return
             cursor = [("cursor", answer["meta"]["cursor"])]
 
-    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write scores in one request, or one by one if it refuses some; see :class:`Backend`."""
         return await send_together(scores, self._send)
 
@@ -104,7 +104,7 @@ class Langfuse:
         answer = await self._client.send("POST", "/api/public/scores", content=content) or {}
         if answer.get("rejected"):
             reason = "; ".join(str(error.get("message")) for error in answer.get("errors", ()))
-            raise Refused(HTTPStatus.MULTI_STATUS, reason)
+            raise BackendRefusal(HTTPStatus.MULTI_STATUS, reason)
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; see :class:`Backend`."""

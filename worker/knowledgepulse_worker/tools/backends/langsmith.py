@@ -14,13 +14,13 @@ from typing import Any
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     SCORE,
-    Refusal,
     RunContent,
     RunListing,
     RunScore,
+    ScoreRefusal,
     milliseconds_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _PAGE = 100
@@ -78,7 +78,7 @@ class LangSmith:
         while True:
             try:
                 answer = await self._client.send("POST", "/runs/query", content=query)
-            except Refused as refused:
+            except BackendRefusal as refused:
                 raise InputError(f"{self._client.url}: {refused}") from None
             yield answer.get("runs") or []
             following = (answer.get("cursors") or {}).get("next")
@@ -91,14 +91,14 @@ class LangSmith:
         if self._session is None:
             try:
                 found = await self._client.get("/sessions", [("limit", "1"), ("name", self._project)])
-            except Refused as refused:
+            except BackendRefusal as refused:
                 raise InputError(f"{self._client.url}: {refused}") from None
             if not found:
                 raise InputError(f"{self._client.url}: has no project {self._project}")
             self._session = str(found[0]["id"])
         return self._session
 
-    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write a feedback for each score, in the place of an earlier one; see :class:`Backend`."""
         return await send_each(scores, self._send)
 
@@ -118,7 +118,7 @@ class LangSmith:
                     "feedback_source": {"type": "api", "metadata": dict(score.details)},
                 },
             )
-        except Refused as refused:
+        except BackendRefusal as refused:
             if refused.status != HTTPStatus.CONFLICT:
                 raise
             await self._client.send("PATCH", f"/feedback/{score.uuid}", content=said)

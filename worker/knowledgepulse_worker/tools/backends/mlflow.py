@@ -14,14 +14,14 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
-    Refusal,
     RunContent,
     RunListing,
     RunScore,
+    ScoreRefusal,
     milliseconds_of,
     outcome_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
 from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain, times_of, traced_run
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
@@ -94,10 +94,10 @@ class MLflow:
     async def _get(self, path: str, query: list[tuple[str, str]]) -> Any:
         try:
             return await self._client.get(path, query)
-        except Refused as refused:
+        except BackendRefusal as refused:
             raise InputError(f"{self._client.url}: {refused}") from None
 
-    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write an assessment for each score, in the place of an earlier one; see :class:`Backend`."""
         return await send_each(scores, self._send)
 

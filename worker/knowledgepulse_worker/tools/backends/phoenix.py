@@ -18,14 +18,14 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
-    Refusal,
     RunContent,
     RunListing,
     RunScore,
+    ScoreRefusal,
     milliseconds_of,
     outcome_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, Refused
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
 from knowledgepulse_worker.tools.backends.otlp_spans import (
     SpanTimes,
     otlp_document,
@@ -101,14 +101,14 @@ class Phoenix:
         while True:
             try:
                 answer = await self._client.get(path, [*query, *cursor])
-            except Refused as refused:
+            except BackendRefusal as refused:
                 raise InputError(f"{self._client.url}: {refused}") from None
             yield answer["data"]
             if answer.get("next_cursor") is None:
                 return
             cursor = [("cursor", answer["next_cursor"])]
 
-    async def send(self, scores: Sequence[RunScore]) -> list[Refusal]:
+    async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write annotations in one request, or one by one if it is refused; see :class:`Backend`."""
         return await send_together(scores, self._send)
 

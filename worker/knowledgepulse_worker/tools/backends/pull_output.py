@@ -13,7 +13,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.tools.backends.pull_state import FILE, cut
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
-Take = Callable[[int], None]
+PageRecorder = Callable[[int], None]
 """Records in the state of the pull that a page was taken, with the output's mark after it."""
 
 
@@ -28,7 +28,7 @@ class PullOutput(Protocol):
     def mark(self) -> int:
         """A number that grows with each page, unless nothing can be completed in this output."""
 
-    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+    async def write(self, traces: Sequence[ReasoningTrace], take: PageRecorder) -> None:
         """Write the traces of a page, and record that it was taken.
 
         The state and the output say the same after a crash at any time, in the order that the output needs.
@@ -57,7 +57,7 @@ class FileOutput:
         """The file's size."""
         return self._path.stat().st_size
 
-    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+    async def write(self, traces: Sequence[ReasoningTrace], take: PageRecorder) -> None:
         """Append traces, wait until they are on the disk, and record the page."""
         with file_errors(self._path, "written"), self._path.open("ab") as file:
             file.writelines(trace.to_json() + b"\n" for trace in traces)
@@ -76,7 +76,7 @@ class StandardOutput:
 
     name, mark = "standard output", 0
 
-    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+    async def write(self, traces: Sequence[ReasoningTrace], take: PageRecorder) -> None:
         """Print traces, and record the page."""
         for trace in traces:
             click.echo(trace.to_json())

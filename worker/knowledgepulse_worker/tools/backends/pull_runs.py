@@ -129,7 +129,7 @@ class Pull:
     def _traces(self, content: RunContent) -> list[ReasoningTrace]:
         traces, options = [], self._rules.options
         if content.outcome is not None:
-            options = replace(options, outcomes=_Judged(options.outcomes, content.outcome))
+            options = replace(options, outcomes=_OutcomesOfRun(options.outcomes, content.outcome))
         for conversion in convert(content.document, content.format_name, options):
             if isinstance(conversion, ConversionError):
                 self._report.failed += 1
@@ -152,7 +152,7 @@ def _batches(listings: list[RunListing]) -> list[list[RunListing]]:
     return [listings[start : start + _BATCH] for start in range(0, len(listings), _BATCH)]
 
 
-class _Judged(Mapping[str, RunOutcome]):
+class _OutcomesOfRun(Mapping[str, RunOutcome]):
     """Outcomes by id, of which all other runs have one: that of the run that is converted."""
 
     def __init__(self, known: Mapping[str, RunOutcome], outcome: RunOutcome) -> None:

@@ -5,36 +5,38 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
-from knowledgepulse_worker.tools.backends.backend import Refusal, RunScore
-from knowledgepulse_worker.tools.backends.backend_client import Refused
+from knowledgepulse_worker.tools.backends.backend import RunScore, ScoreRefusal
+from knowledgepulse_worker.tools.backends.backend_client import BackendRefusal
 
 
-async def send_each(scores: Sequence[RunScore], send: Callable[[RunScore], Awaitable[None]]) -> list[Refusal]:
+async def send_each(
+    scores: Sequence[RunScore], send: Callable[[RunScore], Awaitable[None]]
+) -> list[ScoreRefusal]:
     """Send scores one by one; return those that the backend refused.
 
     Args:
         scores: the scores.
-        send: sends one; raises Refused, with the status 404 if the backend has no such run.
+        send: sends one; raises BackendRefusal, with the status 404 if the backend has no such run.
     """
     refusals = []
     for score in scores:
         try:
             await send(score)
-        except Refused as refused:
+        except BackendRefusal as refused:
             unknown = refused.status == HTTPStatus.NOT_FOUND
-            refusals.append(Refusal(score, "no such run" if unknown else str(refused)))
+            refusals.append(ScoreRefusal(score, "no such run" if unknown else str(refused)))
     return refusals
 
 
 async def send_together(
     scores: Sequence[RunScore], send: Callable[[Sequence[RunScore]], Awaitable[None]]
-) -> list[Refusal]:
+) -> list[ScoreRefusal]:
     """Send scores in one request, and one by one if that is refused; return those that the backend refused.
 
-    ``send``: sends some; raises Refused if the backend refuses any of them.
+    ``send``: sends some; raises BackendRefusal if the backend refuses any of them.
     """
     try:
         await send(scores)
-    except Refused:
+    except BackendRefusal:
         return await send_each(scores, lambda score: send([score]))
     return []

@@ -21,7 +21,7 @@ from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.backends.pull_output import Take
+from knowledgepulse_worker.tools.backends.pull_output import PageRecorder
 from knowledgepulse_worker.tools.backends.pull_state import TOPIC
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _BATCH_BYTES = 1_048_576
 """The size limit of a batch: under a quota, brokers would delay a second one of a transaction."""
 
-Refuse = Callable[[str, str], None]
+RefusalCallback = Callable[[str, str], None]
 """Is told the id of a trace that cannot be published, and why."""
 
 
@@ -48,14 +48,14 @@ class TopicOutput:
         cursor: Callable[[int], OutputRecord],
         mark: int,
         key_by: KeyBy,
-        refuse: Refuse,
+        refuse: RefusalCallback,
     ) -> None:
         self.name = topic_name(raw)
         self.mark = mark
         self._publisher, self._limits, self._raw = publisher, limits, raw
         self._cursor, self._key_by, self._refuse = cursor, key_by, refuse
 
-    async def write(self, traces: Sequence[ReasoningTrace], take: Take) -> None:
+    async def write(self, traces: Sequence[ReasoningTrace], take: PageRecorder) -> None:
         """Record the page, and publish its traces.
 
         Raises:
@@ -107,7 +107,7 @@ def pull_rights(settings: Settings) -> Iterator[Right]:
 
 @asynccontextmanager
 async def topic_output(
-    settings: Settings, state_id: str, key_by: KeyBy, refuse: Refuse
+    settings: Settings, state_id: str, key_by: KeyBy, refuse: RefusalCallback
 ) -> AsyncIterator[TopicOutput]:
     """Connect to the raw topic, fence off an earlier pull with the same state, and end its transaction.
 

@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.contributions.contributions_topic import (
     create_topic,
 )
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryClient
-from knowledgepulse_worker.tools.contributions.send_contributions import Persistence
+from knowledgepulse_worker.tools.contributions.send_contributions import RequestRetrier
 
 
 async def delete_contributions(
@@ -37,7 +37,7 @@ async def delete_contributions(
     await require_rights(settings.kafka.client_config(), contribution_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await create_topic(admin, topic)
-    persistence = Persistence(asyncio.sleep, ContributionMetrics())
+    persistence = RequestRetrier(asyncio.sleep, ContributionMetrics())
     async with IdempotentPublisher(settings.kafka.client_config()) as publisher, client:
         for trace_id in trace_ids:
             was_there = await persistence.ask(partial(client.delete, trace_id))

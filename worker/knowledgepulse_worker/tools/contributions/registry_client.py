@@ -17,7 +17,7 @@ from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit
-from knowledgepulse_worker.tools.contributions.request_pace import Pace, Sleep
+from knowledgepulse_worker.tools.contributions.request_pace import Pace, SleepFunction
 
 RetryReason = Literal["unreachable", "timeout", "closed", "server_error", "unreadable", "limited"]
 """The reason for repeating a request."""
@@ -73,7 +73,7 @@ class RegistryClient:
         SettingsError: the address, the agent or the key is not set, or the file of the key is unusable.
     """
 
-    def __init__(self, registry: RegistrySettings, sleep: Sleep) -> None:
+    def __init__(self, registry: RegistrySettings, sleep: SleepFunction) -> None:
         key = registry.secret("api_key")
         missing = [name for name in ("url", "agent_id") if getattr(registry, name) is None]
         missing += [] if key else ["api_key or registry.api_key_file"]

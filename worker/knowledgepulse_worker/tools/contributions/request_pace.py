@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-Sleep = Callable[[float], Awaitable[None]]
+SleepFunction = Callable[[float], Awaitable[None]]
 
 MARGIN = 1.05
 """Factor on each wait, because clocks differ."""
@@ -27,7 +27,7 @@ class Pace:
         clock: returns the monotonic time.
     """
 
-    def __init__(self, limit: int, sleep: Sleep, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: int, sleep: SleepFunction, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._remaining = limit
         self._sleep = sleep

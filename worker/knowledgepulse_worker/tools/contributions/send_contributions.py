@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
+from knowledgepulse_kafka.commit_outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import Session
@@ -38,7 +38,7 @@ from knowledgepulse_worker.tools.contributions.contributions_topic import (
 )
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient, TryAgain
-from knowledgepulse_worker.tools.contributions.request_pace import Sleep
+from knowledgepulse_worker.tools.contributions.request_pace import SleepFunction
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
 
 @dataclass
-class Persistence:
+class RequestRetrier:
     """Repeats a request until there is a final answer, with increasing pauses.
 
     Attributes:
@@ -64,7 +64,7 @@ class Persistence:
         clock: returns the monotonic time.
     """
 
-    sleep: Sleep
+    sleep: SleepFunction
     metrics: ContributionMetrics
     clock: Callable[[], float] = time.monotonic
     _refusals: deque[float] = field(default_factory=lambda: deque(maxlen=2))
@@ -105,7 +105,7 @@ class Sender:
 
     registry: RegistrySettings
     client: RegistryClient
-    persistence: Persistence
+    persistence: RequestRetrier
 
     async def send(self, record: Record) -> RegistryResult:
         """Send a record if it may leave and the registry does not have it yet; return the result.
@@ -175,7 +175,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await admin.required([source])
         await create_topic(admin, answers)
-    persistence = Persistence(sleep, metrics)
+    persistence = RequestRetrier(sleep, metrics)
     async with (
         Session(
             replace(settings.kafka.client_config(), group=group),

@@ -40,7 +40,7 @@ from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 _HEAD = 50
 """Number of documents by which the format of a file is detected."""
 
-Converted = tuple[str, Conversion | ConversionError]
+LocatedConversion = tuple[str, Conversion | ConversionError]
 """Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
 
 
@@ -94,7 +94,7 @@ class _Outcome(BaseModel):
 
 def convert_lines(
     name: str, lines: Iterable[bytes], format_name: str, options: Options
-) -> Iterator[Converted]:
+) -> Iterator[LocatedConversion]:
     """Convert each run in a file; yield an error in place of a run that cannot be converted.
 
     ``lines``: the file's content: one JSON document, or one per line.
@@ -165,7 +165,7 @@ def _value_or_text(document: _Document) -> Any:
 
 def _convert_fragments(
     name: str, input_format: InputFormat, documents: list[_Document], options: Options
-) -> Iterator[Converted]:
+) -> Iterator[LocatedConversion]:
     """Convert lines that together form one document."""
     values = []
     for document in documents:

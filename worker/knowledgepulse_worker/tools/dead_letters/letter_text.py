@@ -14,13 +14,13 @@ from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.terminal.printable import time_text
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
-from knowledgepulse_worker.tools.dead_letters.replay import Replay, SkipReason
+from knowledgepulse_worker.tools.dead_letters.replay import NoReplayReason, Replay
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE = 60
 HEAD = _COLUMNS.format("LOCATION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
 
-SKIP_REASONS: dict[SkipReason, str] = {
+SKIP_REASONS: dict[NoReplayReason, str] = {
     "replayed before": "already replayed",
     "of another topic": "its record is not from the raw topic",
     "too many attempts": "already replayed --max-attempts times",

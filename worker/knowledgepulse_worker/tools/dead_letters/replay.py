@@ -32,7 +32,7 @@ from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selectio
 TRANSACTION_RECORDS = 100
 TRANSACTION_BYTES = BATCH_BYTES
 """Bytes after which a transaction is committed; under a quota, brokers would delay the end of larger ones."""
-SkipReason = Literal[
+NoReplayReason = Literal[
     "replayed before", "of another topic", "too many attempts", "truncated", "empty", "too large"
 ]
 """Why a dead letter is not replayed."""
@@ -50,10 +50,10 @@ class Replay:
 
     letter: DeadLetter
     to: str = ""
-    skipped: SkipReason | None = None
+    skipped: NoReplayReason | None = None
 
 
-Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
+LetterPublisher = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
 """Publishes all letters or none; returns their locations in the raw topic, in order."""
 
 
@@ -156,7 +156,7 @@ def replay_rights(settings: Settings) -> Iterator[Right]:
     yield from topic_rights(["Write"], replays_topic_name(settings.kafka.group))
 
 
-def _dry_run(raw: Topic) -> Publish:
+def _dry_run(raw: Topic) -> LetterPublisher:
     async def publish(letters: Sequence[DeadLetter]) -> list[str]:
         partitions = [_partition(letter, raw) for letter in letters]
         return [raw.name if partition is None else f"{raw.name}/{partition}" for partition in partitions]
@@ -177,7 +177,7 @@ async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[Dea
     yield batch
 
 
-def skip_reason(letter: DeadLetter, raw: Topic, max_attempts: int) -> SkipReason | None:
+def skip_reason(letter: DeadLetter, raw: Topic, max_attempts: int) -> NoReplayReason | None:
     """Return why a dead letter cannot be replayed; None if it can."""
     record = letter.record
     if record.topic != raw.name:

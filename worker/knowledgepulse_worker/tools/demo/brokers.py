@@ -29,7 +29,7 @@ from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.kafka_node import (
     KAFKA_VERSION,
     START_LIMIT,
-    Say,
+    MessageCallback,
     Unavailable,
     node_settings,
     start_broker,
@@ -58,15 +58,15 @@ class Broker:
 
 
 @dataclass(frozen=True)
-class Kind:
+class BrokerKind:
     """A kind of broker; `start` adds its clean-up to the stack, or raises Unavailable."""
 
     name: str
     remedy: str
-    start: Callable[[ExitStack, Say], Broker]
+    start: Callable[[ExitStack, MessageCallback], Broker]
 
 
-def running_broker(say: Say) -> AbstractContextManager[Broker]:
+def running_broker(say: MessageCallback) -> AbstractContextManager[Broker]:
     """Return a context with a running broker, which is stopped afterwards if it was started here.
 
     On Linux, the broker also dies with the *thread* that entered, which must therefore outlive the context.
@@ -78,13 +78,13 @@ def running_broker(say: Say) -> AbstractContextManager[Broker]:
 
 
 @contextmanager
-def first_available(kinds: Sequence[Kind], say: Say) -> Iterator[Broker]:
+def first_available(kinds: Sequence[BrokerKind], say: MessageCallback) -> Iterator[Broker]:
     """Yield a broker of the first available kind.
 
     Raises:
         NoBrokerError: none is available; the message has the reasons of all kinds.
     """
-    failures: list[tuple[Kind, Unavailable]] = []
+    failures: list[tuple[BrokerKind, Unavailable]] = []
     for kind in kinds:
         with ExitStack() as stack:
             try:
@@ -100,11 +100,11 @@ def first_available(kinds: Sequence[Kind], say: Say) -> Iterator[Broker]:
     raise NoBrokerError(_explain(failures))
 
 
-def _prefixed(name: str, say: Say) -> Say:
+def _prefixed(name: str, say: MessageCallback) -> MessageCallback:
     return lambda line: say(f"{name}: {line}")
 
 
-def _explain(failures: Sequence[tuple[Kind, Unavailable]]) -> str:
+def _explain(failures: Sequence[tuple[BrokerKind, Unavailable]]) -> str:
     lines = ["no Kafka broker is available:"]
     for kind, why in failures:
         lines.append(f"  {kind.name}: {why.reason}")
@@ -122,7 +122,7 @@ def _first_line(error: BaseException) -> str:
 # --- configured
 
 
-def _find_configured(stack: ExitStack, say: Say) -> Broker:
+def _find_configured(stack: ExitStack, say: MessageCallback) -> Broker:
     servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip()
     if not servers:
         raise Unavailable("KAFKA_BOOTSTRAP_SERVERS is not set")
@@ -134,7 +134,7 @@ def _find_configured(stack: ExitStack, say: Say) -> Broker:
 # --- Docker
 
 
-def _start_docker(stack: ExitStack, say: Say) -> Broker:
+def _start_docker(stack: ExitStack, say: MessageCallback) -> Broker:
     try:
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - needs an extra
     except ImportError:
@@ -211,7 +211,7 @@ def _container_is_running(container: "DockerContainer") -> bool:
 # --- embedded
 
 
-def _start_embedded(stack: ExitStack, say: Say) -> Broker:
+def _start_embedded(stack: ExitStack, say: MessageCallback) -> Broker:
     program = _noida_program()
     folder = temporary_folder(stack)
     port, *_ = processes.free_ports(1)
@@ -243,8 +243,8 @@ def temporary_folder(stack: ExitStack) -> Path:
     return Path(stack.enter_context(folder))
 
 
-CONFIGURED = Kind(
+CONFIGURED = BrokerKind(
     "Configured broker", "set KAFKA_BOOTSTRAP_SERVERS (host:port) to a running broker", _find_configured
 )
-DOCKER = Kind("Docker", "install and start Docker", _start_docker)
-EMBEDDED = Kind("Embedded broker", _INSTALL_EXTRA, _start_embedded)
+DOCKER = BrokerKind("Docker", "install and start Docker", _start_docker)
+EMBEDDED = BrokerKind("Embedded broker", _INSTALL_EXTRA, _start_embedded)

@@ -16,7 +16,7 @@ KAFKA_VERSION = "4.1.0"
 START_LIMIT = 60.0
 """Seconds until a broker started here must respond."""
 
-Say = Callable[[str], None]
+MessageCallback = Callable[[str], None]
 """Called with a message for each step that takes time."""
 
 

@@ -40,7 +40,7 @@ _TraceId = Annotated[str, Meta(pattern=r"^(?!0+\Z)[0-9a-f]{32}\Z")]
 _SpanId = Annotated[str, Meta(pattern=r"^(?!0+\Z)[0-9a-f]{16}\Z")]
 
 
-class SpanContext(msgspec.Struct, frozen=True):
+class SpanIds(msgspec.Struct, frozen=True):
     """The ids of a span, in hexadecimal."""
 
     trace_id: _TraceId
@@ -48,14 +48,14 @@ class SpanContext(msgspec.Struct, frozen=True):
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    span_context: SpanContext
+    span_context: SpanIds
 
 
 class _Trace(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
-def span_of(value: bytes) -> SpanContext | None:
+def span_of(value: bytes) -> SpanIds | None:
     """Return the agent's span, a trace's ``metadata.span_context``; None if it is missing or invalid."""
     try:
         return decode_members(value, _Trace).metadata.span_context
@@ -63,7 +63,7 @@ def span_of(value: bytes) -> SpanContext | None:
         return None
 
 
-def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns: int) -> bytes:
+def otlp_logs(record: ScoredRecord, span: SpanIds, service: str, observed_ns: int) -> bytes:
     """Return an export of logs that contains the event of one score, at the trace's own time.
 
     Args:
@@ -84,7 +84,7 @@ def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns
     return _export("Logs", "logRecords", event, service)
 
 
-def otlp_spans(record: ScoredRecord, span: SpanContext, service: str, observed_ns: int) -> bytes:
+def otlp_spans(record: ScoredRecord, span: SpanIds, service: str, observed_ns: int) -> bytes:
     """Return an export of spans that contains the span of one score, at the trace's own time.
 
     Its id depends only on the agent's span and the raw record, so that a backend that gets it twice has it

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from knowledgepulse_kafka.outcome import Refused, Throttled
+from knowledgepulse_kafka.commit_outcome import Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
 from knowledgepulse_kafka.session import Session

@@ -58,7 +58,7 @@ REMEDIES = {
 
 
 def reason_text(key: str) -> str:
-    """Return a reason in words, with the value that caused it, if any; see :attr:`LeftOut.key`."""
+    """Return a reason in words, with the value that caused it, if any; see :attr:`LeftOutRecord.key`."""
     reason, _, value = key.partition(":")
     return f"{REASONS.get(reason, reason)}: {value}" if value else REASONS.get(reason, reason)
 
@@ -78,7 +78,7 @@ class _Outcome(OutcomeSummary, frozen=True):
     result_summary: str = ""
 
 
-class Members(msgspec.Struct, frozen=True):
+class CandidateMembers(msgspec.Struct, frozen=True):
     """The members of a trace that a candidate needs."""
 
     id: str
@@ -108,7 +108,7 @@ class Candidate:
     parts: Score | None
     policy: str | None
     domain: str
-    members: Members
+    members: CandidateMembers
 
     @property
     def agent(self) -> str | None:
@@ -152,7 +152,7 @@ class Candidate:
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 
-class LeftOut(NamedTuple):
+class LeftOutRecord(NamedTuple):
     """A record that is not a candidate.
 
     Attributes:
@@ -200,7 +200,7 @@ class Rules:
         """The number of dimensions of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
-    def candidate(self, record: RawRecord, changed_ms: int | None = None) -> Candidate | LeftOut:
+    def candidate(self, record: RawRecord, changed_ms: int | None = None) -> Candidate | LeftOutRecord:
         """Return a record's candidate, or the reason for leaving it out.
 
         Args:
@@ -208,26 +208,26 @@ class Rules:
             changed_ms: the last change of the file that holds the record, in milliseconds since the epoch.
         """
         if (failure := last_header(record.headers, "kp-redaction-error")) is not None:
-            return LeftOut(
+            return LeftOutRecord(
                 "not_redacted",
                 next((reason for reason in REDACTION_REASONS if reason.encode() == failure), ""),
             )
         candidate = self._read(record, changed_ms)
         if candidate is None or (self.has_score and candidate.parts is None):
-            return LeftOut("foreign")
+            return LeftOutRecord("foreign")
         return self._against(candidate) or candidate
 
-    def _against(self, candidate: Candidate) -> LeftOut | None:
+    def _against(self, candidate: Candidate) -> LeftOutRecord | None:
         choices, metadata = self.choices, candidate.members.metadata
         if choices.departure_rule is not None:
             held = choices.departure_rule.withholding_guard(metadata.visibility, metadata.privacy_level)
             if held is not None:
-                return LeftOut(held, getattr(metadata, held))
+                return LeftOutRecord(held, getattr(metadata, held))
         if choices.domain and not {metadata.task_domain, candidate.domain} & {*choices.domain}:
-            return LeftOut("other_domain")
+            return LeftOutRecord("other_domain")
         if candidate.parts is not None and candidate.parts.decision != "contribute":
-            return LeftOut("rejected" if choices.policy is None else "policy")
-        return LeftOut("min_score") if candidate.score < choices.min_score else None
+            return LeftOutRecord("rejected" if choices.policy is None else "policy")
+        return LeftOutRecord("min_score") if candidate.score < choices.min_score else None
 
     def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
         """Return the bytes of a record's trace, with its score under the policy of the export, if any."""
@@ -237,7 +237,7 @@ class Rules:
     def _read(self, record: RawRecord, changed_ms: int | None) -> Candidate | None:
         headers = worker_headers(record.headers)
         try:
-            members = decode_members(record.value or b"", Members)
+            members = decode_members(record.value or b"", CandidateMembers)
             parts = None if headers is None else without_content(decode_score(headers[1]))
             source, policy_digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")

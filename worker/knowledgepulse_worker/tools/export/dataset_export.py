@@ -10,7 +10,7 @@ import msgspec
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted
-from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
+from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOutRecord, Rules
 from knowledgepulse_worker.tools.export.dataset_card import CARD, card
 from knowledgepulse_worker.tools.export.dataset_rows import Files, read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
@@ -74,7 +74,7 @@ async def _carry_out(
             if planned is not None:
                 candidate = rules.candidate(record, plan.changed_ms.get(part))
                 if not isinstance(candidate, Candidate) or (
-                    examine and isinstance(await examined(rules, candidate, record), LeftOut)
+                    examine and isinstance(await examined(rules, candidate, record), LeftOutRecord)
                 ):
                     raise InputError(
                         f"{part}/{record.offset}: has changed since the export was planned; "

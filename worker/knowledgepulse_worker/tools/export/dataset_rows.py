@@ -22,7 +22,7 @@ from knowledgepulse_worker.records.ledger_records import decode_vector
 from knowledgepulse_worker.scoring import Dimensions
 from knowledgepulse_worker.tools.export.candidates import Candidate
 from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
-from knowledgepulse_worker.tools.export.manifest import TABLE, Choices, File, Format, Planned
+from knowledgepulse_worker.tools.export.manifest import TABLE, Choices, File, Format, PlannedRecord
 
 _BUFFER = 67_108_864
 """Bytes of traces and lines that are kept in memory before they are written, to one file per target."""
@@ -139,7 +139,7 @@ class Files:
         self._lines: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._size = self._written = 0
 
-    def add(self, candidate: Candidate, planned: Planned, trace: bytes) -> Iterator[tuple[str, File]]:
+    def add(self, candidate: Candidate, planned: PlannedRecord, trace: bytes) -> Iterator[tuple[str, File]]:
         """Add a row, and yield the files that this completes.
 
         ``trace``: the JSON of the trace with the row's score.

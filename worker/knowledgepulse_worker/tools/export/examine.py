@@ -10,11 +10,11 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.common.departure_rule import is_clean_json
-from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
+from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOutRecord, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import lines_of
 
 
-class Examined(NamedTuple):
+class ExaminedTrace(NamedTuple):
     """A trace that can be a row.
 
     Attributes:
@@ -26,23 +26,23 @@ class Examined(NamedTuple):
     is_clean: bool | None
 
 
-async def examined(rules: Rules, candidate: Candidate, record: RawRecord) -> Examined | LeftOut:
+async def examined(rules: Rules, candidate: Candidate, record: RawRecord) -> ExaminedTrace | LeftOutRecord:
     """Return a candidate's trace, or the reason for leaving it out."""
     value, departure_rule = record.value or b"", rules.choices.departure_rule
     try:
         trace = decode_trace(value, len(value))
     except InvalidRecordError:
-        return LeftOut("foreign")
+        return LeftOutRecord("foreign")
     is_clean = None if rules.choices.not_cleaned else is_clean_json(value)
     if departure_rule is not None and (held := departure_rule.held_by_content(lambda: bool(is_clean))):
-        return LeftOut(held)
+        return LeftOutRecord(held)
     try:
         for _ in lines_of(candidate, rules.trace(record, candidate), rules.choices):
             pass
     except (InvalidRecordError, ValueError):  # a number too large for a double, or for Python
-        return LeftOut("not_convertible")
+        return LeftOutRecord("not_convertible")
     if rules.scan is not None:
         secret = await asyncio.to_thread(rules.scan, value)
         if secret is not False:
-            return LeftOut("unscanned" if secret is None else "secret")
-    return Examined(trace, is_clean)
+            return LeftOutRecord("unscanned" if secret is None else "secret")
+    return ExaminedTrace(trace, is_clean)

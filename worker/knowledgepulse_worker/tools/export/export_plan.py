@@ -15,7 +15,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.records.ledger_records import encode_vector
 from knowledgepulse_worker.scoring import embedding_text
-from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
+from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOutRecord, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
 from knowledgepulse_worker.tools.export.examine import examined
@@ -30,7 +30,7 @@ from knowledgepulse_worker.tools.export.manifest import (
     File,
     Manifest,
     Plan,
-    Planned,
+    PlannedRecord,
     Split,
 )
 from knowledgepulse_worker.tools.export.selection import best
@@ -90,7 +90,7 @@ async def _offsets(inputs: ExportInputs, manifest: Manifest, rules: Rules) -> tu
     return offsets, deleted
 
 
-class _Found(NamedTuple):
+class _FoundCandidate(NamedTuple):
     """The data of a candidate that is kept until all records are read."""
 
     part: str
@@ -107,14 +107,14 @@ class _Reading:
         self.counts: dict[str, Counter[str]] = {}
         self._rules = rules
         self._seen = seen
-        self._found: list[_Found] = []
+        self._found: list[_FoundCandidate] = []
         self._texts: list[str] = []
         self._vectors: list[NDArray[np.float32]] = []
 
     async def add(self, record: RawRecord, part: str, changed_ms: int | None) -> None:
         self.read += 1
         checked = await self._checked(record, changed_ms)
-        if isinstance(checked, LeftOut):
+        if isinstance(checked, LeftOutRecord):
             self.dropped[checked.key] += 1
             return
         candidate, is_clean = checked
@@ -122,28 +122,28 @@ class _Reading:
         if is_clean is not None:
             facts.append((CLEANER, CLEAN if is_clean else NOT_CLEAN))
         groups = candidate.groups(self._rules.tasks)
-        self._found.append(_Found(part, record.offset, groups, candidate.score, facts))
+        self._found.append(_FoundCandidate(part, record.offset, groups, candidate.score, facts))
         if len(self._texts) == _BATCH:
             await self.embed()
 
     async def _checked(
         self, record: RawRecord, changed_ms: int | None
-    ) -> tuple[Candidate, bool | None] | LeftOut:
+    ) -> tuple[Candidate, bool | None] | LeftOutRecord:
         """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out.
 
         With the candidate, return whether it is clean; None if the SDK's cleaner was not run.
         """
         rules = self._rules
         candidate = rules.candidate(record, changed_ms)
-        if isinstance(candidate, LeftOut):
+        if isinstance(candidate, LeftOutRecord):
             return candidate
         identity = candidate.source, candidate.members.id
         if rules.since_ms is not None and (candidate.timestamp_ms or 0) < rules.since_ms:
-            return LeftOut("before_since")
+            return LeftOutRecord("before_since")
         if identity in self._seen:
-            return LeftOut("repeat")
+            return LeftOutRecord("repeat")
         found = await examined(rules, candidate, record)
-        if isinstance(found, LeftOut):
+        if isinstance(found, LeftOutRecord):
             return found
         self._seen.add(identity)
         if rules.embedder is not None:
@@ -156,7 +156,7 @@ class _Reading:
             self._vectors.append(done.vectors)
             self._texts = []
 
-    def rows(self, exported: ExportedTraces) -> list[Planned]:
+    def rows(self, exported: ExportedTraces) -> list[PlannedRecord]:
         """Select the candidates and assign their splits, and return what remains."""
         choices, count = self._rules.choices, len(self._found)
         vectors = np.concatenate([np.empty((0, self._rules.dimensions), np.float32), *self._vectors])
@@ -179,7 +179,7 @@ class _Reading:
                 for name, value in (("split", split), *found.facts):
                     self.counts.setdefault(name, Counter())[value] += 1
                 vector = encode_vector(vectors[index])
-                rows.append(Planned(found.part, found.offset, found.groups, split, vector))
+                rows.append(PlannedRecord(found.part, found.offset, found.groups, split, vector))
         return rows
 
 

@@ -157,7 +157,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=1) + b"\n"
 
 
-class Planned(msgspec.Struct, frozen=True, array_like=True):
+class PlannedRecord(msgspec.Struct, frozen=True, array_like=True):
     """A record that an export writes.
 
     Attributes:
@@ -189,7 +189,7 @@ class Plan(msgspec.Struct, frozen=True):
     source: dict[str, str]
     choices: Choices
     export: Export
-    rows: list[Planned]
+    rows: list[PlannedRecord]
     changed_ms: dict[str, int] = {}
 
 

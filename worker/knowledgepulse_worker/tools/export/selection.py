@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.tools.export.splits import ExportedTraces, Groups, tied
-
-Vectors = NDArray[np.float32]
+from knowledgepulse_worker.tools.export.splits import ExportedTraces, Groups, Vectors, tied
 
 REFERENCES = 4096
 """Largest number of candidates whose coverage is computed; of more, a sample of this size is used."""

@@ -51,7 +51,7 @@ decision is 0 for rejected and 1 for contributed."""
 
 _CDF, _TRACES, _POLICY = "kp:reference:cdf", "kp:reference:traces", "kp:reference:policy_info"
 
-Key = tuple[str, str]
+DistributionKey = tuple[str, str]
 """Domain and dimension."""
 
 
@@ -67,7 +67,7 @@ class Distributions:
     """The distributions of scored traces, and the digest of the policy that gave scores and decisions."""
 
     policy: str
-    of: dict[Key, Distribution]
+    of: dict[DistributionKey, Distribution]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Drift:
 
 def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributions:
     """Return the distributions of scored traces under a policy."""
-    values: defaultdict[Key, list[float]] = defaultdict(list)
+    values: defaultdict[DistributionKey, list[float]] = defaultdict(list)
     for score in scores_under(list(records), policy):
         for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
@@ -154,7 +154,7 @@ class _Rule(msgspec.Struct):
     expr: str
 
     @property
-    def key(self) -> Key:
+    def key(self) -> DistributionKey:
         return self.labels["domain"], self.labels["dimension"]
 
     def value(self, lowest: float, highest: float) -> float:

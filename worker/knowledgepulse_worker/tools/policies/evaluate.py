@@ -32,7 +32,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
 from knowledgepulse_worker.tools.policies.labelled_traces import (
     OUTCOME_DIMENSION,
     LabelCounts,
-    Labelled,
+    LabelledTraces,
     held_scores,
     leaks_label,
     matched,
@@ -51,7 +51,7 @@ Figures = dict[str, Estimate | None]
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutLabels:
     """The labels of a domain that its learned value was fitted to.
 
     Attributes:
@@ -139,14 +139,14 @@ class Evaluation:
     policy: str
     precision: float
     domains: dict[str, DomainEvaluation]
-    fitted: dict[str, LeftOut]
+    fitted: dict[str, LeftOutLabels]
     unmatched: int
     unlabelled: int
     sources: dict[str, int]
 
 
 @dataclass(frozen=True)
-class Compared:
+class PolicyComparison:
     """The comparison of several policies on the labels of a domain.
 
     Attributes:
@@ -193,15 +193,15 @@ def evaluate(
     )
 
 
-def _left_out(name: str, labelled: Labelled, policy: Policy) -> LeftOut | None:
+def _left_out(name: str, labelled: LabelledTraces, policy: Policy) -> LeftOutLabels | None:
     learned = policy.profile(name).learned
     if learned is None or (fitted := learned.fitted) is None:
         return None
     labels = None if fitted.ids is None else int(labelled.fitted_to(policy).sum())
-    return LeftOut(labels, len(labelled.traces), fitted.on, Estimate(*fitted.auc))
+    return LeftOutLabels(labels, len(labelled.traces), fitted.on, Estimate(*fitted.auc))
 
 
-def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -> DomainEvaluation:
+def _evaluate(name: str, labelled: LabelledTraces, policy: Policy, precision: float) -> DomainEvaluation:
     by_trace = labelled.scores(policy)
     scores = np.array([score.quality_score for score in by_trace])
     score, alone, without = _aucs(by_trace, scores, labelled, policy)
@@ -240,7 +240,7 @@ def _evaluate(name: str, labelled: Labelled, policy: Policy, precision: float) -
     )
 
 
-def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
+def _verdict(fair: Estimate | None, labelled: LabelledTraces) -> ScoreVerdict:
     if fair is None or not labelled.has(MIN_SUPPORT, MIN_SUPPORT):
         return "too few labels"
     if fair.low > CHANCE_AUC:
@@ -248,7 +248,7 @@ def _verdict(fair: Estimate | None, labelled: Labelled) -> ScoreVerdict:
     return "points the wrong way" if fair.high < CHANCE_AUC else "does not tell apart"
 
 
-def _length(labelled: Labelled, policy: Policy, constant: str | None) -> AgainstLength | None:
+def _length(labelled: LabelledTraces, policy: Policy, constant: str | None) -> AgainstLength | None:
     try:
         values = logistic.values_of([trace.record for trace in labelled.traces])
     except NoFactsError:
@@ -259,7 +259,7 @@ def _length(labelled: Labelled, policy: Policy, constant: str | None) -> Against
 
 
 def _aucs(
-    by_trace: Sequence[Score], scores: Array, labelled: Labelled, policy: Policy
+    by_trace: Sequence[Score], scores: Array, labelled: LabelledTraces, policy: Policy
 ) -> tuple[Estimate | None, dict[str, Estimate], dict[str, Estimate]]:
     """Return the AUC of the score, of each dimension alone, and of the score with each dimension constant."""
     if not labelled.has(1, 1):
@@ -273,7 +273,7 @@ def _aucs(
 
 
 def proposed_thresholds(
-    scores: Array, labelled: Labelled, precision: float
+    scores: Array, labelled: LabelledTraces, precision: float
 ) -> tuple[float | None, float | None]:
     """Return the thresholds with the highest F1 and with the highest recall at a precision.
 
@@ -293,7 +293,7 @@ def proposed_thresholds(
 
 
 def operating_points(
-    scores: Array, labelled: Labelled, thresholds: Iterable[float]
+    scores: Array, labelled: LabelledTraces, thresholds: Iterable[float]
 ) -> dict[float, OperatingPoint]:
     """Return the operating points by threshold."""
     thresholds = sorted({*thresholds})
@@ -307,7 +307,9 @@ def operating_points(
     }
 
 
-def _decided(profile: Profile | None, scores: Sequence[Score], labelled: Labelled) -> OperatingPoint | None:
+def _decided(
+    profile: Profile | None, scores: Sequence[Score], labelled: LabelledTraces
+) -> OperatingPoint | None:
     """Return the operating point of a profile's share, in the place of the threshold; None without one."""
     if profile is None or profile.share is None:
         return None
@@ -318,7 +320,7 @@ def _decided(profile: Profile | None, scores: Sequence[Score], labelled: Labelle
 
 def compare(
     records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
-) -> list[Compared]:
+) -> list[PolicyComparison]:
     """Compare two or more policies in each domain of the first policy that has enough labels."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
     return [
@@ -328,11 +330,11 @@ def compare(
     ]
 
 
-def _compare(name: str, given: Labelled, policies: Sequence[Policy]) -> Compared:
+def _compare(name: str, given: LabelledTraces, policies: Sequence[Policy]) -> PolicyComparison:
     seen = np.any([given.fitted_to(policy) for policy in policies], axis=0)
     labelled = given.only(~seen)
     if labelled is None or not labelled.has(MIN_SUPPORT, MIN_SUPPORT):
-        return Compared(name, len(given.kept), given.equals_success, int(seen.sum()), {}, {})
+        return PolicyComparison(name, len(given.kept), given.equals_success, int(seen.sum()), {}, {})
     kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
     by_policy = [labelled.scores(policy) for policy in policies]
     orders = [held_scores(labelled, policy, OUTCOME_DIMENSION if held else None) for policy in policies]
@@ -349,7 +351,7 @@ def _compare(name: str, given: Labelled, policies: Sequence[Policy]) -> Compared
         return {figure: known(percentiles(value, row)) for figure, value, row in rows}
 
     digests = dict(enumerate(policy.digest for policy in policies))
-    return Compared(
+    return PolicyComparison(
         name,
         len(kept),
         held,

@@ -11,12 +11,12 @@ from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.tools.policies.estimates import CHANCE_AUC, signed, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import (
     FIGURES,
-    Compared,
     DomainEvaluation,
     Evaluation,
     Figures,
-    LeftOut,
+    LeftOutLabels,
     OperatingPoint,
+    PolicyComparison,
 )
 from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
@@ -33,7 +33,7 @@ def verdicts(evaluation: Evaluation) -> Iterator[str]:
     yield from (verdict(domain, evaluation.precision) for domain in evaluation.domains.values())
 
 
-def changes(compared: Sequence[Compared]) -> Iterator[str]:
+def changes(compared: Sequence[PolicyComparison]) -> Iterator[str]:
     """Yield a sentence for each difference between policies."""
     for comparison in compared:
         left_out = f"{comparison.left_out:,} labels are left out, as a learned value was fitted to them"
@@ -80,7 +80,7 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
     yield _repeats(domains)
 
 
-def _fitted(name: str, left_out: LeftOut) -> Iterator[str]:
+def _fitted(name: str, left_out: LeftOutLabels) -> Iterator[str]:
     if left_out.labels is None:
         yield (
             f"warning: {name}: the policy does not record to which traces its learned value was fitted; if "
@@ -93,7 +93,7 @@ def _fitted(name: str, left_out: LeftOut) -> Iterator[str]:
         )
 
 
-def _recorded(left_out: LeftOut) -> str:
+def _recorded(left_out: LeftOutLabels) -> str:
     return (
         f"AUC {with_interval(left_out.auc)} on traces that it was not fitted to, at its fit on "
         f"{printable(left_out.on)}"
@@ -199,7 +199,7 @@ def _worth(point: OperatingPoint, traces: int) -> str:
     return f"{point.threshold!r} passes {point.passing:,} of {traces:,}, of which {good} are worth keeping"
 
 
-def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
+def comparison_tables(compared: Sequence[PolicyComparison]) -> Iterator[Table | str]:
     """Yield the figures of each domain."""
     for comparison in compared:
         if not comparison.policies:

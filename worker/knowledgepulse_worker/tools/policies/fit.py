@@ -32,7 +32,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
     NO_LABEL,
     OUTCOME_DIMENSION,
     LabelCounts,
-    Labelled,
+    LabelledTraces,
     held_scores,
     leaks_label,
     matched,
@@ -67,7 +67,7 @@ MAX_AGENTS = 10
 
 MAX_NAME_CHARACTERS = 100
 
-Outcome = Literal["supported", "not supported", "too few labels"]
+FitOutcome = Literal["supported", "not supported", "too few labels"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class DomainFit(LabelCounts):
     judges: int
     rest: int
     since: int | None = None
-    outcome: Outcome = "too few labels"
+    outcome: FitOutcome = "too few labels"
     missing: list[str] = field(default_factory=list)
     learned: LearnedValue | None = None
     appraisals: dict[str, Appraisal] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def fit(
 
 def _fit_domain(
     name: str,
-    labelled: Labelled,
+    labelled: LabelledTraces,
     policy: Policy,
     today: str,
     target: float,
@@ -278,7 +278,7 @@ class _Gains(NamedTuple):
 
 
 def _since(
-    judged: Labelled, orders: dict[str, Array], folds: Array, target: float, gains: _Gains, fresh: Array
+    judged: LabelledTraces, orders: dict[str, Array], folds: Array, target: float, gains: _Gains, fresh: Array
 ) -> _Gains:
     """Return gains over the policy in force that are computed on traces that it was not fitted to, if any.
 
@@ -293,7 +293,7 @@ def _since(
     return found._replace(appraisals=gains.appraisals | {"in force": found.appraisals["in force"]})
 
 
-def _appraise(labelled: Labelled, orders: dict[str, Array], folds: Array, target: float) -> _Gains:
+def _appraise(labelled: LabelledTraces, orders: dict[str, Array], folds: Array, target: float) -> _Gains:
     """Judge orders of the traces, of which the first two are the policy in force and the fitted one."""
     kept, groups, columns = labelled.kept, labelled.groups, [*orders.values()]
     aucs, drawn = areas(kept, columns, groups, folds)
@@ -320,7 +320,7 @@ def _best(order: Array, folds: Array, target: float) -> Array:
     return passes
 
 
-def _is_above_chance(result: DomainFit, judged: Labelled, low: float, told: float | None) -> bool:
+def _is_above_chance(result: DomainFit, judged: LabelledTraces, low: float, told: float | None) -> bool:
     """Return whether an AUC is surely above chance.
 
     ``low``: the lower end of its interval. ``told``: its surprise; None if words are fitted, which are not
@@ -346,7 +346,7 @@ def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:
 
 
 def _new_agents(
-    labelled: Labelled,
+    labelled: LabelledTraces,
     values: dict[str, Array],
     words: TraceWords | None,
     agents: Sequence[str],
@@ -371,7 +371,11 @@ def _new_agents(
 
 
 def _origin(
-    labelled: Labelled, today: str, agents: Sequence[str], fitted: Appraisal, new_agents: Estimate | None
+    labelled: LabelledTraces,
+    today: str,
+    agents: Sequence[str],
+    fitted: Appraisal,
+    new_agents: Estimate | None,
 ) -> FitOrigin:
     sources = Counter(trace.label.source or "no source" for trace in labelled.traces)
     frequent = [

@@ -41,13 +41,13 @@ tasks apart, and clusters are not used."""
 MAX_CLUSTERED = 4_000
 """With more traces, clusters are not used, since they take memory by the square of this number."""
 
-Origin = Literal["given", "equal objective", "similar words", "alone"]
+GroupOrigin = Literal["given", "equal objective", "similar words", "alone"]
 """How the group of a trace was found."""
 
-ORIGINS: tuple[Origin, ...] = get_args(Origin)
+GROUP_ORIGINS: tuple[GroupOrigin, ...] = get_args(GroupOrigin)
 
 
-def groups_of(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> list[tuple[str, Origin]]:
+def groups_of(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> list[tuple[str, GroupOrigin]]:
     """Return the group of each labelled trace, and how it was found."""
     groups = [*_named(records, labels)]
     sizes = Counter(name for name, _ in groups)
@@ -61,7 +61,7 @@ def groups_of(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> list[
     return groups
 
 
-def _named(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> Iterator[tuple[str, Origin]]:
+def _named(records: Sequence[ScoredRecord], labels: Sequence[Label]) -> Iterator[tuple[str, GroupOrigin]]:
     """Yield the given group of each trace, or else that of its objective.
 
     Traces without a given group belong to that of another trace with their objective, and so do traces with

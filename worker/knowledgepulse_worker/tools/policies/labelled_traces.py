@@ -18,7 +18,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, learned_value, quality_score, scores_under
 from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.policies.fitted_traces import fitted_to
-from knowledgepulse_worker.tools.policies.groups import ORIGINS, Origin, groups_of
+from knowledgepulse_worker.tools.policies.groups import GROUP_ORIGINS, GroupOrigin, groups_of
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Label, Labels, label_of
 
 with extra("policy"):
@@ -56,7 +56,7 @@ class LabelCounts:
     traces: int
     kept: int
     groups: int
-    grouped: Mapping[Origin, int]
+    grouped: Mapping[GroupOrigin, int]
     agreement: float
 
     def too_few(self, of_each: int, groups: int) -> str:
@@ -80,10 +80,10 @@ class LabelledTrace:
     label: Label
     kept: bool
     group: str
-    origin: Origin
+    origin: GroupOrigin
 
 
-class Labelled:
+class LabelledTraces:
     """Labelled traces, with their labels as columns of shape (traces,).
 
     Args:
@@ -98,10 +98,10 @@ class Labelled:
         self.groups = np.unique([trace.group for trace in traces], return_inverse=True)[1]  # indices, from 0
         self.agreement = float(np.mean([trace.kept == trace.record.success for trace in traces]))
 
-    def only(self, wanted: Array) -> Labelled | None:
+    def only(self, wanted: Array) -> LabelledTraces | None:
         """Return those that are wanted, by a mask of shape (traces,); None if there are none."""
         traces = [trace for trace, is_wanted in zip(self.traces, wanted, strict=True) if is_wanted]
-        return Labelled(traces, self._records) if traces else None
+        return LabelledTraces(traces, self._records) if traces else None
 
     def fitted_to(self, policy: Policy) -> Array:
         """Return whether a learned value of a policy was fitted to each trace, shape (traces,)."""
@@ -131,7 +131,7 @@ class Labelled:
         """The members of :class:`LabelCounts` but for the domain."""
         kept, groups = int(self.kept.sum()), int(self.groups.max()) + 1
         origins = Counter(trace.origin for trace in self.traces)
-        grouped = {origin: origins[origin] for origin in ORIGINS}
+        grouped = {origin: origins[origin] for origin in GROUP_ORIGINS}
         return {
             "traces": len(self.kept),
             "kept": kept,
@@ -151,7 +151,7 @@ class Labelled:
         """The traces' labels; traces of one run may share one."""
         return {trace.label.id: trace.label for trace in self.traces}
 
-    def by_domain(self, policy: Policy) -> dict[str, Labelled]:
+    def by_domain(self, policy: Policy) -> dict[str, LabelledTraces]:
         """Return the labelled traces by the policy's profiles, in these names' order."""
         found: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
         records: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
@@ -159,7 +159,7 @@ class Labelled:
             found[policy.profile(trace.record.task_domain).domain].append(trace)
         for record in self._records:
             records[policy.profile(record.task_domain).domain].append(record)
-        return {name: Labelled(found[name], records[name]) for name in sorted(found)}
+        return {name: LabelledTraces(found[name], records[name]) for name in sorted(found)}
 
 
 NO_LABEL = "no label"
@@ -188,7 +188,7 @@ def _place(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
 
 
-def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
+def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> LabelledTraces:
     """Return the labelled traces; raise an InputError unless some are worth keeping and some are not."""
     found = [(record, label) for record in records if (label := label_of(record, labels)) is not None]
     groups = groups_of([record for record, _ in found], [label for _, label in found])
@@ -204,7 +204,7 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
         raise InputError(
             f"every matching label says '{verdict}' ({count}); both kept and dropped traces are needed"
         )
-    return Labelled(traces, records)
+    return LabelledTraces(traces, records)
 
 
 def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
@@ -224,7 +224,7 @@ def leaks_label(area: float) -> bool:
     return not 1 - LEAK_AUC < area < LEAK_AUC
 
 
-def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
+def outcomes_in_text(labelled: LabelledTraces) -> dict[str, int]:
     """Return the outcomes in the texts that predict the label, with the number of traces that state them.
 
     Only the shortened texts are searched, which include the ends of a trace. An outcome counts if enough
@@ -248,7 +248,7 @@ def outcomes_in_text(labelled: Labelled) -> dict[str, int]:
 
 
 def held_scores(
-    labelled: Labelled, policy: Policy, constant: str | None, probabilities: Array | None = None
+    labelled: LabelledTraces, policy: Policy, constant: str | None, probabilities: Array | None = None
 ) -> Array:
     """Return the traces' scores under a policy.
 

@@ -16,7 +16,7 @@ import numpy as np
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import Array, auc
-from knowledgepulse_worker.tools.policies.groups import Origin
+from knowledgepulse_worker.tools.policies.groups import GroupOrigin
 
 with extra("policy"):
     from scipy.special import expit
@@ -38,7 +38,7 @@ _NEWTON_STEPS = 7
 _EPSILON = 1e-9
 
 
-def surprising(grouped: Mapping[Origin, int]) -> float:
+def surprising(grouped: Mapping[GroupOrigin, int]) -> float:
     """Return how many standard deviations are asked for; the AUCs of permutations are nearly normal.
 
     ``grouped``: the number of traces by how their group was found.

@@ -23,7 +23,7 @@ from knowledgepulse_worker.scoring import NoFactsError, ScoredRecord
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, areas, estimates, percentiles
-from knowledgepulse_worker.tools.policies.labelled_traces import Labelled, leaks_label
+from knowledgepulse_worker.tools.policies.labelled_traces import LabelledTraces, leaks_label
 
 with extra("policy"):
     from scipy.sparse import csr_array
@@ -131,7 +131,7 @@ class TraceWords:
 
 
 def fit_words(
-    labelled: Labelled, judged: Labelled, checked: Array, values: dict[str, Array], folds: Array
+    labelled: LabelledTraces, judged: LabelledTraces, checked: Array, values: dict[str, Array], folds: Array
 ) -> tuple[WordFit, TraceWords | None]:
     """Judge words beside facts; return what they add, and the words if the learned value should have them.
 
@@ -167,7 +167,7 @@ def fit_words(
 
 
 def _seen(
-    labelled: Labelled, judged: Labelled, checked: Array, values: dict[str, Array], columns: Array
+    labelled: LabelledTraces, judged: LabelledTraces, checked: Array, values: dict[str, Array], columns: Array
 ) -> dict[str, Estimate]:
     """Return AUCs on tasks that were fitted to, in folds of single traces."""
     kept, groups = labelled.kept, labelled.groups

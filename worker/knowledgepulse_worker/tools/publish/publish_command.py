@@ -32,7 +32,7 @@ from knowledgepulse_worker.tools.convert.convert_command import (
     read_options,
 )
 from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject
-from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
+from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
     Document,
@@ -234,7 +234,7 @@ def _publish(
         errors.print(f"{published.without_key} of them have no {key} and were published without a key")
 
 
-def _print_how_to_continue(published: Published, skip: int) -> None:
+def _print_how_to_continue(published: PublishProgress, skip: int) -> None:
     done, unknown = skip + published.confirmed, published.records - published.confirmed
     errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
     if unknown:

@@ -33,7 +33,7 @@ _CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
 
 
 @dataclass
-class Published:
+class PublishProgress:
     """Progress of a publication, in records."""
 
     records: int = 0  # that were sent
@@ -61,7 +61,7 @@ class TracePublisher:
     """
 
     def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
-        self.published = Published()  # also valid after the block has ended
+        self.published = PublishProgress()  # also valid after the block has ended
         self._settings = settings
         self._topic = settings.topics.raw
         self._key_by = key_by

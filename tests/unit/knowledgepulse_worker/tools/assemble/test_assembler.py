@@ -15,7 +15,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembler
 from knowledgepulse_worker.tools.assemble.assembly_metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from knowledgepulse_worker.tools.assemble.transaction_log import State
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyState
 from support.spans import converted, export, spans_of
 
 SETTINGS = Settings(assemble={"grace": 10})
@@ -90,7 +90,7 @@ class Kafka:
         self.fenced += 1
 
     async def read(self):
-        return State(self._position, {}, self.by_member)
+        return AssemblyState(self._position, {}, self.by_member)
 
     async def publish(self, session, step):
         assert session is self

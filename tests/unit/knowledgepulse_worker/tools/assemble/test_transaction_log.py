@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fakes.memory_reader import MemoryReader
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import LostPartitionsError, RefusedError
-from knowledgepulse_kafka.outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.assemble.transaction_log import MEMBER, POSITION, AssemblyLog, Step
+from knowledgepulse_worker.tools.assemble.transaction_log import MEMBER, POSITION, AssemblyLog, AssemblyStep
 
 
 async def test_a_foreign_record_does_not_stop_an_assembler(caplog):
@@ -66,7 +66,7 @@ class ASession:
         return self.outcomes.pop(0)
 
 
-STEP = Step(published={"a": 3}, position=5, watermark=2)
+STEP = AssemblyStep(published={"a": 3}, position=5, watermark=2)
 
 
 async def test_a_step_is_committed_with_its_watermark_and_again_after_a_quota():

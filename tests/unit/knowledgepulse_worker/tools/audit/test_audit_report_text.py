@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from knowledgepulse_worker.tools.audit import Difference, PartitionReport, Report
+from knowledgepulse_worker.tools.audit import AuditReport, Difference, PartitionReport
 from knowledgepulse_worker.tools.audit.audit_report_text import DETAILS, show
 
 
@@ -22,7 +22,7 @@ def shown():
     return print_it
 
 
-REPORT = Report(
+REPORT = AuditReport(
     "raw-traces",
     [
         PartitionReport(0, records=10, outputs=9, missing=[3], repeated=1, near_threshold=[4, 5]),
@@ -68,7 +68,7 @@ def test_json_output_is_complete():
 
 
 def test_an_output_without_an_entry_is_a_failure(shown):
-    report = Report("raw-traces", [PartitionReport(3, records=9, without_entry=[7])])
+    report = AuditReport("raw-traces", [PartitionReport(3, records=9, without_entry=[7])])
 
     assert not report.ok
     assert "without entry: raw-traces/3/7 has an output, but no entry in the changelog" in shown(report)

@@ -10,7 +10,7 @@ from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryClient
-from knowledgepulse_worker.tools.contributions.send_contributions import LONGEST_WAIT, Persistence, Sender
+from knowledgepulse_worker.tools.contributions.send_contributions import LONGEST_WAIT, RequestRetrier, Sender
 from support.planted import KEY
 from support.registry import Registry, hanging_up, never, register, saying, serving
 
@@ -59,7 +59,7 @@ async def server():
 @pytest.fixture
 async def send(server, clock, metrics):
     async with RegistryClient(server.settings, no_sleep) as client:
-        yield Sender(server.settings, client, Persistence(clock.sleep, metrics, clock)).send
+        yield Sender(server.settings, client, RequestRetrier(clock.sleep, metrics, clock)).send
 
 
 DATED = {"Date": "Wed, 21 Oct 2015 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 2015 07:30:00 GMT"}
@@ -170,7 +170,7 @@ async def test_a_registry_that_is_away_is_waited_for(server, clock, metrics, doc
 
     async with RegistryClient(away, no_sleep) as client:
         with pytest.raises(TimeoutError):
-            await Sender(away, client, Persistence(sleep, metrics, clock)).send(record(document()))
+            await Sender(away, client, RequestRetrier(sleep, metrics, clock)).send(record(document()))
     assert metrics.counts() == {"unreachable": 21}
     assert sum(clock.slept) > 15 * LONGEST_WAIT * 0.75
 

@@ -14,7 +14,7 @@ from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.tools.demo import brokers, kafka_node
 from knowledgepulse_worker.tools.demo.brokers import (
     Broker,
-    Kind,
+    BrokerKind,
     Unavailable,
     first_available,
 )
@@ -29,8 +29,8 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def kind(self, name: str, error: Exception | None = None) -> Kind:
-        def start(stack: ExitStack, say: kafka_node.Say) -> Broker:
+    def kind(self, name: str, error: Exception | None = None) -> BrokerKind:
+        def start(stack: ExitStack, say: kafka_node.MessageCallback) -> Broker:
             self.events.append(f"start {name}")
             stack.callback(self.events.append, f"stop {name}")
             say("starting")
@@ -38,7 +38,7 @@ class Recorder:
                 raise error
             return ANSWERING
 
-        return Kind(name, f"install {name}", start)
+        return BrokerKind(name, f"install {name}", start)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_the_demo_may_use_the_embedded_broker_and_the_tests_only_kafka(recorder,
 # --- configured
 
 
-def start(kind: Kind, say: kafka_node.Say = print) -> Broker:
+def start(kind: BrokerKind, say: kafka_node.MessageCallback = print) -> Broker:
     with ExitStack() as stack:
         return kind.start(stack, say)
 

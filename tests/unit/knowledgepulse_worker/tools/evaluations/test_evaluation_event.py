@@ -17,7 +17,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.tools.common.scored_records import read_record
 from knowledgepulse_worker.tools.evaluations.evaluation_event import (
-    SpanContext,
+    SpanIds,
     otlp_logs,
     otlp_spans,
     span_of,
@@ -74,7 +74,7 @@ def make_document():
 def test_an_event_is_the_agent_spans_with_score_label_and_explanation(scored):
     record = scored(overrides=("recovered",))
 
-    ((resource, scope, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+    ((resource, scope, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
 
     assert (event.trace_id.hex(), event.span_id.hex()) == (TRACE, SPAN)
     assert event.event_name == "gen_ai.evaluation.result"
@@ -96,7 +96,7 @@ def test_an_event_is_the_agent_spans_with_score_label_and_explanation(scored):
 
 
 def test_a_span_is_a_child_of_the_agent_s_with_what_the_event_says(scored):
-    record, context = scored(overrides=("recovered",)), SpanContext(TRACE, SPAN)
+    record, context = scored(overrides=("recovered",)), SpanIds(TRACE, SPAN)
     (event,) = logs_of(otlp_logs(record, context, "a-group", NOW))
 
     (span,) = spans_of(otlp_spans(record, context, "a-group", NOW))
@@ -109,7 +109,7 @@ def test_a_span_is_a_child_of_the_agent_s_with_what_the_event_says(scored):
 
 def test_a_span_has_the_same_id_when_it_is_sent_again_and_another_one_for_another_record(scored):
     def span_id(record, span=SPAN):
-        ((_, _, found),) = spans_of(otlp_spans(record, SpanContext(TRACE, span), "a-group", NOW))
+        ((_, _, found),) = spans_of(otlp_spans(record, SpanIds(TRACE, span), "a-group", NOW))
         return found.span_id
 
     record = scored()
@@ -127,7 +127,7 @@ def test_a_run_that_was_scored_still_converts_to_the_same_trace(scored):
         before = [one for one in convert(document, "otlp") if isinstance(one, Conversion)] if spans else []
         contexts = [one.trace.metadata.span_context for one in before]
         added = [
-            json.loads(otlp_spans(scored(), SpanContext(one.trace_id, one.span_id), "a-group", NOW))
+            json.loads(otlp_spans(scored(), SpanIds(one.trace_id, one.span_id), "a-group", NOW))
             for one in contexts
             if one
         ]
@@ -145,7 +145,7 @@ def test_a_time_that_otlp_cannot_hold_is_replaced(scored, timestamp_ms, expected
     """Producers set record timestamps, and some take them for nanoseconds."""
     record = replace(scored(), timestamp_ms=timestamp_ms)
 
-    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
 
     assert event.time_unix_nano == expected
 
@@ -153,7 +153,7 @@ def test_a_time_that_otlp_cannot_hold_is_replaced(scored, timestamp_ms, expected
 def test_a_withheld_trace_says_so(scored):
     record = scored(quality_score=0.9, withheld="visibility")
 
-    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
 
     said = attributes_of(event)
     assert said[gen_ai.GEN_AI_EVALUATION_SCORE_LABEL] == "rejected"
@@ -164,7 +164,7 @@ def test_a_withheld_trace_says_so(scored):
 def test_every_score_survives_the_way_to_the_official_types(scored, quality, threshold, domain):
     record = scored(quality_score=quality, threshold=threshold, domain=domain)
 
-    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanIds(TRACE, SPAN), "a-group", NOW))
 
     said = attributes_of(event)
     assert said[gen_ai.GEN_AI_EVALUATION_SCORE_VALUE] == quality
@@ -173,7 +173,7 @@ def test_every_score_survives_the_way_to_the_official_types(scored, quality, thr
 
 def test_ids_are_hexadecimal_and_integers_are_text_as_otlp_json_demands(scored):
     """Protobuf's own JSON mapping has base64 instead, which the Collector refuses."""
-    document = json.loads(otlp_logs(scored(), SpanContext(TRACE, SPAN), "a-group", NOW))
+    document = json.loads(otlp_logs(scored(), SpanIds(TRACE, SPAN), "a-group", NOW))
 
     (event,) = document["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
     assert (event["traceId"], event["spanId"]) == (TRACE, SPAN)
@@ -185,13 +185,13 @@ def test_ids_are_hexadecimal_and_integers_are_text_as_otlp_json_demands(scored):
 
 def test_an_overlong_text_is_cut(scored):
     """The topic would refuse it, and the command could not go on."""
-    value = otlp_logs(scored(domain="x" * 10**6), SpanContext(TRACE, SPAN), "a-group", NOW)
+    value = otlp_logs(scored(domain="x" * 10**6), SpanIds(TRACE, SPAN), "a-group", NOW)
     assert len(value) < 10_000
 
 
 def test_the_span_is_that_of_the_traces_metadata(make_document):
     context = {"trace_id": TRACE, "span_id": SPAN, "trace_flags": 1}
-    assert span_of(make_document(span_context=context)) == SpanContext(TRACE, SPAN)
+    assert span_of(make_document(span_context=context)) == SpanIds(TRACE, SPAN)
 
 
 @pytest.mark.parametrize(

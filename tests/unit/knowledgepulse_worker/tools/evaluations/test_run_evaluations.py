@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_kafka.commit_outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.errors import RefusedError
-from knowledgepulse_kafka.outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_schemas import ReasoningTrace, SpanContext
 from knowledgepulse_worker.policy import Policy

@@ -12,7 +12,7 @@ from knowledgepulse_worker.scoring import content, task_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling import label_session
-from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel, open_labels
+from knowledgepulse_worker.tools.policies.labelling.label_session import LabelSession, ToLabel, open_labels
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view, traces_to_label
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
@@ -62,7 +62,7 @@ def test_errors_name_the_file(tmp_path):
 
 def test_a_full_disk_is_told_and_the_trace_stays(tmp_path, make_record, monkeypatch):
     with open_labels(tmp_path / "labels.jsonl") as file:
-        session = Session([ToLabel(make_record(), b"{}")], file, "ann")
+        session = LabelSession([ToLabel(make_record(), b"{}")], file, "ann")
         monkeypatch.setattr(label_session.os, "fsync", Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(InputError, match="No space left"):
             session.decide("keep")
@@ -79,7 +79,7 @@ def test_a_session_continues_after_the_labellers_last_label_then_with_the_skippe
         LINE % 0 + LINE % 2 + LINE % 77 + (LINE % 3).replace("ann", "ben")  # 1 was skipped
     )
     with open_labels(tmp_path / "labels.jsonl") as file:
-        session = Session(traces, file, "ann")
+        session = LabelSession(traces, file, "ann")
         assert session.counts == {True: 2}
         seen = []
         while session.current:
@@ -110,7 +110,7 @@ def test_a_label_names_the_task_that_other_traces_share(tmp_path, make_record):
         ToLabel(make_record(id="kp:trace:1", content=content("b", [], "", None)), b"{}"),
     ]
     with open_labels(tmp_path / "labels.jsonl") as file:
-        session = Session(traces, file, "ann")
+        session = LabelSession(traces, file, "ann")
         session.decide("keep")
         session.decide("drop")
 

@@ -20,7 +20,7 @@ from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.tools.policies.labelling.label_session import Session, ToLabel
+from knowledgepulse_worker.tools.policies.labelling.label_session import LabelSession, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view
 from knowledgepulse_worker.tools.policies.labels import JUDGE_PREFIX, MIN_KEPT_REWARD
 from knowledgepulse_worker.tools.terminal.console import errors
@@ -117,7 +117,7 @@ def _without_thoughts(answer: str) -> str:
     return answer.rpartition("</think>")[2].strip()
 
 
-async def judge_traces(session: Session, judge: Judge) -> str:
+async def judge_traces(session: LabelSession, judge: Judge) -> str:
     """Label a session's traces, and return a sentence on the cost. Equal texts are sent once.
 
     With several answers, the label's reward is the share of the clear ones that keep the trace.

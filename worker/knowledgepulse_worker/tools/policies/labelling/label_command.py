@@ -81,7 +81,7 @@ def label(
         raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
     from knowledgepulse_worker.tools.policies.labelling.judge import Judge, judge_traces  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.label_server import serving_labels  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.labelling.label_session import Session, open_labels  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.label_session import LabelSession, open_labels  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.traces_to_label import traces_to_label  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
@@ -92,10 +92,10 @@ def label(
         queue = traces_to_label(given, labels, policy, count)
         if by is not None:
             texts = {"rubric": _text_of(rubric) if rubric else "", "next": _evaluation(given, output)}
-            asyncio.run(_serve(serving_labels(Session(queue, file, by), policy, texts, port)))
+            asyncio.run(_serve(serving_labels(LabelSession(queue, file, by), policy, texts, port)))
         elif url is not None and model is not None and rubric is not None:
             asked = Judge(url, model, _text_of(rubric), per_minute, times, os.environ.get("OPENAI_API_KEY"))
-            click.echo(asyncio.run(judge_traces(Session(queue, file, asked.source), asked)))
+            click.echo(asyncio.run(judge_traces(LabelSession(queue, file, asked.source), asked)))
 
 
 def _evaluation(given: command_inputs.Inputs, output: Path) -> str:

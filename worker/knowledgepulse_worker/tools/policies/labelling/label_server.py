@@ -23,7 +23,7 @@ from knowledgepulse_worker.http.server import listening
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.settings import WebSettings
-from knowledgepulse_worker.tools.policies.labelling.label_session import Session
+from knowledgepulse_worker.tools.policies.labelling.label_session import LabelSession
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import score_view, text_view
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
 
@@ -41,7 +41,7 @@ _read_change = msgspec.json.Decoder(_Change).decode
 
 @asynccontextmanager
 async def serving_labels(
-    session: Session, policy: Policy, texts: Mapping[str, str], port: int
+    session: LabelSession, policy: Policy, texts: Mapping[str, str], port: int
 ) -> AsyncIterator[str]:
     """Serve the page, and yield its address; raise a StartError if the port is in use.
 
@@ -93,7 +93,7 @@ def _guard(hosts: set[str]) -> Any:
     return guard
 
 
-def _state(session: Session, policy: Policy, texts: Mapping[str, str]) -> dict[str, Any]:
+def _state(session: LabelSession, policy: Policy, texts: Mapping[str, str]) -> dict[str, Any]:
     state = {
         "revision": session.revision,
         "by": session.by,

@@ -46,7 +46,7 @@ class ToLabel:
         return f"task {self.record.task}" if self.other_runs else None
 
 
-class Session:
+class LabelSession:
     """Hand out one trace at a time, and write its label before the next one.
 
     The session continues after the labeller's last label. Skipped traces return after all others.

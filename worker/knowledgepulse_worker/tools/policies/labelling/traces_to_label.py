@@ -31,7 +31,7 @@ from knowledgepulse_worker.tools.policies.labels import Labels, label_of
 from knowledgepulse_worker.tools.policies.scored_files import is_raw
 from knowledgepulse_worker.tools.terminal.lines import located_lines
 
-Name = tuple[str, str]
+TraceName = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""
 
 
@@ -101,7 +101,7 @@ def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str
     return {location: line for location, line in lines if location in wanted and is_raw(location, line)}
 
 
-async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Name, bytes]:
+async def _values_of_topics(given: Inputs, wanted: Collection[TraceName]) -> dict[TraceName, bytes]:
     from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
     async with open_scored_topics(given.settings) as topics:

@@ -51,5 +51,5 @@ class Throttled:
     reason: str
 
 
-Outcome: TypeAlias = Committed | Refused | Rebalanced | Throttled
+CommitOutcome: TypeAlias = Committed | Refused | Rebalanced | Throttled
 """How a commit ends, unless an error ends the producer."""
