@@ -389,7 +389,7 @@ class Policy(BaseModel):
         "are among the best of the last `share_window` of their partition and domain",
     )
     share_window: int = Field(
-        default=100,
+        default=50,
         ge=SHARE_WINDOWS.start,
         lt=SHARE_WINDOWS.stop,
         description="number of last scores of a partition and domain among which a share is counted; until "

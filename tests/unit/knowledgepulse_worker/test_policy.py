@@ -284,7 +284,7 @@ def test_a_named_domain_inherits_the_share_of_default_and_the_threshold_beside_i
     [
         ({"share": 0}, "greater than 0"),
         ({"share": 1.1}, "less than or equal to 1"),
-        ({"share": 0.001}, "less than one of the last 100 traces; raise share_window"),
+        ({"share": 0.001}, "less than one of the last 50 traces; raise share_window"),
         ({"share_window": 29}, "greater than or equal to 30"),
         ({"share_window": 1001}, "less than 1001"),
         ({"min_novelty": 0.6}, "less than or equal to 0.5"),

@@ -68,7 +68,7 @@ def test_a_rank_counts_the_better_scores_among_the_last_ones():
 
 
 def test_the_threshold_decides_until_one_trace_would_pass():
-    policy = Policy(share=0.1, domains={"code": DomainPolicy(share=0.01)})
+    policy = Policy(share=0.1, share_window=100, domains={"code": DomainPolicy(share=0.01)})
     few = decided([0.7, 0.8, 0.7, 0.8, 0.9], policy)
     rare = decided(shuffled(120), policy, "code")
 

@@ -92,6 +92,6 @@ def test_changes_name_shares_windows_and_where_last_scores_begin_anew():
 
     assert lines["medical"] == "threshold 0.4 → share 0.3, min_novelty 0.0 → 0.05"
     assert lines["code"].startswith(
-        "share 0.1 → 0.2, share_window 100 → 200, min_novelty 0.0 → 0.05, weight of "
+        "share 0.1 → 0.2, share_window 50 → 200, min_novelty 0.0 → 0.05, weight of "
     )
     assert lines["code"].endswith("its last scores begin anew")
