@@ -11,7 +11,6 @@ from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.lane.shared_lock import SharedLock
 from knowledgepulse_worker.records.publisher import Publisher
 
 LARGE_BYTES = 65_536
@@ -56,7 +55,7 @@ class Assignment:
         self.on_room = on_room
         self._services = services
         self._request_commit = request_commit
-        self._lock = SharedLock()
+        self._alone = asyncio.Lock()  # held while a record is processed alone
 
     @property
     def lanes(self) -> list[Lane]:
@@ -110,16 +109,23 @@ class Assignment:
         return Lane(first, task.changelog, self._services, self.on_failure, self._request_commit)
 
     @asynccontextmanager
-    async def turn(self, record: RawRecord) -> AsyncIterator[bool]:
-        """Wait until a record may be taken; yield whether it is to be processed while no other is."""
+    async def turn(self, task: PartitionTask, record: RawRecord) -> AsyncIterator[bool]:
+        """Wait until a task may take a record; yield whether it is to be processed while no other is."""
         suspects = self._services.suspects
         if not suspects.any:
             yield False
         elif not suspects.is_alone(record.location):
-            async with self._lock.shared():
+            async with self._alone:
+                await task.taking.acquire()
+            try:
                 yield False
+            finally:
+                task.taking.release()
         else:
-            async with self._lock.exclusive():
+            async with self._alone:
+                for other in self.tasks.values():
+                    async with other.taking:
+                        pass  # it takes no further record meanwhile
                 for lane in self.lanes:
                     await lane.wait_scored()
                 yield True

@@ -38,6 +38,7 @@ class PartitionTask:
         epoch: the leader epoch of the record before that; -1 if unknown.
         untaken: the number of batches that were fetched and are not fully taken.
         position: the client's position at the last check, which passes over the markers of transactions.
+        taking: held while a record is taken, as long as there are suspects.
         lane: the partition's pipeline, created with the first record.
     """
 
@@ -50,6 +51,7 @@ class PartitionTask:
         self.next: int | None = None
         self.epoch = -1
         self.position = 0
+        self.taking = asyncio.Lock()
         self.lane: Lane | None = None
         self._assignment = assignment
         self._batches: asyncio.Queue[Sequence[RawRecord]] = asyncio.Queue()
@@ -137,7 +139,7 @@ class PartitionTask:
 
     async def take(self, record: RawRecord) -> None:
         """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
-        async with self._assignment.turn(record) as alone:
+        async with self._assignment.turn(self, record) as alone:
             if not self._assignment.is_over:
                 await self._take(record, alone=alone)
 
