@@ -1,5 +1,6 @@
 """The real traces, the scores that the reference gives them, a real broker and topics of each test's own."""
 
+import gc
 import json
 import os
 import signal
@@ -38,9 +39,23 @@ hypothesis.settings.load_profile("same")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Start two processes for each core, as tests of whole workers wait for half of their time."""
-    return 2 * usable_cores()
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Start two processes for each core, as tests of whole workers wait for half of their time.
+
+    With `--numprocesses logical`, start one: without them, each process more only collects all tests once more.
+    """
+    return usable_cores() * (1 if config.option.numprocesses == "logical" else 2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, which would look at each test again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
