@@ -42,7 +42,7 @@ hypothesis.settings.load_profile("same")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Start two processes for each core, as tests of whole workers wait for half of their time.
 
-    With `--numprocesses logical`, start one: without them, each process more only collects all tests once more.
+    With `--numprocesses logical`, start one: without such tests, one more only collects all tests again.
     """
     return usable_cores() * (1 if config.option.numprocesses == "logical" else 2)
 

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 
+import pytest
 from aiokafka.admin import NewTopic
 
 from knowledgepulse_kafka.config import Config
@@ -11,6 +12,8 @@ from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from support.documents import blocks
 from support.streams import admin_of
+
+pytestmark = pytest.mark.integration
 
 
 async def test_the_example_makes_one_invoice_of_each_order(broker):

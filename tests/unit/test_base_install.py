@@ -26,38 +26,13 @@ def traces(tmp_path, real_traces):
 
 def test_it_has_no_model_and_no_faust(base_install):
     """The other tests prove nothing otherwise."""
-    done = base_install.python("-c", "import faust")
-    assert "No module named 'faust'" in done.stderr
-    done = base_install.python("-c", "import torch")
-    assert "No module named 'torch'" in done.stderr
-
-
-def test_every_command_has_its_help(base_install):
-    code = "import sys; from knowledgepulse_worker.cli.entry import main; "
-    code += "[main([name, '--help'], standalone_mode=False) for name in main.commands if name != 'work']"
-    done = base_install.python("-c", code)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("Usage:") == len(main.commands) - 1
+    code = "import importlib.util; print([importlib.util.find_spec(name) for name in ('faust', 'torch')])"
+    assert base_install.python("-c", code).stdout == "[None, None]\n"
 
 
 def test_the_help_recommends_the_demo_only_where_it_is_installed(base_install):
     assert "kp-worker demo" not in base_install.kp_worker("--help").stdout
     assert "New here? Try `kp-worker demo`.\n" in CliRunner().invoke(main, ["--help"]).stdout
-
-
-def test_traces_are_scored_without_an_embedder(base_install, traces):
-    done = base_install.kp_worker("score", traces, "--embedder", "none")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 5
-
-
-def test_other_formats_are_converted(base_install, tmp_path):
-    chat = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
-    file = tmp_path / "chat.json"
-    file.write_text(json.dumps(chat))
-    done = base_install.kp_worker("convert", str(file))
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["task"]["objective"] == "Fix it"
 
 
 RUN_ALL = """if True:
@@ -66,13 +41,13 @@ RUN_ALL = """if True:
     from knowledgepulse_worker.cli.entry import main
     for command in json.loads(sys.argv[1]):
         done = CliRunner().invoke(main, command)
-        print(json.dumps([done.exit_code, done.stderr]))
+        print(json.dumps([done.exit_code, done.stderr, done.stdout]))
 """
 
 
 @pytest.fixture
 def run_all(base_install):
-    """Run commands in one process; return the status and standard error of each."""
+    """Run commands in one process; return the status, standard error and output of each."""
 
     def run(commands, **environment):
         done = base_install.python("-c", RUN_ALL, json.dumps(commands), **environment)
@@ -82,9 +57,22 @@ def run_all(base_install):
     return run
 
 
+def test_every_command_has_its_help_and_files_are_scored_and_converted(run_all, traces, tmp_path):
+    names = [name for name in main.commands if name != "work"]
+    chat = tmp_path / "chat.json"
+    chat.write_text(json.dumps([{"role": role, "content": "Fix it"} for role in ("user", "assistant")]))
+    files = [["score", traces, "--embedder", "none"], ["convert", str(chat)]]
+
+    *helps, scored, converted = run_all([*([name, "--help"] for name in names), *files])
+
+    assert [(status, error, said[:6]) for status, error, said in helps] == [(0, "", "Usage:")] * len(names)
+    assert (scored[:2], len(scored[2].splitlines())) == ([0, ""], 5)
+    assert json.loads(converted[2])["task"]["objective"] == "Fix it"
+
+
 def test_what_needs_kafka_gets_as_far_as_the_broker(run_all):
     commands = [["topics"], ["publish", "-"], ["dead-letters", "list"], ["audit"]]
-    for status, error in run_all(commands, KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1"):
+    for status, error, _ in run_all(commands, KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1"):
         assert status == 1
         assert error.startswith("Error: kafka.bootstrap_servers: 127.0.0.1:1: ")
         assert len(error.splitlines()) == 1
@@ -106,7 +94,7 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(run_all, traces, tmp
         f"convert {protobuf} --from otlp": "otel",
     }
     found = run_all([command.split() for command in needed])
-    for (command, extra), (status, error) in zip(needed.items(), found, strict=True):
+    for (command, extra), (status, error, _) in zip(needed.items(), found, strict=True):
         assert status == os.EX_CONFIG, command
         assert error.startswith("Error: "), command
         assert error.endswith(f": pip install -c constraints.txt '.[{extra}]'\n"), command

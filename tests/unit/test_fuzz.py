@@ -26,7 +26,7 @@ from support.mutations import as_json, as_lines, as_toml, damaged, mutated
 from support.processes import peak_rss
 from support.traces import LABELS, real_traces
 
-INPUTS = 20
+INPUTS = 10
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 MOST_MEMORY = 500_000_000
 """Bytes by which a process may grow for files of at most a few megabytes."""

@@ -118,7 +118,7 @@ def test_threads_that_embed_first_at_the_same_time_do_not_deadlock(folder):
                 thread.join()
 
         sys.setswitchinterval(1e-6)
-        for _ in range(10):
+        for _ in range(5):
             child = os.fork()
             if child == 0:
                 start()

@@ -39,10 +39,9 @@ def test_a_planted_signal_surprises():
     assert surprise_of(*drawn(0, steep=2.0)) > 2 * SURPRISING
 
 
-@pytest.mark.parametrize("of_task", [0.0, 9.0])
-def test_labels_that_say_nothing_seldom_surprise(of_task):
-    """Even if they depend on the task: of 100 draws, one is expected."""
-    found = [surprise_of(*drawn(seed, of_task=of_task)) for seed in range(100)]
+def test_labels_that_say_nothing_seldom_surprise():
+    """Though they depend on the task: of 100 draws, one is expected."""
+    found = [surprise_of(*drawn(seed, of_task=9.0)) for seed in range(100)]
 
     assert sum(one > SURPRISING for one in found) <= 3
     assert np.mean(found) == pytest.approx(0, abs=0.4)

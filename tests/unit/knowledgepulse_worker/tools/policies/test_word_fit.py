@@ -56,10 +56,14 @@ def weight_of(words, name):
     return int(np.frombuffer(words.table, np.int8)[at])
 
 
-def test_words_that_help_on_tasks_not_seen_are_in_the_proposed_policy(planted, capsys):
-    records, labels = planted()
+@pytest.fixture(scope="module")
+def usual(planted):
+    """Return what is fitted to the usual records and labels."""
+    return fitted(*planted())
 
-    found, one = fitted(records, labels)
+
+def test_words_that_help_on_tasks_not_seen_are_in_the_proposed_policy(usual, capsys):
+    found, one = usual
 
     assert one.words.left_out == ""
     assert one.words.gain.low > 0.05
@@ -117,14 +121,14 @@ def test_words_need_to_know_the_tasks(planted, named):
 
 
 @pytest.mark.parametrize("tell", [["passed"], ["修理"], ["p4ssed", "x"]])
-def test_a_word_that_gives_the_label_away_is_refused(planted, tell):
+def test_a_word_that_gives_the_label_away_is_refused(planted, usual, tell):
     records, labels = planted(words_of=lambda drawn, kept, task: drawn + tell * kept)
 
     found, one = fitted(records, labels)
 
     assert {*one.words.leaks} == {*tell}
     assert one.learned.words is None
-    assert one.learned.terms.keys() == fitted(*planted())[1].learned.terms.keys()
+    assert one.learned.terms.keys() == usual[1].learned.terms.keys()
     assert f"the word {tell[0]} alone predicts the label (AUC 1.00" in report(found)
     assert "words are left out: they give the label away" in report(found)
 
