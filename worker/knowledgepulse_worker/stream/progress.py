@@ -43,7 +43,7 @@ class Progress:
         source, client, tasks = self._source, self._client, self._source.tasks.values()
         # During a rebalance the coordinator answers once all other members have joined.
         is_answerable = client.is_member and not source.is_rebalancing
-        now, began = time.monotonic(), source.transaction_began
+        now, began = time.monotonic(), source.committer.transaction_began
         return Observation(
             recovering=sum(not task.is_recovered for task in tasks),
             coordinator_silence=max(0.0, now - client.answered_at - heartbeats) if is_answerable else 0.0,

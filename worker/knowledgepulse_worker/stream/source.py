@@ -1,31 +1,27 @@
-"""The source fetches the raw topic's records for the tasks and commits what their lanes complete.
+"""The source fetches the raw topic's records for the tasks, as a member of the group.
 
-It controls the flow of every partition, recovers the ledgers when partitions are assigned, and hands batches
-to its :class:`Host`, the program that runs it.
+It makes an assignment of tasks at every rebalance, controls the flow of every partition, and hands batches
+to its :class:`Host`, the program that runs it. What else happens to a partition is told by its parts: the
+recovery of its ledger (``recovery``), a log that changes (``log_changes``), and the commit of what its lane
+completes (``committer``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from knowledgepulse_kafka.aiokafka_types import (
     ConsumerRebalanceListener,
-    IllegalStateError,
     TopicPartition,
 )
-from knowledgepulse_kafka.commit_outcome import CommitOutcome
-from knowledgepulse_kafka.errors import DeliveryError, TopicError, first_of_group
-from knowledgepulse_kafka.group_member import CommittedPositions
-from knowledgepulse_kafka.group_offsets import GroupMetadata
+from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_kafka.record_batches import epoch_of
-from knowledgepulse_kafka.records import OutputRecord, Position, RawRecord
+from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED
@@ -33,22 +29,20 @@ from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
+from knowledgepulse_worker.stream.committer import Committer
+from knowledgepulse_worker.stream.fetch_positions import FetchPositions
 from knowledgepulse_worker.stream.kafka_interfaces import Client, Commit, TopicIdentity
-from knowledgepulse_worker.stream.recovery import ReaderFactory, recover
-from knowledgepulse_worker.stream.start_offset import start_of
+from knowledgepulse_worker.stream.log_changes import LogChanges
+from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
 from knowledgepulse_worker.stream.truncation import Truncation
 from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two look-ups of the topic's id and of the logs' epochs while no records arrive.
-_LOOK_UP_INTERVAL = 5.0
 # Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200
 # Seconds for stopping a client.
 _STOP_LIMIT = 2.0
-# Seconds for such a look-up, so that a leader that is down does not delay the others' partitions.
-_LOOK_UP_LIMIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +105,10 @@ class Source:
 
     Attributes:
         assignment: the tasks of the present assignment; during a rebalance, those of the former one.
+        committer: commits what the lanes complete.
         commit_requested: set when a lane waits for a commit.
         unread_offsets: the offsets that no worker reads.
         is_rebalancing: whether a rebalance is in progress.
-        transaction_began: when the transaction in progress began (``time.monotonic``); None without one.
     """
 
     def __init__(
@@ -136,23 +130,23 @@ class Source:
         self._changelog = changelog
         self._topic_ids = topic_ids
         self._services = services
-        self._commit_records = commit
-        self._reader = reader
         self._on_assigned = on_assigned
         self._on_recovered = on_recovered
         self._on_failure = on_failure
         self._recovery: asyncio.Task[None] | None = None
-        self._starting_over: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
-        self._topic_id = b""
-        self._looked_up = time.monotonic()
         self._is_stopping = False
-        self._has_failed = False
         self.is_rebalancing = False
-        self.transaction_began: float | None = None
         self.commit_requested = asyncio.Event()
-        self.unread_offsets = UnreadOffsets(client, services.metrics)
-        self._truncation = Truncation(client, raw.name, services.metrics)
+        metrics = services.metrics
+        self.unread_offsets = UnreadOffsets(client, metrics)
+        self.committer = Committer(client, raw.name, commit, metrics)
+        self._positions = FetchPositions(client, raw.name)
+        truncation = Truncation(client, raw.name, metrics)
+        self._log = LogChanges(topic_ids, truncation, self._positions, lambda: self.tasks)
+        self._ledgers = Recovery(
+            client, self._positions, self._log, self.unread_offsets, changelog.name, reader
+        )
         self.assignment = self._assignment_of({})
 
     @property
@@ -197,8 +191,16 @@ class Source:
         )
         self._on_assigned(owned)
         self.is_rebalancing = False
-        self._recovery = asyncio.create_task(self._recover(), name="ledger recovery")
+        self._recovery = asyncio.create_task(self._recover(self.assignment), name="ledger recovery")
         self._recovery.add_done_callback(self._recovery_ended)
+
+    async def _recover(self, assignment: Assignment) -> None:
+        await self._ledgers.recover(assignment.tasks)
+        self._on_recovered()
+
+    def _recovery_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            asyncio.ensure_future(self._host.crash(error))  # noqa: RUF006 - the app ends with it
 
     def _has_ledger(self, partition: int) -> bool:
         """Return whether a partition has a ledger; others are not read.
@@ -230,8 +232,7 @@ class Source:
 
     async def _finish(self) -> None:
         """Commit what is complete, and drop the rest, which the next owner scores again."""
-        if self._starting_over is not None:
-            self._starting_over.cancel()
+        self._log.close()
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
@@ -246,39 +247,6 @@ class Source:
         finally:
             self.assignment.close()
 
-    # --- recovery
-
-    async def _recover(self) -> None:
-        tasks = self.assignment.tasks
-        if tasks:
-            self._topic_id = await self._topic_ids.current(tasks)
-            with first_of_group():
-                async with asyncio.TaskGroup() as group:
-                    # Each is fetched before its ledger, which then includes all entries up to there.
-                    async for positions in self._client.stable_positions(map(self._at, tasks.values())):
-                        group.create_task(self._recover_ledgers(positions))
-        self._on_recovered()
-
-    async def _recover_ledgers(self, positions: CommittedPositions) -> None:
-        """Recover the ledgers of the partitions with these positions, and start consuming each."""
-        tasks = [self.assignment.tasks[at.partition] for at in positions]
-        await recover(tasks, self._changelog.name, self._reader, partial(self._begin, positions))
-
-    async def _begin(self, positions: CommittedPositions, task: PartitionTask) -> None:
-        """Start consuming a partition after its ledger's recovery, given the group's positions."""
-        at = self._at(task)
-        start = start_of(at, positions[at], task.changelog, self._topic_id)
-        task.begin(start.offset, start.leader_epoch)
-        if start.passed_over is not None:
-            await self.unread_offsets.count_passed_over(start.passed_over)
-        await self._seek_to_next(task)  # the client may have fetched before it was paused
-        task.is_recovered = True
-        self._client.resume(at)
-
-    def _recovery_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.ensure_future(self._host.crash(error))  # noqa: RUF006 - the app ends with it
-
     # --- records
 
     async def hand_over(self, is_wanted: Callable[[], bool]) -> None:
@@ -292,31 +260,23 @@ class Source:
         while is_wanted():
             fetched = await self._client.getmany(timeout_ms=_FETCH_WAIT_MS)
             batches = {at.partition: records for at, records in fetched.items()}
-            consumed = [task for task in self._consumed() if task.partition in batches]
-            if not consumed:
-                await self._look_up_while_idle()
-                continue
-            if await self._topic_ids.current([task.partition for task in consumed]) != self._topic_id:
-                await self._start_over()
-                continue
-            for task in consumed:
-                await self._hand_over_batch(task, batches[task.partition])
-
-    def _consumed(self) -> list[PartitionTask]:
-        return [task for task in self.tasks.values() if task.is_recovered]
+            consumed = [task for task in self.tasks.values() if task.is_recovered]
+            fetched_for = [task for task in consumed if task.partition in batches]
+            if not fetched_for:
+                await self._log.look_up_while_idle(consumed)
+            elif not await self._log.has_started_over(fetched_for):
+                for task in fetched_for:
+                    await self._hand_over_batch(task, batches[task.partition])
 
     async def _hand_over_batch(self, task: PartitionTask, records: Sequence[Record]) -> None:
-        is_moved = await self._truncation.move_back_at(task, records[0])
-        if not self._is_current(task):
+        if await self._log.has_moved_back(task, records[0]) or not self._is_current(task):
             return  # revoked meanwhile: the next assignment reads the records
-        if is_moved:
-            await self._seek_to_next(task)
-            return
-        self.unread_offsets.note(self._at(task), task.unread(records[0].offset, self._topic_id))
+        topic_id = self._log.topic_id
+        self.unread_offsets.note(self._positions.at(task), task.unread(records[0].offset, topic_id))
         task.fetched(records[-1].offset + 1, epoch_of(records[-1]))
         if task.is_full:
-            self._client.pause(self._at(task))
-        await self._host.take(Batch(task, [raw_record(record, self._topic_id) for record in records]))
+            self._positions.pause(task)
+        await self._host.take(Batch(task, [raw_record(record, topic_id) for record in records]))
 
     def feed(self, batch: Batch) -> None:
         """Pass a batch to its task, unless the task's assignment is over."""
@@ -325,111 +285,19 @@ class Source:
 
     def _resume(self, task: PartitionTask) -> None:
         if not task.is_full and self._is_current(task):
-            self._client.resume(self._at(task))
+            self._positions.resume(task)
 
     def _is_current(self, task: PartitionTask) -> bool:
         """Return whether a task is of the present assignment."""
         return self.tasks.get(task.partition) is task
-
-    def _at(self, task: PartitionTask) -> TopicPartition:
-        return TopicPartition(self._raw.name, task.partition)
-
-    async def _seek_to_next(self, task: PartitionTask) -> None:
-        with suppress(IllegalStateError):  # revoked: the next owner reads its records
-            if task.next is None:
-                await self._client.seek_to_beginning(self._at(task))
-            else:
-                self._client.seek(self._at(task), task.next)
-
-    # --- a log that is no longer the one that was read
-
-    async def _look_up_while_idle(self) -> None:
-        """Check at intervals whether the topic was recreated or a partition's log was truncated.
-
-        Fetches reveal neither if the log now ends at the offset up to which it was read.
-        """
-        if time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
-            return
-        consumed = self._consumed()
-        if not consumed:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_UP_LIMIT):
-                topic_id = await self._topic_ids.current([task.partition for task in consumed])
-                if topic_id == self._topic_id:
-                    await self._go_back_if_truncated(consumed)
-            if topic_id != self._topic_id:
-                await self._start_over()
-        self._looked_up = time.monotonic()
-
-    async def _go_back_if_truncated(self, tasks: Sequence[PartitionTask]) -> None:
-        for task in await self._truncation.move_back(*tasks):
-            if self._is_current(task):
-                await self._seek_to_next(task)
-
-    async def _start_over(self) -> None:
-        """Read the topic from its beginning, because it was recreated; do nothing during a rebalance.
-
-        The next assignment detects it again. Nothing would cancel what is started after the rebalance began,
-        and without tasks there is no leader to wait for.
-        """
-        if not self.tasks:
-            return
-        logger.warning("%s was recreated; reading it from its beginning", self._raw.name)
-        self._starting_over = asyncio.create_task(self._read_from_beginning())
-        await asyncio.wait([self._starting_over])
-        with suppress(asyncio.CancelledError, IllegalStateError):  # revoked: the next owner detects it
-            self._starting_over.result()
-
-    async def _read_from_beginning(self) -> None:
-        """Read a recreated topic once the leaders of all partitions know it.
-
-        A lagging leader would serve the former topic's records again and then report the new topic's id.
-        """
-        tasks = self.tasks
-        topic_id = await self._topic_ids.current(tasks)
-        for task in tasks.values():
-            task.next = None
-        await self._client.seek_to_beginning(*map(self._at, tasks.values()))
-        self._topic_id = topic_id  # set last, so that an interrupted call is repeated
 
     # --- commits
 
     async def commit(self) -> bool:
         """Commit what the lanes have completed, after any commit in progress; only as a group member."""
         async with self._committing:
-            return await self._commit()
-
-    async def _publish(
-        self,
-        group: GroupMetadata,
-        records: Sequence[OutputRecord],
-        positions: Mapping[int, Position],
-        alone: Collection[OutputRecord] = (),
-    ) -> CommitOutcome:
-        """Commit in the raw topic; with its first argument bound, this is a ``Publisher``."""
-        places = {(self._raw.name, partition): position for partition, position in positions.items()}
-        return await self._commit_records(records, places, group, alone)
-
-    async def _commit(self) -> bool:
-        if not self._client.is_member or self._has_failed:
-            return False
-        self.transaction_began = time.monotonic()
-        try:
-            positions = await self.assignment.commit(partial(self._publish, self._client.group))
-        except EXPECTED as error:
-            self._has_failed = True  # the producer begins no other transaction
-            await self._host.crash(error)
-            return False
-        finally:
-            self.transaction_began = None
-        if positions is None:
-            logger.warning(
-                "the transaction was aborted, because the group has rebalanced without this worker"
-            )
-            self.assignment.close()  # otherwise, every further transaction would be aborted, too
-            return False
-        now = time.time()
-        for number in positions:
-            self._services.metrics.committed(number, now)
-        return bool(positions)
+            try:
+                return await self.committer.commit(self.assignment)
+            except EXPECTED as error:
+                await self._host.crash(error)
+                return False

@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaError
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_worker.errors import WorkerError
-from knowledgepulse_worker.stream import source, truncation
+from knowledgepulse_worker.stream import log_changes, truncation
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 
 RAW = "raw-traces"
@@ -372,7 +372,7 @@ async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start)
 
 async def test_a_recreated_topic_that_ends_where_the_former_one_was_read_to_is_read(start, monkeypatch):
     """As when the same traces are published again: no fetch returns anything."""
-    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
@@ -388,7 +388,7 @@ async def test_a_recreated_topic_that_ends_where_the_former_one_was_read_to_is_r
 
 async def test_a_truncated_log_that_ends_where_it_was_read_to_is_read(start, monkeypatch):
     """No fetch returns anything, and the last records would wait for the next."""
-    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
@@ -418,8 +418,8 @@ async def test_a_client_that_went_back_though_the_log_is_whole_reads_on_where_it
 
 async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_find(start, monkeypatch):
     """A look-up that was cut short had taken the new topic's id, and was never repeated."""
-    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
-    monkeypatch.setattr(source, "_LOOK_UP_LIMIT", 0.01)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_LIMIT", 0.01)
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
@@ -440,8 +440,8 @@ async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_fin
 
 
 async def test_while_no_records_come_a_leader_that_is_down_holds_up_no_other_partition(start, monkeypatch):
-    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
-    monkeypatch.setattr(source, "_LOOK_UP_LIMIT", 0.01)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_LIMIT", 0.01)
     world = await start()
     await world.member.rebalance([0, 1])
     await world.until(lambda: not world.app.readiness.reasons)
