@@ -17,7 +17,7 @@ from knowledgepulse_kafka.errors import (
     TooLargeError,
     UnacceptableError,
 )
-from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
+from knowledgepulse_kafka.records import OutputRecord, Position
 
 
 class MemoryPublisher:
@@ -34,7 +34,6 @@ class MemoryPublisher:
         refused: topics that refuse every record as too large.
         refusing_keyless: topics that refuse records without a key, as compacted ones do.
         refusing_timestamps: topics that refuse every timestamp except the current time.
-        refusing_current_time: topics that refuse the current time, as with a wrong clock.
         is_failing: whether transactions fail.
         is_lost: whether the group has rebalanced.
         is_throttled: whether a quota holds transactions back.
@@ -49,7 +48,6 @@ class MemoryPublisher:
         self.refused: set[str] = set()
         self.refusing_keyless: set[str] = set()
         self.refusing_timestamps: set[str] = set()
-        self.refusing_current_time: set[str] = set()
         self.is_failing = False
         self.is_lost = False
         self.is_throttled = False
@@ -100,8 +98,6 @@ class MemoryPublisher:
             return TooLargeError(f"{topic}: too large")
         if topic in self.refusing_keyless and any(one.key is None for one in batch):
             return UnacceptableError(f"{topic}: no key")
-        refuses_own = topic in self.refusing_timestamps and any(one.timestamp_ms >= 0 for one in batch)
-        refuses_now = topic in self.refusing_current_time and any(
-            one.timestamp_ms == NO_TIMESTAMP for one in batch
-        )
-        return TimestampError(f"{topic}: timestamp rejected") if refuses_own or refuses_now else None
+        if topic in self.refusing_timestamps and any(one.timestamp_ms >= 0 for one in batch):
+            return TimestampError(f"{topic}: timestamp rejected")
+        return None

@@ -1,15 +1,13 @@
 """The simulated brokers reproduce the surprising behaviour of real Kafka."""
 
 import asyncio
-from contextlib import nullcontext
 
 import pytest
 from aiokafka import ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import CommitFailedError, OutOfOrderSequenceNumber
+from aiokafka.errors import OutOfOrderSequenceNumber
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.errors import RefusedError
-from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import OutputRecord
 from simulation import loop
 from simulation.brokers import SimTopic, new_cluster
@@ -17,7 +15,6 @@ from simulation.member import SimMember
 from simulation.transactional_producer import SimProducer
 
 AT = TopicPartition("raw", 0)
-POSITION = OffsetAndMetadata(1, "")
 
 
 class Listener(ConsumerRebalanceListener):
@@ -67,27 +64,6 @@ def test_positions_are_not_lost_while_a_new_coordinator_loads_the_group(simulate
     positions, seconds = simulated(main)
     assert positions[AT].offset == 7
     assert seconds >= 3
-
-
-def test_an_open_transaction_holds_back_what_others_append_behind_it(simulated):
-    async def main(cluster):
-        topic = SimTopic.new("raw", 1)
-        cluster.create(topic)
-        member = await joined(cluster)
-        topic.logs[0].append([record(value=b"before")], 0)
-        topic.logs[0].open_from = topic.logs[0].end
-        topic.logs[0].append([record(value=b"aborted")], 0)
-        fetched = []
-        for _ in range(5):
-            fetched += (await member.getmany(timeout_ms=200)).get(AT, [])
-        high, stable = member.highwater(AT), member.last_stable_offset(AT)
-        topic.logs[0].abort()
-        topic.logs[0].append([record(value=b"after")], 0)
-        for _ in range(5):
-            fetched += (await member.getmany(timeout_ms=200)).get(AT, [])
-        return [one.value for one in fetched], high, stable
-
-    assert simulated(main) == ([b"before", b"after"], 2, 1)
 
 
 async def publishing(cluster, transactional_id="id"):
@@ -165,33 +141,3 @@ def test_after_a_refused_batch_a_producer_can_write_no_more_to_the_partition(sim
             return await send(producer, record())
 
     assert simulated(main) == [1]  # behind the marker of the first transaction
-
-
-@pytest.mark.parametrize("is_member", [True, False])
-def test_only_a_member_s_positions_are_accepted(simulated, is_member):
-    async def main(cluster):
-        cluster.create(SimTopic.new("raw", 1))
-        member = await joined(cluster)
-        group = member.group if is_member else GroupMetadata("group", member.group.member, 0)
-        with nullcontext() if is_member else pytest.raises(CommitFailedError):
-            async with await publishing(cluster) as producer:
-                await send(producer, record())
-                await producer.send_group_offsets({AT: POSITION}, group)
-        await ended(cluster)
-        return await member.committed([AT]), len(cluster.topics["raw"].logs[0].committed())
-
-    assert simulated(main) == (({AT: POSITION}, 1) if is_member else ({}, 0))
-
-
-def test_the_positions_of_an_open_transaction_are_awaited(simulated):
-    async def main(cluster):
-        cluster.create(SimTopic.new("raw", 1))
-        member = await joined(cluster)
-        async with await publishing(cluster) as producer:
-            await producer.send_group_offsets({AT: POSITION}, member.group)
-            asking = asyncio.create_task(member.committed([AT]))
-            await asyncio.sleep(5)
-            assert not asking.done()
-        return await asking
-
-    assert simulated(main) == {AT: POSITION}

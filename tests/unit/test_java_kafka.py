@@ -1,4 +1,4 @@
-"""Apache Kafka on Java, as the tests start it: downloads, errors and clean-up.
+"""Apache Kafka on Java, as the tests start it: errors and clean-up.
 
 No broker is started: Java and Maven are replaced by fakes of a few lines.
 """
@@ -102,46 +102,6 @@ def test_an_unusable_java_is_unavailable_with_the_reason(program, scripts, reaso
 
     with pytest.raises(Unavailable, match=reason):
         start(JAVA)
-
-
-def test_downloads_kafka_once(program, tmp_path):
-    program("java", fake_java(storage_tool="exit 3"))
-    program("mvn", MAVEN)
-    said: list[str] = []
-    with pytest.raises(Unavailable, match="StorageTool"):
-        start(JAVA, said.append)
-    (tmp_path / "bin" / "mvn").unlink()
-    with pytest.raises(Unavailable, match="StorageTool"):
-        start(JAVA, said.append)
-
-    assert said == ["downloading Apache Kafka 4.1.0 (44 MB, once)"]
-    files = (tmp_path / "cache").rglob("*.jar")
-    assert [str(file.relative_to(tmp_path)) for file in files] == [
-        "cache/knowledgepulse-worker/kafka-4.1.0/kafka.jar"
-    ]
-
-
-def test_a_failed_download_leaves_no_incomplete_jars(program, tmp_path):
-    program("java", fake_java())
-    program("mvn", f"{MAVEN}printf '\\033[0m[ERROR] no network\\n\\033[0m\\n'; exit 1\n")
-
-    with pytest.raises(Unavailable, match="Maven failed") as raised:
-        start(JAVA)
-
-    assert raised.value.details == ["[ERROR] no network"]
-
-    assert list((tmp_path / "cache" / "knowledgepulse-worker").iterdir()) == []
-
-
-def test_a_broker_that_dies_reports_its_last_log_lines(program):
-    lines = [f"line {number}" for number in range(40)]
-    program("java", fake_java(broker="; ".join(f"echo {line}" for line in lines)))
-    program("mvn", MAVEN)
-
-    with pytest.raises(Unavailable, match="the broker exited during its start") as raised:
-        start(JAVA)
-
-    assert raised.value.details == lines[-15:]
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

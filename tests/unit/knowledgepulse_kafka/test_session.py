@@ -68,11 +68,3 @@ async def test_a_batch_is_out_of_date_after_a_rebalance(session, consumer):
     assert not session.is_current
     await session.poll()
     assert session.is_current
-
-
-async def test_records_are_committed_as_the_member_that_read_them(session, consumer, publisher):
-    """As the present member, a session would commit for partitions that it has lost."""
-    await session.poll()
-    former, consumer.group = consumer.group, GroupMetadata("a-group", "a-member", 2)
-    await session.commit([], AFTER)
-    assert publisher.members == [former]

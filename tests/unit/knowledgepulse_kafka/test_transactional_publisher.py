@@ -8,11 +8,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
-    CommitFailedError,
     GroupAuthorizationFailedError,
     InvalidTransactionTimeout,
     KafkaError,
-    MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
@@ -21,7 +19,7 @@ from aiokafka.producer.sender import Sender
 from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_kafka import transactional_publisher
-from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
+from knowledgepulse_kafka.commit_outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import (
     BrokerError,
@@ -29,7 +27,6 @@ from knowledgepulse_kafka.errors import (
     Refusal,
     RefusedError,
     SecurityError,
-    TooLargeError,
 )
 from knowledgepulse_kafka.group_offsets import GroupMetadata, MemberOffsetsRequest
 from knowledgepulse_kafka.producer import ForgottenIdError, SentBatch
@@ -124,27 +121,6 @@ async def test_the_coordinators_take_the_positions_while_the_leaders_write_the_r
 
     async with asyncio.timeout(10):
         assert await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group")) == Committed([5])
-
-
-async def test_positions_that_are_refused_abort_the_transaction_after_its_records_are_written():
-    class Producer(FakeProducer):
-        async def send_group_offsets(self, offsets, group):
-            raise CommitFailedError
-
-    publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: Producer([[5]]))
-
-    assert await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group")) == Rebalanced()
-
-
-async def test_the_refusals_of_all_partitions_are_told_and_what_is_behind_them_is_not_at_fault(commit):
-    too_large, behind = MessageSizeTooLargeError(), OutOfOrderSequenceNumber()
-
-    refused = await commit([[0, too_large, behind], [1], [too_large]])
-
-    assert isinstance(refused, Refused)
-    assert [one.records for one in refused.error.refusals] == [[record(0, 1)], [record(2, 0)]]
-    assert {type(one.cause) for one in refused.error.refusals} == {TooLargeError}
-    assert FakeProducer.starts == 1, "the sequence of its batches has a gap"
 
 
 async def test_another_error_of_a_batch_is_no_refusal(commit):

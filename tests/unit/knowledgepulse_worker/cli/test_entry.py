@@ -60,34 +60,12 @@ def test_score_embeds_the_chosen_text_of_each_trace(kp_worker, traces, real_trac
 
 def test_a_scored_line_has_all_fields(kp_worker, traces):
     lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
-    assert list(json.loads(lines[1])) == [
-        "id",
-        "quality_score",
-        "complexity",
-        "novelty",
-        "tool_diversity",
-        "outcome_confidence",
-        "overrides",
-        "domain",
-        "threshold",
-        "nearest",
-        "withheld",
-        "learned",
-        "share",
-        "rank",
-        "of",
-        "decision",
-        "task_domain",
-        "visibility",
-        "privacy_level",
-        "success",
-        "confidence",
-        "embedder",
-        "content",
-        "counts",
-        "agent_id",
-        "partition",
-    ]
+    fields = (
+        "id quality_score complexity novelty tool_diversity outcome_confidence overrides domain "
+        "threshold nearest withheld learned share rank of decision task_domain visibility "
+        "privacy_level success confidence embedder content counts agent_id partition"
+    )
+    assert list(json.loads(lines[1])) == fields.split()
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
 
@@ -216,25 +194,6 @@ def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp
     assert "151 records would be published to raw-traces at 127.0.0.1:1, keyed by agent_id" in result.stderr
     assert "1 of them have no agent_id and would be published without a key" in result.stderr
     assert "1 of them are invalid and would become dead letters" in result.stderr
-
-
-def test_bash_completes_commands():
-    """By the script that `_KP_WORKER_COMPLETE=bash_source kp-worker` prints."""
-    script = """
-        eval "$(_KP_WORKER_COMPLETE=bash_source kp-worker)"
-        COMP_WORDS=(kp-worker pub)
-        COMP_CWORD=1
-        $(complete -p kp-worker | sed -E 's/.* -F ([^ ]+) .*/\\1/') kp-worker
-        printf '%s\\n' "${COMPREPLY[@]}"
-    """
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout.split(), done.stderr) == (["publish"], "")
 
 
 @pytest.mark.parametrize(

@@ -115,21 +115,6 @@ async def test_nothing_is_committed_while_nothing_happens(make_harness, raw):
     assert harness.publisher.transactions == 1
 
 
-async def test_lost_partitions_leave_nothing_committed(make_harness, raw):
-    """Their new owners score the records again from the last commit."""
-    harness = make_harness()
-    assignment = harness.assignment()
-    await processed(harness, assignment, raw(0))
-    harness.publisher.is_lost = True
-    await take(assignment, raw(1, b"no JSON"))
-
-    assert await assignment.commit(harness.publisher.publish) is None
-
-    assert positions(assignment) == {0: 1}
-    assert list(harness.entries()) == [0]
-    assert harness.metric("kp_aborted_transactions_total", reason="rebalance") == 1
-
-
 async def test_a_transaction_that_a_quota_holds_back_is_committed_later_in_small_parts(
     make_harness, raw, monkeypatch
 ):
@@ -198,19 +183,6 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
     monkeypatch.setattr(assignment_module, "YIELD_FACTOR", 1e9)
     await processed(harness, assignment, raw(3, **large))
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
-
-
-async def test_a_position_that_moves_back_starts_from_the_ledger_as_it_was_there(make_harness, raw):
-    """As after an operator's reset: the entries from there on are of another run."""
-    harness = make_harness()
-    assignment = harness.assignment()
-    await processed(harness, assignment, raw(0), raw(1), raw(2))
-
-    await processed(harness, assignment, raw(1, padding=1))
-
-    assert nearest(harness.outputs()[-1]) == "kp:trace:0/0"
-    assert list(harness.entries()) == [0, 1]
-    assert harness.metric("kp_cache_resets_total", reason="rewind") == 1
 
 
 async def test_closed_partitions_publish_nothing_more(make_harness, raw):

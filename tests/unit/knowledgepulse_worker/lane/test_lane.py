@@ -9,7 +9,7 @@ from hashlib import sha256
 import pytest
 
 from knowledgepulse_kafka.errors import DeliveryError, TooLargeError
-from knowledgepulse_kafka.records import NO_TIMESTAMP, Position
+from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.policy import Policy
@@ -22,36 +22,6 @@ from support.lanes import feed, headers, score, unread
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 FAR = 50_000_000
-
-
-ODD_TIMESTAMPS = (2**63 - 2, 253_402_300_799_000, 0, -2, -(2**63))
-"""Far in the future (the year 9999 among them), the epoch itself, and before it."""
-
-
-async def test_a_timestamp_that_the_output_topic_rejects_is_kept_in_a_header(make_harness, raw):
-    harness = make_harness()
-    lane = await harness.lane()
-    harness.publisher.refusing_timestamps |= {"rejected", harness.dead_letter}
-    records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS)]
-    records += [replace(raw(n + 5, b"no trace"), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS)]
-
-    await harness.processed(lane, *records)
-
-    kept = [int(headers(output)["kp-timestamp"]) for output in harness.outputs()]
-    assert sorted(kept) == sorted([*ODD_TIMESTAMPS] * 2)
-    assert {output.timestamp_ms for output in harness.outputs()} == {NO_TIMESTAMP}
-    assert harness.failures == []
-
-
-async def test_entries_are_sent_alone_if_the_changelog_rejects_their_batch_s_timestamp(make_harness, raw):
-    harness = make_harness()
-    lane = await harness.lane()
-    harness.publisher.refusing_current_time.add(harness.ledger)
-
-    await harness.processed(lane, raw(0))
-
-    assert harness.entries().keys() == {0}
-    assert harness.failures == []
 
 
 # --- order
@@ -133,18 +103,6 @@ async def test_what_completes_during_a_commit_belongs_to_the_next(make_harness, 
     await harness.committed(lane, 2)
 
 
-async def test_a_trace_is_not_scored_before_an_earlier_one(make_harness, raw):
-    harness = make_harness()
-    harness.embedder.free.clear()
-    lane = await harness.lane()
-    await feed(lane, raw(0), raw(1, b"no JSON"))
-    await harness.settle()
-    assert lane.complete() == []
-
-    harness.embedder.free.set()
-    await harness.committed(lane, 2)
-
-
 async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness, raw):
     harness = make_harness()
 
@@ -215,71 +173,6 @@ async def test_a_scoring_failure_makes_one_dead_letter_and_leaves_the_cache_unch
     assert harness.failures == []
 
 
-async def test_an_output_refused_only_as_part_of_a_batch_is_sent_alone(make_harness, raw):
-    """A broker refuses a batch as a whole, which does not tell which record was at fault."""
-    harness = make_harness()
-    harness.publisher.refused_in_batch.update(harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0), raw(1))
-    await harness.until(lambda: len(lane.complete()) == 2)
-
-    await harness.commit(lane)
-
-    assert [headers(output)["kp-source"][-1:] for output in harness.outputs()] == [b"0", b"1"]
-    assert (
-        harness.publisher.transactions
-        == harness.metric("kp_aborted_transactions_total", reason="refused")
-        == 1
-    )
-
-
-async def test_an_output_refused_alone_becomes_a_dead_letter_and_keeps_its_vector(make_harness, raw):
-    harness = make_harness()
-    harness.publisher.refused.update(harness.scored)
-
-    await harness.processed(await harness.lane(), raw(0))
-
-    (dead,) = harness.outputs()
-    assert dead.value == raw(0).value
-    assert headers(dead)["kp-reason"] == b"too_large"
-    assert harness.entries()[0].vector is not None  # it was scored, so later traces are compared with it
-    assert harness.metric("kp_traces_total", outcome="dead_letter") == 1
-    assert harness.metric("kp_traces_total", outcome="rejected") == 0
-
-
-async def test_a_record_without_a_key_for_a_compacted_topic_becomes_a_dead_letter(make_harness, raw):
-    harness = make_harness()
-    harness.publisher.refusing_keyless.update(harness.scored)
-
-    await harness.processed(await harness.lane(), raw(0), replace(raw(1), key=None), raw(2))
-
-    before, dead, after = harness.outputs()
-    assert dead.value == raw(1).value
-    assert headers(dead)["kp-reason"] == b"refused"
-    assert before.topic in harness.scored
-    assert after.topic in harness.scored
-    assert list(harness.entries()) == [0, 1, 2]
-    assert harness.failures == []
-
-
-async def test_a_transaction_mends_the_refusals_of_all_partitions(make_harness, raw):
-    """A topic may come to take only small records, and each transaction costs the time of a commit."""
-    harness = make_harness()
-    harness.publisher.refused.update(harness.scored)
-    assignment = harness.assignment()
-    for partition in range(3):
-        await assignment.tasks[partition].take(raw(0, partition=partition))
-
-    async def committed():
-        return len(await assignment.commit(harness.publisher.publish)) == 3
-
-    while not await committed():
-        await asyncio.sleep(0)
-
-    assert [headers(dead)["kp-reason"] for dead in harness.outputs()] == [b"too_large"] * 3
-    assert harness.metric("kp_aborted_transactions_total", reason="refused") == 1
-
-
 async def test_a_dead_letter_refused_alone_is_sent_with_its_value_cut(make_harness, raw):
     """Headers hold its length and hash, so that the original can be found in the raw topic."""
     value = b"no JSON" * 1000
@@ -324,25 +217,6 @@ async def test_a_wide_gap_needs_no_outputs(make_harness, raw):
     await harness.processed(await harness.lane(), raw(0), raw(FAR))
 
     assert score(harness.outputs()[1])["nearest"] == "kp:trace:0/0"
-
-
-@pytest.mark.parametrize("limits", [{"in_flight_records": 2}, {"in_flight_bytes": 2000}])
-async def test_a_lane_at_its_in_flight_limit_requests_a_commit_and_waits(limits, make_harness, raw):
-    harness = make_harness(**limits)
-    lane = await harness.lane()
-    await feed(lane, raw(0, padding=400), raw(1, padding=400))
-    taking = asyncio.create_task(lane.take(raw(2, padding=400)))
-    await harness.until(lambda: len(lane.complete()) == 2)
-    await harness.settle()
-    assert not taking.done()
-    assert lane.taken == lane.in_flight == 2
-    assert lane.in_flight_bytes == raw(0, padding=400).size * 2
-
-    await harness.commit(lane)
-    await taking
-    await harness.committed(lane, 3)
-
-    assert lane.in_flight == lane.in_flight_bytes == 0
 
 
 @pytest.mark.parametrize("limits", [{"in_flight_records": 4}, {"in_flight_bytes": 4000}])
@@ -410,40 +284,6 @@ async def test_a_record_larger_than_the_byte_limit_is_processed_alone(make_harne
 
 
 # --- the ledger
-
-
-async def test_a_successor_continues_as_if_nothing_had_happened(make_harness, raw):
-    before = make_harness()
-    await before.processed(await before.lane(), raw(0), raw(1))
-    after = make_harness()
-
-    lane = await after.lane(2, before.changelog())
-    await after.processed(lane, raw(2))
-
-    assert score(after.outputs()[0])["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}
-    assert lane.cached == 3
-
-
-async def test_invalid_entries_are_deleted_by_the_first_transaction_and_by_no_other(make_harness, raw):
-    before = make_harness()
-    await before.processed(await before.lane(), raw(0), raw(1))
-    after = make_harness()
-    after.embedder.identity = "another"
-
-    lane = await after.lane(2, before.changelog())
-    await after.processed(lane, raw(2))
-    await after.processed(lane, raw(3))
-
-    written = after.publisher.records(after.ledger)
-    assert [(record.key, record.value is None) for record in written] == [
-        (b"0", True),
-        (b"1", True),
-        (b"0", False),
-        (b"position", False),
-        (b"1", False),
-        (b"position", False),
-    ]
-    assert after.metric("kp_cache_resets_total", reason="model") == 1
 
 
 async def test_without_an_embedder_the_ledger_has_only_the_position(make_harness, raw):

@@ -39,47 +39,6 @@ async def test_a_share_ranks_a_partitions_traces(scores):
     assert ["rank" in one for one in scores] == [False, *[True] * (COUNT - 1)]
 
 
-@pytest.mark.parametrize("at", [1, 2, 20, 41, 70])
-async def test_a_successor_decides_as_an_undisturbed_worker(make_harness, records, scores, at):
-    """The first worker had scored more than it committed."""
-    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
-    lane = await harness.lane()
-    await harness.processed(lane, *records[:at])
-    for record in records[at : at + 15]:
-        await lane.take(record)
-    lane.close()
-    successor = await harness.lane(at, harness.changelog())
-    await harness.processed(successor, *records[at:])
-
-    assert [score(output) for output in harness.outputs()] == scores
-
-
-async def test_commits_of_any_size_keep_the_same_last_scores(make_harness, records, scores):
-    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
-    lane = await harness.lane()
-    for start, stop in ((0, 1), (1, 50), (50, 52), (52, COUNT)):
-        await harness.processed(lane, *records[start:stop])
-
-    assert written(harness) == [(0, 1), (49, 25), (51, 26), (89, 40)]
-    assert [score(output) for output in harness.outputs()] == scores
-
-
-async def test_an_aborted_transaction_keeps_no_scores(make_harness, records, scores):
-    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
-    lane = await harness.lane()
-    await harness.processed(lane, *records[:50])
-    for record in records[50:60]:
-        await lane.take(record)
-    lane.scores_records(lane.complete())  # of a transaction that is aborted and sent again, with more
-    for record in records[60:]:
-        await lane.take(record)
-    await harness.committed(lane, COUNT)
-    successor = await harness.lane(COUNT, harness.changelog())
-
-    assert [score(output) for output in harness.outputs()] == scores
-    assert successor._state.scores.last() == lane._state.scores.last()
-
-
 async def test_without_a_share_no_scores_are_kept(make_harness, records):
     harness = make_harness(policy=Policy(threshold=0.4), embedding=False, in_flight_records=COUNT)
     await harness.processed(await harness.lane(), *records[:5])

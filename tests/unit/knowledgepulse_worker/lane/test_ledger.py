@@ -40,10 +40,6 @@ def offsets(content):
     return [entry.offset for entry in content.entries.values()]
 
 
-def test_entries_are_in_the_order_of_their_offsets_whatever_their_keys():
-    assert offsets(content_of(scored(7), scored(5), scored(6))) == [5, 6, 7]
-
-
 @pytest.mark.parametrize(
     ("invalid", "reason"),
     [
@@ -81,13 +77,6 @@ def test_another_model_keeps_no_entry():
     content = content_of(*map(scored, range(3)), model="other")
 
     assert (offsets(content), content.obsolete, content.reason) == ([], [b"0", b"1", b"2"], "model")
-
-
-def test_a_recreated_topic_keeps_no_entry_of_the_former_one():
-    """Whatever their offsets: the new topic may have passed them already."""
-    content = content_of(*(scored(offset, topic_id=OLD) for offset in range(3)), next_offset=100)
-
-    assert (offsets(content), content.obsolete, content.reason) == ([], [b"0", b"1", b"2"], "recreated")
 
 
 def test_a_group_that_was_set_back_keeps_the_entries_before_its_position():
@@ -183,14 +172,6 @@ def test_last_scores_that_no_worker_can_have_written_change_nothing(value, probl
 
 
 # --- keys
-
-
-def test_a_new_entry_takes_the_oldest_one_s_key():
-    ledger = Ledger(2, deque([b"17", b"0"]))
-
-    keys = [ledger.put(scored(offset))[0] for offset in range(3)]
-
-    assert keys == [b"17", b"0", b"17"]
 
 
 @given(runs=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8), st.booleans()), min_size=1, max_size=6))

@@ -76,27 +76,6 @@ async def test_other_outputs_have_no_copy(make_harness, raw):
     assert copies(harness) == copies(refused) == []
 
 
-async def test_a_trace_and_its_copy_are_committed_together(make_harness, raw):
-    free = asyncio.Event()
-
-    async def slow(value):
-        await free.wait()
-        return await mask(value)
-
-    harness = make_harness(policy=EVERYTHING, redact=slow)
-    lane = await harness.lane()
-    await feed(lane, raw(0), raw(1, b"no JSON"))
-    await harness.settle()
-    await harness.commit(lane)
-    assert (harness.position, harness.outputs()) == (0, [])
-
-    free.set()
-    await harness.committed(lane, 2)
-
-    assert len(copies(harness)) == 1
-    assert harness.publisher.transactions == 1
-
-
 @pytest.mark.parametrize("reason", REDACTION_REASONS)
 async def test_a_failed_redaction_leaves_a_record_without_content_and_the_rest_goes_on(
     make_harness, raw, reason, caplog

@@ -14,23 +14,6 @@ from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 RAW = "raw-traces"
 
 
-async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_before(start):
-    world = await start()
-    world.publish(0, 1)
-    world.publish(1, 2)
-    world.reader.gates[0] = asyncio.Event()
-
-    await world.member.rebalance([0, 1])
-    await world.finished(2)
-    await world.settle()
-    assert world.outputs() == [2]
-    assert world.app.readiness.reasons
-
-    world.reader.gates[0].set()
-    await world.finished(1, 2)
-    assert not world.app.readiness.reasons
-
-
 async def test_a_worker_that_waits_for_a_position_says_so(start):
     """A transaction in which the former owner died holds the position back for seconds."""
     world = await start()
@@ -161,38 +144,6 @@ async def test_a_worker_without_partitions_is_ready(start):
     await world.member.rebalance([])
 
     await world.until(lambda: not world.app.readiness.reasons)
-
-
-async def test_a_ledger_is_kept_as_long_as_its_partition_and_no_longer(start):
-    """Another worker writes to it; when the partition returns, it is read from its beginning."""
-    world = await start()
-    world.publish(0, 1)
-    await world.member.rebalance([0])
-    await world.committed({0: 1})
-    changelog = world.source.tasks[0].changelog
-
-    await world.member.rebalance([0, 1])
-    assert world.source.tasks[0].changelog is changelog
-    await world.member.rebalance([1])
-    await world.member.rebalance([0])
-    assert world.source.tasks[0].changelog is not changelog
-
-
-async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
-    """The client may wait for a whole rebalance, and then return records of the new assignment."""
-    world = await start()
-    world.publish(0, *range(10))
-    await world.member.rebalance([1])
-    await world.until(lambda: not world.app.readiness.reasons)
-    world.member.gate.clear()
-    await asyncio.sleep(0.01)
-    await world.member.rebalance([0])
-    await world.until(lambda: not world.member.paused())
-
-    world.member.gate.set()
-    await world.committed({0: 10})
-
-    assert world.outputs() == list(range(10))
 
 
 def hold_next(monkeypatch, target, method):
@@ -355,52 +306,6 @@ async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
     assert world.failures == []
 
 
-async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start):
-    """The old position is valid in it too, so its records up to there would be skipped."""
-    world = await start()
-    world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
-
-    world.topic.records[0].clear()
-    world.topic.id = b"second"
-    world.publish(0, *range(100, 110))
-    await world.until(lambda: len(world.outputs()) == 15)
-
-    assert world.outputs()[5:] == list(range(100, 110))
-
-
-async def test_a_recreated_topic_that_ends_where_the_former_one_was_read_to_is_read(start, monkeypatch):
-    """As when the same traces are published again: no fetch returns anything."""
-    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
-    world = await start()
-    world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
-
-    world.topic.records[0].clear()
-    world.publish(0, *range(100, 105))
-    world.topic.id = b"second"
-    await world.until(lambda: len(world.outputs()) == 10)
-
-    assert world.outputs()[5:] == list(range(100, 105))
-
-
-async def test_a_truncated_log_that_ends_where_it_was_read_to_is_read(start, monkeypatch):
-    """No fetch returns anything, and the last records would wait for the next."""
-    monkeypatch.setattr(log_changes, "_LOOK_UP_INTERVAL", 0.0)
-    world = await start()
-    world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.committed({0: 5})
-
-    world.topic.truncate(0, 3)
-    world.publish(0, 100, 101)
-    await world.until(lambda: len(world.outputs()) == 7)
-
-    assert world.outputs() == [*range(5), 100, 101]
-
-
 async def test_a_client_that_went_back_though_the_log_is_whole_reads_on_where_it_was(start):
     """As when the log ends before its position under one leader, and the next has all of it."""
     world = await start()
@@ -489,73 +394,6 @@ async def test_a_recreation_found_in_a_rebalance_is_left_to_the_next_assignment(
     await world.finished(100)
 
     assert () not in sought
-
-
-async def test_a_recreated_topic_is_read_once_the_leaders_of_all_partitions_have_it(start, monkeypatch):
-    """A leader that lagged served the former topic's records, and had the new topic's id right after."""
-    world = await start()
-    world.publish(1, *range(5))
-    await world.member.rebalance([0, 1])
-    await world.committed({1: 5})
-    asked, has_caught_up = asyncio.Event(), asyncio.Event()
-
-    async def current(partitions):
-        if 1 in partitions:
-            asked.set()
-            await has_caught_up.wait()
-        return b"second"
-
-    monkeypatch.setattr(world.topic_ids, "current", current)
-    world.publish(0, 100)
-    await asked.wait()
-    world.topic.records[1].clear()
-    world.publish(1, 101)
-    has_caught_up.set()
-    await world.until(lambda: len(world.outputs()) >= 7)
-
-    assert sorted(world.outputs()) == [*range(5), 100, 101]
-
-
-async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(start):
-    first = await start()
-    first.publish(0, *range(5))
-    await first.member.rebalance([0])
-    await first.committed({0: 5})
-    await first.stop()
-
-    first.topic.records[0].clear()
-    first.topic.id = b"second"
-    second = await start(first.topic, first.publisher)
-    second.publish(0, *range(100, 110))
-    await second.member.rebalance([0])
-    await second.until(lambda: len(second.outputs()) == 15)
-
-    assert second.outputs()[5:] == list(range(100, 110))
-
-
-async def test_a_commit_for_the_topic_before_that_arrives_late_skips_nothing(start):
-    """A commit names its topic by name only: one that was under way becomes a position in the new topic."""
-    first = await start()
-    first.publish(0, *range(5))
-    await first.member.rebalance([0])
-    await first.committed({0: 5})
-    late = first.topic.metadata[0]
-    await first.stop()
-    first.topic.records[0].clear()
-    first.topic.id = b"second"
-    second = await start(first.topic, first.publisher)
-    second.publish(0, 100, 101)
-    await second.member.rebalance([0])
-    await second.committed({0: 2})
-    await second.stop()
-
-    second.topic.committed[0], second.topic.metadata[0] = 5, late
-    third = await start(second.topic, second.publisher)
-    third.publish(0, *range(102, 110))
-    await third.member.rebalance([0])
-    await third.committed({0: 10})
-
-    assert set(third.outputs()) == {*range(5), *range(100, 110)}
 
 
 async def skipped(world):

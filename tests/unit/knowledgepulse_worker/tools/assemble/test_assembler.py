@@ -166,32 +166,6 @@ async def test_a_partition_is_read_from_its_watermark(run, watermark, position, 
     assert kafka.sought == [start]
 
 
-async def test_a_recreated_topic_is_read_anew(run):
-    kafka = Kafka(run, [[run], *[[]] * 10], watermark=7, position=9, bounds=range(8))
-    await kafka.run()
-    assert len(kafka.traces) == 1
-
-
-async def test_a_partition_that_leaves_is_closed_and_read_again_when_it_comes_back(run):
-    """What a poll returns after a rebalance is not the assembler's: it starts at the watermark again."""
-    kafka = Kafka(run, [])
-
-    async def rebalance():
-        await kafka.on_revoked()
-        return [_record(1, b"unread")]
-
-    async def assigned():
-        await kafka.assign()
-        return []
-
-    kafka.polls = [[run], rebalance, assigned, [run], *[[]] * 10]
-    await kafka.run()
-
-    assert kafka.sought == [0, 0]
-    assert len(kafka.traces) == 1
-    assert [len(step.outputs) for step in kafka.steps] == [1], "the unread record is no dead letter"
-
-
 async def test_a_partition_whose_step_the_group_refuses_is_read_again(run):
     """Another member may own it; if not, it is assigned again."""
     kafka = Kafka(run, [])

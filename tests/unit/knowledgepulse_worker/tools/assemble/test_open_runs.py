@@ -132,17 +132,6 @@ def test_a_repeated_span_is_counted_once():
     assert partition.runs.size == 11
 
 
-def test_the_watermark_is_the_first_span_that_is_still_open():
-    partition = Partition()
-    partition.read(0, span("a", 0))
-    partition.read(1, span("b", 1))
-    assert partition.runs.watermark == 0
-    partition.read(GRACE)
-    assert partition.runs.watermark == 1
-    partition.read(1 + IDLE)
-    assert partition.runs.watermark == partition.runs.position == 4
-
-
 def test_published_runs_are_forgotten_unless_a_span_may_be_read_again(monkeypatch):
     monkeypatch.setattr(open_runs, "PUBLISHED_RUNS", 1)
     partition = Partition()
