@@ -51,17 +51,6 @@ def test_a_text_has_the_same_vector_on_every_machine():
     assert digest == "a4a0b7baf16749bdc7ff992b1843fe848fb69cb2775442d7bc40c29d4f270e84"
 
 
-@given(st.lists(ANY_TEXT, min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_a_vector_depends_on_no_other_text_of_the_batch(texts, source):
-    embedder = LexicalEmbedder()
-    alone = [embedder.embed([text]).vectors[0] for text in texts]
-    order = source.sample(range(len(texts)), len(texts))
-
-    together = embedder.embed([texts[number] for number in order]).vectors
-
-    assert np.array_equal(together, np.array([alone[number] for number in order]))
-
-
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=3), st.data())
 def test_texts_equal_up_to_white_space_have_the_same_vector(parts, data):
     def spaced(words):

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from knowledgepulse_kafka.errors import DeliveryError, TooLargeError
+from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.lane import lane as lane_module
@@ -74,19 +74,6 @@ async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, 
     assert harness.embedder.texts == ["Fix the failing build shell command ls -la"]
 
 
-async def test_nothing_is_published_before_it_is_committed(make_harness, raw):
-    harness = make_harness()
-    lane = await harness.lane()
-    await feed(lane, raw(0), raw(1, b"no JSON"))
-    await harness.until(lambda: len(lane.complete()) == 2)
-    assert (harness.publisher.committed, harness.position) == ([], 0)
-
-    await harness.commit(lane)
-
-    assert harness.publisher.transactions == 1
-    assert len(harness.outputs()) == harness.position == harness.publisher.positions[0].offset == 2
-
-
 async def test_what_completes_during_a_commit_belongs_to_the_next(make_harness, raw):
     harness = make_harness()
     harness.publisher.gate.clear()
@@ -119,21 +106,6 @@ async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness
 
 
 # --- failures of the broker and of the embedder
-
-
-async def test_a_failed_transaction_leaves_everything_as_it_was(make_harness, raw):
-    harness = make_harness()
-    lane = await harness.lane()
-    await harness.processed(lane, raw(0))
-    harness.publisher.is_failing = True
-    await feed(lane, raw(1))
-    await harness.until(lane.complete)
-
-    with pytest.raises(DeliveryError):
-        await harness.commit(lane)
-
-    assert len(harness.outputs()) == harness.position == 1
-    assert list(harness.entries()) == [0]
 
 
 async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harness, raw):

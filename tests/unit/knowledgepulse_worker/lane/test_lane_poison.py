@@ -3,7 +3,6 @@
 `process/test_poison.py` tests which records those are; `integration/test_poison.py` all of it together.
 """
 
-import asyncio
 import dataclasses
 
 import pytest
@@ -53,29 +52,6 @@ async def test_a_deadly_record_is_buried_or_skipped_untouched_and_changes_no_oth
         assert (outputs[1].topic, outputs[1].value) == (harness.dead_letter, raw(1).value)
         assert reasons(harness) == {(0, None), (0, b"poison")}
     assert harness.metric("kp_poison_skipped_total") == (treatment == "skipped")
-
-
-async def test_a_record_is_processed_alone_and_the_parent_is_told_before_and_after(suspecting, raw):
-    """So that its death tells that it was the one; what is scored before cannot be the cause."""
-    harness = suspecting(below={1: 1})
-    harness.embedder.free.clear()
-    assignment = harness.assignment()
-    tasks = assignment.tasks
-    await tasks[0].take(raw(0))
-    taking = [asyncio.create_task(tasks[p].take(raw(n, partition=p))) for p, n in ((1, 0), (0, 1))]
-    await harness.settle()
-    assert harness.told == [{"below": (0, 64)}]
-
-    harness.embedder.free.set()
-    await harness.until(lambda: len(harness.embedder.texts) == 3)
-    await asyncio.gather(*taking)
-
-    assert harness.told == [
-        {"below": (0, 64)},
-        {"below": (1, 64)},
-        {"alone": Location(1, 0)},
-        {"alone": None},
-    ]
 
 
 @pytest.mark.parametrize("dies", ["decoding", "scoring"])

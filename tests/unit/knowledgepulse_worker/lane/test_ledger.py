@@ -5,8 +5,6 @@ from collections import deque
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from knowledgepulse_kafka.records import Position
@@ -71,12 +69,6 @@ def test_a_larger_max_elements_keeps_all_entries_and_new_ones_get_keys_of_their_
 
     assert (offsets(content), content.obsolete, content.reason) == ([0, 1, 2], [], None)
     assert keys == [b"3", b"4", b"0"]
-
-
-def test_another_model_keeps_no_entry():
-    content = content_of(*map(scored, range(3)), model="other")
-
-    assert (offsets(content), content.obsolete, content.reason) == ([], [b"0", b"1", b"2"], "model")
 
 
 def test_a_group_that_was_set_back_keeps_the_entries_before_its_position():
@@ -172,32 +164,6 @@ def test_last_scores_that_no_worker_can_have_written_change_nothing(value, probl
 
 
 # --- keys
-
-
-@given(runs=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 8), st.booleans()), min_size=1, max_size=6))
-def test_the_changelog_holds_the_last_entries_whatever_the_sizes_and_crashes(runs):
-    """Each run: the ledger's size, the entries put into it, and whether they were committed."""
-    changelog, known, next_offset = Changelog(0), [], 0
-    for max_elements, count, is_committed in runs:
-        content = valid_content(
-            changelog.entries,
-            changelog.scores,
-            next_offset=next_offset,
-            topic_id=NEW,
-            model=MODEL,
-            dimensions=4,
-            max_elements=max_elements,
-        )
-        assert offsets(content) == known[-max_elements:]
-        ledger = Ledger(max_elements, deque(content.entries))
-        new = [scored(next_offset + number, topic_id=NEW) for number in range(count)]
-        records = [(key, None) for key in content.obsolete] + [ledger.put(entry) for entry in new]
-        if is_committed and new:
-            for key, value in records:
-                changelog.committed(0, key, value)
-            known = [*known, *(entry.offset for entry in new)][-max_elements:]
-            next_offset += count
-            assert len(changelog.entries) == len(known)
 
 
 # --- the changelog's records

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.process.poison import PoisonSearch
 
@@ -39,14 +37,6 @@ def test_after_a_death_the_records_that_may_have_been_in_progress_are_named():
     assert not search.caution().suspects
 
 
-def test_the_next_death_does_not_hide_records_further_ahead_that_were_in_progress_before():
-    search = PoisonSearch(3, skip=False)
-    died(search, {"below": [0, 128]})
-    died(search, {"below": [0, 64]}, at(A))
-
-    assert search.caution().below == {0: 128}
-
-
 def test_an_end_that_no_record_caused_changes_nothing():
     search = PoisonSearch(3, skip=False)
     died(search, {"below": [0, 64]})
@@ -68,19 +58,6 @@ def test_a_record_that_was_scored_is_not_counted():
     died(search, at(A), at(B))
 
     assert search.caution().suspects == {B}
-
-
-@pytest.mark.parametrize(("attempts", "alone"), [(1, 1), (2, 1), (3, 2), (5, 4)])
-def test_a_record_kills_as_many_processes_as_configured_and_the_first_told_no_record(attempts, alone):
-    before = after_deaths(*[A] * (alone - 1), attempts=attempts)
-    assert before.dead_letters == frozenset()
-
-    assert after_deaths(*[A] * alone, attempts=attempts).dead_letters == {A}
-
-
-def test_deadly_records_of_partitions_that_come_and_go_in_turn_are_both_found():
-    """Two workers took turns with two partitions, and died in each at its deadly record, without end."""
-    assert after_deaths(A, B, A, B).dead_letters == {A, B}
 
 
 def test_a_committed_record_is_cleared():

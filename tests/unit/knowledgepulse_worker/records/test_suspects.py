@@ -29,16 +29,6 @@ def told():
     return Told()
 
 
-def test_records_are_announced_before_they_are_read_and_many_at_once(told):
-    suspects = Suspects(send=told.send)
-
-    for offset in range(7, 8 + STEP):
-        suspects.announce(Location(0, offset))
-    suspects.announce(B)
-
-    assert told == [{"below": (0, 7 + STEP)}, {"below": (0, 7 + 2 * STEP)}, {"below": (1, 3 + STEP)}]
-
-
 def test_what_a_full_pipe_did_not_take_is_announced_with_the_next_record(told):
     suspects = Suspects(send=told.send)
 

@@ -98,21 +98,6 @@ def test_of_equal_entries_the_oldest_is_returned_whatever_their_positions():
     assert wrong == []
 
 
-@pytest.mark.parametrize("max_elements", [50, 64])
-def test_a_rebuilt_cache_gives_the_same_results_as_one_that_kept_running(max_elements):
-    """After a crash the ring starts at another position, which must not affect a score by a single bit."""
-    vectors = random_vectors(3 * max_elements)
-    ran_on = VectorCache(max_elements, 384)
-    for number, vector in enumerate(vectors):
-        rebuilt = VectorCache(max_elements, 384)
-        for earlier in range(max(0, number - max_elements), number):
-            rebuilt.add(vectors[earlier], id=str(earlier))
-
-        assert ran_on.nearest(vector) == rebuilt.nearest(vector)
-
-        ran_on.add(vector, id=str(number))
-
-
 def test_an_entry_is_visible_within_the_ttl_and_again_to_an_earlier_look_up():
     """The ttl hides entries and never deletes them: a record scored again gets the same result."""
     cache = VectorCache(10, 2, ttl=60)

@@ -396,9 +396,45 @@ async def test_a_recreation_found_in_a_rebalance_is_left_to_the_next_assignment(
     assert () not in sought
 
 
+async def test_a_commit_for_the_topic_before_that_arrives_late_skips_nothing(start):
+    """A commit names its topic by name only: one that was under way becomes a position in the new topic."""
+    first = await start()
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    late = first.topic.metadata[0]
+    await first.stop()
+    first.topic.records[0].clear()
+    first.topic.id = b"second"
+    second = await start(first.topic, first.publisher)
+    second.publish(0, 100, 101)
+    await second.member.rebalance([0])
+    await second.committed({0: 2})
+    await second.stop()
+
+    second.topic.committed[0], second.topic.metadata[0] = 5, late
+    third = await start(second.topic, second.publisher)
+    third.publish(0, *range(102, 110))
+    await third.member.rebalance([0])
+    await third.committed({0: 10})
+
+    assert set(third.outputs()) == {*range(5), *range(100, 110)}
+
+
 async def skipped(world):
     await world.check()
     return world.metric("kp_skipped_offsets_total")
+
+
+async def after_five(start):
+    """Return the topic and the publisher that a worker leaves which has committed five records."""
+    world = await start()
+    world.topic.id = b"topic"
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await world.committed({0: 5})
+    await world.stop()
+    return world.topic, world.publisher
 
 
 async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start, caplog):
@@ -415,13 +451,7 @@ async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start,
 
 
 async def test_deleted_records_that_had_outputs_before_the_group_was_set_back_do_not_count(start):
-    first = await start()
-    first.topic.id = b"topic"
-    first.publish(0, *range(5))
-    await first.member.rebalance([0])
-    await first.committed({0: 5})
-    await first.stop()
-    second = await start(first.topic, first.publisher)
+    second = await start(*await after_five(start))
     second.publish(0, *range(5, 10))
     second.topic.committed[0] = 2
     second.topic.delete_before(0, 7)
@@ -460,25 +490,23 @@ async def test_gaps_of_transactions_and_compaction_do_not_count_as_skipped(start
     assert await skipped(world) == 0
 
 
-async def test_nothing_counts_as_skipped_without_a_group_position(start):
+@pytest.mark.parametrize(("first", "position", "count"), [(5, None, 0), (2, 6, 4)])
+async def test_a_position_that_no_worker_committed_passes_over_records_and_none_passes_over_nothing(
+    start, first, position, count
+):
     world = await start()
     world.publish(0, *range(10))
-    world.topic.delete_before(0, 5)
+    world.topic.delete_before(0, first)
+    world.topic.committed |= {} if position is None else {0: position}
     await world.member.rebalance([0])
     await world.committed({0: 10})
 
-    assert await skipped(world) == 0
+    assert await skipped(world) == count
 
 
 async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_logged(start, caplog):
     """A consumer with group.protocol=consumer committed for a partition: 287 records were never scored."""
-    first = await start()
-    first.topic.id = b"topic"
-    first.publish(0, *range(5))
-    await first.member.rebalance([0])
-    await first.committed({0: 5})
-    await first.stop()
-    second = await start(first.topic, first.publisher)
+    second = await start(*await after_five(start))
     second.publish(0, *range(5, 10))
     second.topic.committed[0], second.topic.metadata[0] = 8, ""
     await second.member.rebalance([0])
@@ -492,26 +520,10 @@ async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_
     assert "partition 0: offsets 5 to 7 of raw-traces were not read" in caplog.text
 
 
-async def test_a_position_that_no_worker_committed_before_the_first_commit_passes_over_the_records(start):
-    world = await start()
-    world.publish(0, *range(10))
-    world.topic.delete_before(0, 2)
-    world.topic.committed[0] = 6
-    await world.member.rebalance([0])
-    await world.committed({0: 10})
-
-    assert await skipped(world) == 4
-
-
 async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start):
-    first = await start()
-    first.topic.id = b"topic"
-    first.publish(0, *range(5))
-    await first.member.rebalance([0])
-    await first.committed({0: 5})
-    await first.stop()
-    first.publisher.committed = [one for one in first.publisher.committed if one.topic != first.changelog]
-    second = await start(first.topic, first.publisher)
+    topic, publisher = await after_five(start)
+    publisher.committed = [one for one in publisher.committed if one.topic in ("contribute", "rejected")]
+    second = await start(topic, publisher)
     second.publish(0, 5)
     await second.member.rebalance([0])
     await second.committed({0: 6})
