@@ -34,7 +34,8 @@ MOST_MEMORY = 500_000_000
 POLICY = """[policy]
 threshold = 0.4
 [policy.domains.code]
-threshold = 0.5
+share = 0.2
+min_novelty = 0.05
 [policy.domains.code.weights]
 complexity = 0.2
 novelty = 0.3
@@ -56,12 +57,15 @@ COMMANDS = {
     "convert": "convert RUN --domain-map DOMAINS --outcomes OUTCOMES",
     "convert, other options": "convert RUN --per-request --keep-prompt",
     "export": "export OUT OUTPUTS --also messages --also atif --embedder none",
+    "export, the best": "export OUT OUTPUTS --best 2 --labels LABELS --policy POLICY --also messages",
     "export to a dataset": "export SET OUTPUTS --also messages --embedder none",
     "policy check": "policy check POLICY",
     "policy diff": "policy diff POLICY POLICY2",
     "policy drift": "policy drift SCORED --reference REFERENCE",
     "policy evaluate": "policy evaluate SCORED --labels LABELS --policy POLICY",
     "policy fit": "policy fit SCORED --labels LABELS --policy POLICY",
+    "policy fit, words": "policy fit SCORED --labels LABELS --words --json",
+    "policy prior": "policy prior code-prior-1 SCORED --policy POLICY",
     "policy rescore": "policy rescore SCORED --policy POLICY",
     "policy tune": "policy tune SCORED --policy POLICY",
     "publish": "publish --dry-run TRACES",

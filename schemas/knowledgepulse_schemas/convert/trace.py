@@ -38,6 +38,8 @@ CODING_AGENTS = words(
 
 Step = dict[str, Any]
 
+_LEVELS = 198
+"""The most levels of objects and lists in a step: the worker accepts 200 in a trace; pydantic writes 255."""
 _MIN_WORDS = 3
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
@@ -348,13 +350,24 @@ def _validated(document: dict[str, Any]) -> ReasoningTrace:
         raise ConversionError(f"the trace would be invalid: {place}: {problem['msg']}") from error
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON would have it; lone surrogates, which UTF-8 cannot encode, become ``?``."""
+def _plain(value: Any, levels: int = _LEVELS) -> Any:
+    """Return a value as JSON would have it; lone surrogates, which UTF-8 cannot encode, become ``?``.
+
+    Raises:
+        ConversionError: the value has more levels of objects and lists.
+    """
     if isinstance(value, str):
         return value if value.isascii() else _encodable(value)
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if not levels:
+        raise ConversionError(f"nested too deeply: a value has more than {_LEVELS} levels")
+    inner = levels - 1
     if isinstance(value, dict):
-        return {_plain(name) if isinstance(name, str) else name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {
+            _plain(name) if isinstance(name, str) else name: _plain(one, inner) for name, one in value.items()
+        }
+    return [_plain(one, inner) for one in value]
 
 
 def _json(value: Any) -> bytes:

@@ -25,6 +25,7 @@ from rich.progress import Progress
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_schemas.convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
+from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions, taken_apart
 from support.exports import DOCUMENTS
 
@@ -213,6 +214,20 @@ def test_a_stream_without_a_prompt_gets_its_objective_from_the_command(convert):
     assert "no objective" in convert(stream).stderr
     [trace] = traces(convert(stream, options=["--objective", "Fix it"]))
     assert trace["task"]["objective"] == "Fix it"
+
+
+@pytest.mark.parametrize(("levels", "is_converted"), [(197, True), (198, False), (900, False)])
+def test_a_call_whose_input_nests_deeply_is_converted_or_refused(convert, levels, is_converted):
+    """More than 255 levels were converted, but not written: a traceback ended the documents after them."""
+    arguments = '{"a": ' * levels + "1" + "}" * levels
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    nested = [CHAT[0], {"role": "assistant", "content": None, "tool_calls": [call]}]
+    result = convert(b"\n".join([lines(nested), lines(CHAT)]))
+
+    assert len(traces(result)) == 1 + is_converted
+    for line in result.stdout.splitlines():
+        decode_trace(line.encode(), 1_000_000)  # the worker accepts what is converted
+    assert ("nested too deeply" in result.stderr) == (not is_converted)
 
 
 def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
