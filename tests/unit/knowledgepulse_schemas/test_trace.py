@@ -55,13 +55,8 @@ def test_rejects_a_non_finite_confidence(full_document, confidence):
 @pytest.mark.parametrize(
     "created_at",
     [
-        "2026-01-31T12:00:00Z",
-        "2026-01-31t12:00:00.123456789z",
-        "2026-01-31T12:00:00+05:30",
-        "2026-01-31T12:00:00,5-0800",
-        "2026-01-31 12:00:00",
-        "2026-01-31T12:00",
-        "2024-02-29T23:59:59Z",
+        *("2026-01-31T12:00:00Z", "2026-01-31t12:00:00.123456789z", "2026-01-31T12:00:00+05:30"),
+        *("2026-01-31T12:00:00,5-0800", "2026-01-31 12:00:00", "2026-01-31T12:00", "2024-02-29T23:59:59Z"),
     ],
 )
 def test_accepts_iso_8601_date_times_and_keeps_their_text(full_document, created_at):
@@ -74,19 +69,9 @@ def test_accepts_iso_8601_date_times_and_keeps_their_text(full_document, created
 @pytest.mark.parametrize(
     "created_at",
     [
-        "",
-        "yesterday",
-        "2026-01-31",
-        "12:00:00Z",
-        "20260131T120000Z",
-        "2026-W05-6T12:00:00Z",
-        "2026-02-29T12:00:00Z",
-        "2026-01-31T25:00:00Z",
-        "2026-01-31T12:60:00Z",
-        "2026-01-31T12:00:00Z\n",
-        " 2026-01-31T12:00:00Z",
-        "2026-01-31T12:00:00 Z",
-        "2026-01-31T12:00:00+25:00",
+        *("", "yesterday", "2026-01-31", "12:00:00Z", "20260131T120000Z", "2026-W05-6T12:00:00Z"),
+        *("2026-02-29T12:00:00Z", "2026-01-31T25:00:00Z", "2026-01-31T12:60:00Z", "2026-01-31T12:00:00Z\n"),
+        *(" 2026-01-31T12:00:00Z", "2026-01-31T12:00:00 Z", "2026-01-31T12:00:00+25:00"),
         "\u0662\u0660\u0662\u0666-01-31T12:00:00Z",
     ],
 )
@@ -159,35 +144,6 @@ def test_an_unknown_field_may_have_any_name(full_document, name):
     document = full_document() | {name: "kept"}
 
     assert json.loads(ReasoningTrace.model_validate(document).to_json()) == document
-
-
-@settings(max_examples=50)
-@given(st.data())
-def test_a_serialised_trace_parses_back_equal(data):
-    text = st.text(max_size=20)
-    tools = st.fixed_dictionaries({"name": text}, optional={"mcp_server": text})
-    step = st.fixed_dictionaries(
-        {"type": st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])},
-        optional={
-            "content": text,
-            "tool": tools,
-            "input": st.dictionaries(text, JSON_VALUES, max_size=3),
-            "output_summary": text,
-            "latency_ms": st.floats(min_value=0, allow_infinity=False),
-        },
-    )
-    trace = ReasoningTrace.new(
-        objective=data.draw(st.text(min_size=1)),
-        steps=data.draw(st.lists(step, min_size=1, max_size=4)),
-        result_summary=data.draw(text),
-        confidence=data.draw(st.floats(0, 1)),
-        success=data.draw(st.booleans()),
-        task_domain=data.draw(st.text(min_size=1)),
-        quality_score=data.draw(st.none() | st.floats(0, 1)),
-        validated_by=data.draw(st.none() | st.lists(text)),
-    )
-
-    assert ReasoningTrace.model_validate_json(trace.to_json()) == trace
 
 
 def test_unset_fields_are_not_serialised():

@@ -73,20 +73,12 @@ def test_a_domain_inherits_omitted_weights_from_the_reference_else_from_default(
     assert changed.profile("legal").threshold == 0.6
 
 
-def test_a_domain_inherits_an_omitted_threshold_from_the_policy():
-    changed = policy(0.3, legal={"weights": ALL_OUTCOME}, finance={"threshold": 0})
+@pytest.mark.parametrize(("default", "inherited"), [({}, 0.3), ({"threshold": 0.4}, 0.4)])
+def test_a_domain_inherits_an_omitted_threshold_from_default_or_else_the_policy(default, inherited):
+    changed = policy(0.3, default=default, legal={"weights": ALL_OUTCOME}, finance={"threshold": 0})
 
-    assert changed.profile("legal").threshold == 0.3
-    assert changed.profile("code").threshold == 0.3
-    assert changed.profile("not named").threshold == 0.3
-    assert changed.profile("finance").threshold == 0
-
-
-def test_a_named_domain_inherits_an_omitted_threshold_from_default():
-    changed = policy(0.3, default={"threshold": 0.4}, legal={"weights": ALL_OUTCOME})
-
-    assert changed.profile("not named").threshold == 0.4
-    assert changed.profile("legal").threshold == 0.4
+    found = [changed.profile(name).threshold for name in ("legal", "not named", "finance")]
+    assert found == [inherited, inherited, 0]
 
 
 @pytest.mark.parametrize("task_domain", ["Legal", "LEGAL", "legal ", " legal", "lega", ""])

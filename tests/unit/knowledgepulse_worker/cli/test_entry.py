@@ -147,12 +147,6 @@ def test_a_hidden_command_is_not_named_for_a_misspelt_one(kp_worker):
     assert kp_worker("wor").stderr.endswith("Error: No such command 'wor'.\n")
 
 
-def test_the_help_of_an_option_without_a_range_shows_none(kp_worker):
-    shown = " ".join(kp_worker("policy", "evaluate", "--help").output.split())
-
-    assert "--min-reward FLOAT Lowest reward of a trace worth keeping. [default: 0.5]" in shown
-
-
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [("evaluate", "--min-reward", "nan"), ("tune", "--target", "nan"), ("tune", "--target", "2")],

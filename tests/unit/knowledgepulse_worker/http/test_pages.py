@@ -58,23 +58,6 @@ def test_the_csp_allows_exactly_the_pages_script_and_style(tag):
     assert len(parts) == 1
 
 
-def test_the_page_has_no_external_references_and_no_markup_sinks():
-    page = PAGE.decode()
-    addresses = set(re.findall(r"https?://[^\s'\"<]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
-    for way in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacentHTML",
-        "document.write",
-        "eval(",
-        "<iframe",
-        " style=",
-    ):
-        assert way not in page
-    assert not re.search(r"<[^>]* on[a-z]+=", page)
-
-
 @pytest.mark.parametrize("headers", [PAGE_HEADERS, DATA_HEADERS])
 def test_responses_have_safe_headers(headers):
     policy = headers["Content-Security-Policy"].split("; ")

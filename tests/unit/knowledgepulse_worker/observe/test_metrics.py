@@ -267,11 +267,3 @@ def test_the_content_type_matches_the_format(metrics, accept, content_type):
 
 def test_there_are_no_created_series(metrics):
     assert not [name for name in families(metrics) if name.endswith("_created")]
-
-
-def test_includes_process_and_platform_metrics():
-    names = families(Metrics(Policy(), 0.1))
-
-    assert {"process_cpu_seconds", "process_resident_memory_bytes", "python_info"} <= {
-        name.removesuffix("_total") for name in names
-    }
