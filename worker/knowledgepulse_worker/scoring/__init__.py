@@ -29,10 +29,10 @@ from knowledgepulse_worker.scoring.explanation import (
     override_effects,
     similarity_text,
 )
-from knowledgepulse_worker.scoring.facts import FACTS, Fact
-from knowledgepulse_worker.scoring.learned import Contribution, NoFactsError, contributions, learned_value
-from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
-from knowledgepulse_worker.scoring.rescore_report import DecisionFlip, RescoreReport, rescore_all
+from knowledgepulse_worker.scoring.facts import FACTS
+from knowledgepulse_worker.scoring.learned import NoFactsError, contributions, learned_value
+from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
+from knowledgepulse_worker.scoring.rescore_report import RescoreReport, rescore_all
 from knowledgepulse_worker.scoring.rescorer import Rescorer, scores_under
 from knowledgepulse_worker.scoring.score import (
     Decision,
@@ -51,18 +51,14 @@ __all__ = [
     "FACTS",
     "PART_SEPARATOR",
     "Content",
-    "Contribution",
     "Counts",
     "Decision",
-    "DecisionFlip",
     "Dimensions",
     "EmbedFunction",
     "Explanation",
-    "Fact",
     "LastScores",
     "Nearest",
     "NoFactsError",
-    "Override",
     "PartitionState",
     "RecentScores",
     "RescoreReport",

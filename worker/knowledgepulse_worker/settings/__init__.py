@@ -24,7 +24,6 @@ from knowledgepulse_worker.settings.models import (
     TopicSettings,
     WebSettings,
 )
-from knowledgepulse_worker.settings.redaction_settings import RedactionSettings
 from knowledgepulse_worker.settings.registry_settings import RegistrySettings
 from knowledgepulse_worker.settings.rendering import render
 from knowledgepulse_worker.settings.setting_paths import sections
@@ -40,7 +39,6 @@ __all__ = [
     "KafkaSettings",
     "LimitSettings",
     "LogSettings",
-    "RedactionSettings",
     "RegistrySettings",
     "Settings",
     "TopicSettings",

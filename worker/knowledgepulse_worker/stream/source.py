@@ -9,7 +9,6 @@ completes (``committer``).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -36,8 +35,6 @@ from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
 from knowledgepulse_worker.stream.truncation import Truncation
 from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
-
-logger = logging.getLogger(__name__)
 
 # Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200

@@ -44,7 +44,6 @@ class RunOutputs:
         self._spans = settings.assemble.spans
         self._late = settings.assemble.late
         self._raw = settings.topics.raw
-        self._dead_letter = settings.topics.dead_letter
         self._key = settings.assemble.key
 
     def of_run(

@@ -96,7 +96,6 @@ class PartitionAudit:
         index: the complete index.
         builder: builds outputs as the worker does.
         embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
-        tolerance: see :attr:`VectorSource.tolerance`.
     """
 
     def __init__(
@@ -108,7 +107,6 @@ class PartitionAudit:
         index: SourceIndex,
         builder: Outputs,
         embedder: Callable[[], Embedder | None],
-        tolerance: float | None = None,
     ) -> None:
         self._report = PartitionReport(partition)
         self._bounds = bounds
@@ -122,7 +120,7 @@ class PartitionAudit:
         self._replaces = False
         self._builder = builder
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
-        self._vectors = VectorSource(settings, index.first_scored(partition), embedder, tolerance)
+        self._vectors = VectorSource(settings, index.first_scored(partition), embedder)
         self._memory = RebuiltCache(settings.cache, self._vectors.oldest_model)
         self._shares = ShareAudit()
         if bounds.first > 0:

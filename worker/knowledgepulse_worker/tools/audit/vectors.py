@@ -26,11 +26,9 @@ class VectorSource:
         settings: Settings,
         oldest: Entry | None,
         embedder: Callable[[], Embedder | None],
-        tolerance: float | None,
     ) -> None:
         self._dimensions = settings.cache.dimensions
         self._embedder = embedder
-        self._tolerance = tolerance
         self._precisions = set() if oldest is None else {oldest.precision}
         # Entries leave the changelog in offset order. A record without an entry is therefore older than those
         # with one, and is assumed to have the model of the oldest entry.
@@ -42,10 +40,8 @@ class VectorSource:
     def tolerance(self) -> float:
         """Accepted difference of a novelty that was recomputed from texts.
 
-        By default the largest of the precisions of the embedder and of the partition's entries.
+        It is the largest of the precisions of the embedder and of the partition's entries.
         """
-        if self._tolerance is not None:
-            return self._tolerance
         worst = max(REPEATABILITY.values())
         return max(REPEATABILITY.get(precision, worst) for precision in self._precisions)
 

@@ -33,11 +33,6 @@ _KINDS: dict[
 BACKENDS = tuple(_KINDS)
 
 
-def variables_of(name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the environment variables with the key of a backend: alternatives, the preferred ones first."""
-    return _KINDS[name][0].variables
-
-
 @asynccontextmanager
 async def connected(
     name: str,
@@ -55,7 +50,7 @@ async def connected(
         url: its address.
         project: the project, or MLflow's experiment.
         key_file: the file with its key, or with user and password, joined by a colon; the default is the
-            environment, see :func:`variables_of`.
+            environment.
         patience: seconds for which a request is repeated; None for no limit.
         wait: waits before a request is repeated.
 

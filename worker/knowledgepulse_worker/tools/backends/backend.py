@@ -67,7 +67,6 @@ class RunScore:
         label: the decision.
         explanation: the dimensions, the overrides and the threshold, in words.
         time_ms: the time of the trace, in milliseconds since the epoch.
-        span: the id of the run's root, where the backend has spans.
         details: further facts: source, policy, nearest trace.
     """
 
@@ -77,7 +76,6 @@ class RunScore:
     label: str
     explanation: str
     time_ms: int
-    span: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
 
     @property

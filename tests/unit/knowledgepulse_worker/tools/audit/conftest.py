@@ -2,6 +2,7 @@
 
 import itertools
 import zlib
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -27,6 +28,7 @@ from knowledgepulse_worker.scoring import PartitionState, Scorer, VectorCache, b
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.source_index import SourceIndex
+from knowledgepulse_worker.tools.audit.vectors import REPEATABILITY
 
 MAX_ELEMENTS = 4
 WORDS = (
@@ -150,7 +152,8 @@ class Stream:
     def audit(self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None):
         """Audit the partition, with or without an embedder."""
         committed = self.committed if committed is None else committed
-        with SourceIndex(self.settings.topics, 2) as index:
+        tolerances = {} if tolerance is None else dict.fromkeys(REPEATABILITY, tolerance)
+        with SourceIndex(self.settings.topics, 2) as index, patch.dict(REPEATABILITY, tolerances):
             index.add_outputs(self.outputs)
             index.add_entries(1, ((decode_entry(value), value) for value in self.changelog))
             index.complete()
@@ -162,7 +165,6 @@ class Stream:
                 index,
                 Outputs(self.settings.topics, self.counts),
                 lambda: embedder,
-                tolerance,
             )
             for start in range(0, len(self.raw), 5):
                 audit.add(self.raw[start : start + 5])
