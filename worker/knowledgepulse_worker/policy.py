@@ -325,8 +325,12 @@ class Profile:
         While the novelty cache fills, novelty falls, and a trace among older ones ranks low. So as long as
         the window is not full, only the newer half of the scores counts, but enough of them for one place.
         """
-        least = 0 if self.share is None else math.ceil(1 / self.share)
-        return min(self.share_window, max(least, count // 2))
+        return min(self.share_window, max(self._least, count // 2))
+
+    @cached_property
+    def _least(self) -> int:
+        """The number of scores of which the share is one place."""
+        return 0 if self.share is None else math.ceil(1 / self.share)
 
     @cached_property
     def scale(self) -> str:

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -48,11 +48,10 @@ from knowledgepulse_worker.records.ledger_records import (
 )
 from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.scoring import (
-    LastScores,
+    AddedScore,
     PartitionState,
     RecentScores,
     VectorCache,
-    after,
     embedding_text,
 )
 from knowledgepulse_worker.settings import Settings
@@ -142,8 +141,6 @@ class Lane:
         self._state = PartitionState(VectorCache(cache.max_elements, cache.dimensions, cache.ttl))
         self._scorer = RecordScorer(self._state, services.embedder, services.metrics)
         self._ledger = Ledger(cache.max_elements)
-        self._scores: Mapping[str, LastScores] = {}
-        self._scores_to_commit = self._scores
         self._obsolete: list[bytes] = []
         self._waiting: deque[TakenRecord] = deque()
         self._outcomes: deque[RecordOutcome] = deque()
@@ -184,8 +181,7 @@ class Lane:
                 self._state.cache.add(
                     decode_vector(entry.vector), id=entry.trace_id, at=entry.timestamp_ms / 1000
                 )
-        self._state.scores = RecentScores({name: last.copy() for name, last in content.scores.items()})
-        self._scores = self._scores_to_commit = content.scores
+        self._state.scores = RecentScores(content.scores)
         self._ledger = Ledger(cache.max_elements, deque(content.entries))
         self._obsolete = content.obsolete
 
@@ -254,32 +250,15 @@ class Lane:
 
     def scores_records(self, complete: Sequence[RecordOutcome]) -> list[OutputRecord]:
         """Return the records that keep the last scores of the domains to which these records add any."""
-        added = [
-            (outcome.score.quality_score, outcome.ranked_in)
-            for outcome in complete
-            if outcome.score is not None and outcome.ranked_in is not None
-        ]
-        if not added:
-            return []
-        before, self._scores_to_commit = self._scores, after(self._scores, added)
-        offsets = {
-            outcome.ranked_in.domain: outcome.record.offset
-            for outcome in complete
-            if outcome.ranked_in is not None
-        }
-        model = self._services.model
-        changed = {
-            name: DomainScores(offset, self.topic_id, model, self._scores_to_commit[name])
-            for name, offset in offsets.items()
-            if name in self._scores_to_commit
-        }
-        forgotten = [name for name in before if name not in self._scores_to_commit]
+        newest: dict[str, tuple[int, AddedScore] | None] = {}
+        for outcome in complete:
+            if (added := outcome.added) is not None:
+                if added.forgotten is not None:
+                    newest[added.forgotten] = None
+                newest[added.domain] = outcome.record.offset, added
         return [
-            *(self._changelog_record(scores_key(name), None) for name in forgotten),
-            *(
-                self._changelog_record(scores_key(name), encode_scores(last))
-                for name, last in changed.items()
-            ),
+            self._changelog_record(scores_key(domain), last and self._last_scores(*last))
+            for domain, last in newest.items()
         ]
 
     def committed(self, count: int, written: Iterable[tuple[int, OutputRecord]]) -> None:
@@ -295,7 +274,6 @@ class Lane:
         for offset, record in written:
             if record.topic == self._services.changelog_topic:
                 self._changelog.committed(offset, record.key or b"", record.value)
-        self._scores = self._scores_to_commit
         batch = [self._outcomes.popleft() for _ in range(count)]
         self._adjust_in_flight(-count, -sum(outcome.record.size for outcome in batch))
         self._services.reporter.committed(batch)
@@ -454,6 +432,9 @@ class Lane:
             value=value,
             headers=(),
         )
+
+    def _last_scores(self, offset: int, added: AddedScore) -> bytes:
+        return encode_scores(DomainScores(offset, self.topic_id, self._services.model, added.last()))
 
     def _copied(self, outcome: RecordOutcome, copying: asyncio.Task[OutputRecord]) -> None:
         if copying.cancelled():

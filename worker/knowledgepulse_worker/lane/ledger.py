@@ -35,7 +35,6 @@ from knowledgepulse_worker.records.ledger_records import (
     encode_entry,
     read_record,
     scores_domain,
-    scores_key,
 )
 from knowledgepulse_worker.scoring import LastScores
 
@@ -51,14 +50,14 @@ class Changelog:
 
     Attributes:
         entries: the entries by key.
-        scores: the last scores by domain.
+        scores: the last scores of domains by key.
         source: the position in the raw topic; None if no transaction has written it.
         end: the offset behind the last record that was read or written; None before the first.
     """
 
     def __init__(self, partition: int) -> None:
         self.entries: dict[bytes, bytes] = {}
-        self.scores: dict[str, DomainScores] = {}
+        self.scores: dict[bytes, bytes] = {}
         self.source: Position | None = None
         self.end: int | None = None
         self._partition = partition
@@ -91,18 +90,13 @@ class Changelog:
         """Apply a record that a transaction of this worker has committed."""
         if key == POSITION_KEY:
             self.source = None if value is None else decode_position(value)
-        elif key.startswith(SCORES_PREFIX):
-            self._keep_scores(scores_domain(key), value)
-        elif value is None:
-            self.entries.pop(key, None)
         else:
-            self.entries[key] = value
+            records = self.scores if key.startswith(SCORES_PREFIX) else self.entries
+            if value is None:
+                records.pop(key, None)
+            else:
+                records[key] = value
         self.end = offset + 1
-
-    def _keep_scores(self, domain: str, value: bytes | None) -> None:
-        self.scores.pop(domain, None)
-        if value is not None:
-            self.scores[domain] = decode_scores(value)
 
     def newest_before(self, offset: int) -> Entry | None:
         """Return the entry with the highest source offset below this one, if any."""
@@ -133,7 +127,7 @@ class LedgerContent:
 
 def valid_content(
     values: Mapping[bytes, bytes],
-    scores: Mapping[str, DomainScores],
+    scores: Mapping[bytes, bytes],
     *,
     next_offset: int,
     topic_id: bytes,
@@ -151,7 +145,7 @@ def valid_content(
 
     Args:
         values: the changelog's entries by key.
-        scores: the changelog's last scores by domain.
+        scores: the changelog's last scores by key.
         next_offset: the offset of the lane's first record.
         topic_id: the raw topic's id; entries of another topic are invalid. Empty if unknown.
         model: the embedder's identity; vectors of another identity are invalid.
@@ -177,14 +171,15 @@ def valid_content(
     cut(None, {key for key, entry in entries.items() if entry.vector is None})  # of an earlier release
     cut("model", {key for key, entry in entries.items() if not _fits(entry, model, dimensions)})
     cut(None, list(entries)[: max(0, len(entries) - max_elements)])
+    obsolete = [key for key in values if key not in entries]
     valid: dict[str, LastScores] = {}
-    for domain, stored in sorted(scores.items(), key=lambda item: item[1].offset):
+    kept = ((key, decode_scores(value)) for key, value in scores.items())
+    for key, stored in sorted(kept, key=lambda item: item[1].offset):
         if (why := _cut_of_scores(stored, next_offset, topic_id, model)) is None:
-            valid[domain] = stored.last
+            valid[scores_domain(key)] = stored.last
         else:
             reason = why
-    obsolete = [key for key in values if key not in entries]
-    obsolete += [scores_key(domain) for domain in scores if domain not in valid]
+            obsolete.append(key)
     return LedgerContent(entries, valid, obsolete, reason, 0 if is_rewind else len(ahead))
 
 

@@ -75,8 +75,7 @@ class RecordScorer:
             topic_id=record.topic_id,
         )
         scored = _outcome(taken, entry, score=score, embedded=embedded, counts=counts)
-        if score.of is not None:
-            scored.ranked_in = policy.profiles[score.domain]
+        scored.added = self._state.scores.added
         return scored
 
     def _observe(

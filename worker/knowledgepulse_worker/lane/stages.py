@@ -12,9 +12,8 @@ from knowledgepulse_kafka.records import OutputRecord, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
-from knowledgepulse_worker.policy import Profile
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
-from knowledgepulse_worker.scoring import Counts, Score
+from knowledgepulse_worker.scoring import AddedScore, Counts, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class RecordOutcome:
         objective: the trace's objective; None if it could not be decoded.
         confidence: the agent's confidence; 0 if the trace could not be decoded.
         score: the score; None for an unscored record.
-        ranked_in: the profile by whose share the score was ranked; None if it was not.
+        added: the score among the last ones of its domain; None if a share did not rank it.
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
         embedded: the trace's vector and its timings.
@@ -78,7 +77,7 @@ class RecordOutcome:
     objective: str | None = None
     confidence: float = 0.0
     score: Score | None = None
-    ranked_in: Profile | None = None
+    added: AddedScore | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None
     embedded: EmbeddedText | None = None

@@ -44,12 +44,13 @@ from knowledgepulse_worker.scoring.score import (
 )
 from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 from knowledgepulse_worker.scoring.scorer import EmbedFunction, PartitionState, Scorer, score_and_add
-from knowledgepulse_worker.scoring.shares import LastScores, RecentScores, after
+from knowledgepulse_worker.scoring.shares import AddedScore, LastScores, RecentScores
 from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
 
 __all__ = [
     "FACTS",
     "PART_SEPARATOR",
+    "AddedScore",
     "Content",
     "Counts",
     "Decision",
@@ -70,7 +71,6 @@ __all__ = [
     "TraceText",
     "UnitInterval",
     "VectorCache",
-    "after",
     "apply_overrides",
     "bounded_id",
     "complexity",

@@ -12,21 +12,20 @@ that is withheld gets no rank and takes no place.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from knowledgepulse_worker.policy import MAX_DOMAINS, Profile, places
+from knowledgepulse_worker.policy import MAX_DOMAINS, SHARE_WINDOWS, Profile, places
 from knowledgepulse_worker.scoring.score import Score
 
 _GOLDEN, _TURNS = 2654435769, 1 << 32
 """2**32 divided by the golden ratio, and 2**32."""
 
 
-class LastScores(msgspec.Struct, array_like=True):
+class LastScores(msgspec.Struct, array_like=True, frozen=True):
     """The last scores of a domain in a partition, as a ledger keeps them.
 
     Attributes:
@@ -35,51 +34,67 @@ class LastScores(msgspec.Struct, array_like=True):
         scores: the last scores, the oldest first.
     """
 
-    scale: str = ""
-    count: int = 0
-    scores: list[float] = msgspec.field(default_factory=list)
+    scale: str
+    count: int
+    scores: list[float]
 
-    def add(self, score: float, profile: Profile) -> None:
-        """Add a score that was given under a profile; drop those beyond its window or of another scale."""
-        if self.scale != profile.scale:
-            self.scale, self.count = profile.scale, 0
-            self.scores.clear()
-        self.count += 1
-        self.scores.append(score)
-        del self.scores[: -profile.window(self.count)]
 
-    def copy(self) -> LastScores:
-        """Return a copy that does not change with this one."""
-        return LastScores(self.scale, self.count, [*self.scores])
+class AddedScore(msgspec.Struct, frozen=True):
+    """A score that was added to the last ones of its domain.
+
+    Attributes:
+        domain: the domain.
+        forgotten: the domain that was forgotten for it, if any.
+        scale: the scale of the scores.
+        count: the number of scores since the scale began.
+        log: scores of the domain, the oldest first, to which later ones are appended.
+        first: the index of the first of the last scores.
+        end: the index after this one.
+    """
+
+    domain: str
+    forgotten: str | None
+    scale: str
+    count: int
+    log: list[float]
+    first: int
+    end: int
+
+    def last(self) -> LastScores:
+        """Return the last scores, of which this is the newest."""
+        return LastScores(self.scale, self.count, self.log[self.first : self.end])
 
 
 class _Ranking:
-    """The last scores of a domain in the order of their ranks."""
+    """The last scores of a domain, in the order of their ranks too.
+
+    Attributes:
+        scale: the scale of all scores.
+        count: the number of scores since the scale began.
+        log: the scores in their order; nothing in it changes, so that :class:`AddedScore` can refer to it.
+        first: the index of the first of the last scores.
+    """
 
     def __init__(self, last: LastScores) -> None:
-        self.last = last
-        self._sort()
+        self.scale, self.count, self.log, self.first = last.scale, last.count, [*last.scores], 0
+        numbers = range(self.count - len(self.log) + 1, self.count + 1)
+        self._ordered = sorted(zip(self.log, map(_turn, numbers), strict=True))
 
-    def _sort(self) -> None:
-        """Order all scores, the lowest first, and equal ones by their turns."""
-        scores, first = self.last.scores, self.last.count - len(self.last.scores) + 1
-        self._ordered = sorted((score, _turn(number)) for number, score in enumerate(scores, first))
-
-    def add(self, score: float, profile: Profile) -> int:
-        """Add a score and return its rank, 1 for the best."""
-        last, ordered = self.last, self._ordered
-        kept = len(last.scores)
-        oldest = (last.scores[0], _turn(last.count - kept + 1)) if kept else None
-        continues = last.scale == profile.scale
-        last.add(score, profile)
-        own, dropped = (score, _turn(last.count)), kept + 1 - len(last.scores)
-        if continues and dropped <= 1:
-            if oldest is not None and dropped:
-                del ordered[bisect_left(ordered, oldest)]
-            insort(ordered, own)
-        else:
-            self._sort()
-        return len(self._ordered) - bisect_left(self._ordered, own)
+    def add(self, score: float, window: int) -> int:
+        """Add a score, keep no more than a window of them, and return its rank, 1 for the best."""
+        ordered = self._ordered
+        self.count += 1
+        while len(ordered) >= window:
+            oldest = (self.log[self.first], _turn(self.count - len(ordered)))
+            del ordered[bisect_left(ordered, oldest)]
+            self.first += 1
+        if self.first >= SHARE_WINDOWS.stop:
+            self.log, self.first = self.log[self.first :], 0
+        self.log.append(score)
+        own = (score, _turn(self.count))
+        place = bisect_left(ordered, own)
+        ordered.insert(place, own)
+        return len(ordered) - place
 
     def cut(self, share: float) -> float | None:
         """Return the lowest of the best scores; None if there are too few for one to pass."""
@@ -95,9 +110,13 @@ class RecentScores:
 
     Args:
         domains: the last scores by domain, that with the newest score last.
+
+    Attributes:
+        added: what the latest decision added; None if it added nothing.
     """
 
     def __init__(self, domains: Mapping[str, LastScores] | None = None) -> None:
+        self.added: AddedScore | None = None
         self._rankings = {name: _Ranking(last) for name, last in (domains or {}).items()}
 
     def decide(self, score: Score, profile: Profile) -> Score:
@@ -106,48 +125,44 @@ class RecentScores:
         A score under a profile without a share is returned as it is. A withheld one is not ranked or added,
         but gets the cut that it would have to reach.
         """
-        share = profile.share
+        self.added = None
+        domain, share = profile.domain, profile.share
         if share is None:
             return score
+        ranking = self._rankings.get(domain)
+        if ranking is not None and ranking.scale != profile.scale:
+            ranking = None
         if score.withheld is not None:
-            ranking = self._rankings.get(profile.domain)
-            cut = None if ranking is None or ranking.last.scale != profile.scale else ranking.cut(share)
+            cut = None if ranking is None else ranking.cut(share)
             return replace(score, share=share, threshold=score.threshold if cut is None else cut)
-        ranking = self._rankings.pop(profile.domain, None) or _Ranking(LastScores())
-        self._rankings[profile.domain] = ranking
-        _forget(self._rankings)
-        rank, number = ranking.add(score.quality_score, profile), len(ranking.last.scores)
-        cut = ranking.cut(share)
+        if ranking is None:
+            ranking = _Ranking(LastScores(profile.scale, 0, []))
+        rank = ranking.add(score.quality_score, profile.window(ranking.count + 1))
+        first, end, cut = ranking.first, len(ranking.log), ranking.cut(share)
+        forgotten = self._set_newest(domain, ranking)
+        self.added = AddedScore(domain, forgotten, ranking.scale, ranking.count, ranking.log, first, end)
+        number = end - first
         if cut is None:
             return replace(score, share=share, of=number)
         return replace(score, share=share, threshold=cut, rank=rank, of=number)
 
     def last(self) -> dict[str, LastScores]:
         """Return the last scores by domain, that with the newest score last."""
-        return {name: ranking.last for name, ranking in self._rankings.items()}
+        return {
+            domain: LastScores(ranking.scale, ranking.count, ranking.log[ranking.first :])
+            for domain, ranking in self._rankings.items()
+        }
 
-
-def after(last: Mapping[str, LastScores], added: Iterable[tuple[float, Profile]]) -> dict[str, LastScores]:
-    """Return the last scores by domain after more of them; those before do not change.
-
-    ``last`` and the result have the domain with the newest score last. Domains without more scores have the
-    same object in both.
-    """
-    result = dict(last)
-    for score, profile in added:
-        name = profile.domain
-        one = result.pop(name, None)
-        if one is None or one is last.get(name):
-            one = LastScores() if one is None else one.copy()
-        one.add(score, profile)
-        result[name] = one
-        _forget(result)
-    return result
-
-
-def _forget(domains: dict[str, Any]) -> None:
-    if len(domains) > MAX_DOMAINS:
-        del domains[next(iter(domains))]
+    def _set_newest(self, domain: str, ranking: _Ranking) -> str | None:
+        """Keep the scores of the domain with the newest score; return the domain that is forgotten for it."""
+        rankings = self._rankings
+        rankings.pop(domain, None)
+        rankings[domain] = ranking
+        if len(rankings) <= MAX_DOMAINS:
+            return None
+        forgotten = next(iter(rankings))
+        del rankings[forgotten]
+        return forgotten
 
 
 def _turn(number: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from knowledgepulse_worker.policy import MAX_DOMAINS, DomainPolicy, Policy, Weights, places
-from knowledgepulse_worker.scoring import LastScores, RecentScores, Score, after
+from knowledgepulse_worker.scoring import LastScores, RecentScores, Score
 from support.drawn_policies import POLICIES
 
 TENTH = Policy(share=0.1, share_window=100)
@@ -166,22 +166,46 @@ def test_a_restart_from_what_is_kept_decides_as_an_undisturbed_worker(stream, da
     for number, (policy, domain, value) in enumerate(stream):
         profile = policy.profile(domain)
         if number == cut:
-            former = RecentScores({name: last.copy() for name, last in kept.items()})
+            former = RecentScores(kept)
         score = former.decide(scored(value, domain, policy), profile)
-        if score.of is not None:
-            kept = after(kept, [(value, profile)])
+        keep(kept, former.added)
 
         assert score == undisturbed.decide(scored(value, domain, policy), profile)
+        assert (former.added is None) == (score.of is None)
     assert kept == undisturbed.last() == former.last()
     assert [*kept] == [*undisturbed.last()]
 
 
-def test_what_is_kept_does_not_change_what_was_kept_before():
-    profile = TENTH.profile("code")
-    before = after({}, [(0.5, profile)])
-    later = after(before, [(0.6, profile)])
+def keep(kept, added):
+    """Keep the last scores after one was added, as a ledger does."""
+    if added is not None:
+        kept.pop(added.forgotten, None)
+        kept.pop(added.domain, None)
+        kept[added.domain] = added.last()
 
-    assert (before["code"].scores, later["code"].scores) == ([0.5], [0.5, 0.6])
+
+@given(STREAM)
+def test_an_added_score_refers_to_the_last_ones_whatever_is_added_later(stream):
+    recent, added, expected = RecentScores(), [], []
+    for policy, domain, value in stream:
+        recent.decide(scored(value, domain, policy), policy.profile(domain))
+        if recent.added is not None:
+            added.append(recent.added)
+            expected.append(recent.last()[domain])
+
+    assert [one.last() for one in added] == expected
+
+
+def test_what_was_added_stays_the_same_though_thousands_follow():
+    recent, profile, added = RecentScores(), TENTH.profile("code"), []
+    for number in range(3000):
+        recent.decide(scored(number / 3000, "code"), profile)
+        added.append(recent.added)
+
+    for number in (0, 150, 999, 1100, 2999):
+        kept = profile.window(number + 1)
+        expected = [one / 3000 for one in range(max(0, number + 1 - kept), number + 1)]
+        assert added[number].last() == LastScores(profile.scale, number + 1, expected)
 
 
 def test_the_domains_are_bounded_though_policies_name_others():
@@ -191,7 +215,7 @@ def test_the_domains_are_bounded_though_policies_name_others():
         name = f"domain {number}"
         profile = Policy(share=0.1, domains={name: DomainPolicy()}).profile(name)
         recent.decide(scored(0.5, name), profile)
-        kept = after(kept, [(0.5, profile)])
+        keep(kept, recent.added)
 
     assert len(kept) == MAX_DOMAINS
     assert kept == recent.last()
@@ -222,10 +246,10 @@ def test_a_policy_without_a_share_decides_as_before(policy, value):
 
 
 def test_last_scores_of_another_scale_are_dropped():
-    last = LastScores("other", 3, [0.1, 0.2, 0.3])
-    last.add(0.5, TENTH.profile("code"))
+    recent = RecentScores({"code": LastScores("other", 3, [0.1, 0.2, 0.3])})
+    recent.decide(scored(0.5, "code"), TENTH.profile("code"))
 
-    assert last == LastScores(TENTH.profile("code").scale, 1, [0.5])
+    assert recent.last() == {"code": LastScores(TENTH.profile("code").scale, 1, [0.5])}
 
 
 def test_a_rank_without_a_number_is_no_rank():
