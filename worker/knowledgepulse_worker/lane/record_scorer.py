@@ -11,7 +11,7 @@ from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import Policy, Reading
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import (
@@ -21,6 +21,7 @@ from knowledgepulse_worker.scoring import (
     bounded_id,
     count_trace,
     score_and_add,
+    word_buckets,
 )
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,10 @@ class RecordScorer:
         counts = None
         try:
             if reading := max(policy.reading, self._metrics.reading):
-                counts = count_trace(trace, reading, None if embedded is None else embedded.buckets)
+                buckets = None if embedded is None else embedded.buckets
+                if reading is Reading.WORDS and buckets is None:
+                    buckets = word_buckets(trace)
+                counts = count_trace(trace, buckets=buckets)
             at = record.timestamp_ms / 1000
             score = score_and_add(trace, vector, self._state, policy, at=at, counts=counts)
         except Exception as error:

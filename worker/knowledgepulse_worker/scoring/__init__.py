@@ -46,6 +46,7 @@ from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 from knowledgepulse_worker.scoring.scorer import EmbedFunction, PartitionState, Scorer, score_and_add
 from knowledgepulse_worker.scoring.shares import AddedScore, LastScores, RecentScores
 from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring.words import word_buckets
 
 __all__ = [
     "FACTS",
@@ -97,4 +98,5 @@ __all__ = [
     "similarity_text",
     "task_of",
     "tool_diversity",
+    "word_buckets",
 ]

@@ -78,7 +78,7 @@ def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | Non
     ]
     if profile.words is not None:
         points = _word_points(profile.words, _buckets_in(counts))
-        found.append(Contribution("words", _told_words(profile, _words_in(counts)), points))
+        found.append(Contribution("words", _told_words(profile, counts), points))
     return sorted(found, key=lambda contribution: -abs(contribution.points))
 
 
@@ -123,11 +123,14 @@ def _word_points(weights: tuple[float, float, bytes], buckets: NDArray[Any]) -> 
     return unit * total / math.sqrt(len(buckets) or 1) - mean
 
 
-def _told_words(profile: Profile, words: list[bytes]) -> str:
+def _told_words(profile: Profile, counts: Counts | None) -> str:
     """Name the words in the strongest buckets that add or subtract most, over all parts of the text.
 
     Other words may have larger weights, but nearly all traces have them, or hardly any.
     """
+    if counts is not None and counts.words is None:  # the stream only hashes them
+        return "its words, which `kp-worker traces show` names"
+    words = _words_in(counts)
     if profile.learned is None or profile.learned.words is None or not words:
         return "it has no words"
     hashed, points = profile.learned.words, Counter[bytes]()

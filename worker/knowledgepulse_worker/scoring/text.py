@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -78,6 +77,7 @@ PART_SEPARATOR = "\0"
 # Scripts without spaces between words count by the character, long words such as URLs by 20 characters.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,20}}")
+_WORDS = re.compile(rf"(?:\s*+(?:{_WORD.pattern})){{0,{OBJECTIVE_WORDS}}}+")
 
 _MAX_ENDING = OBJECTIVE_WORDS * 21
 """Maximum characters of that many words, with at most 20 characters and a space each."""
@@ -88,6 +88,7 @@ _JSON = re.compile(
     rf'"(?P<string>{_STRING})"?|(?P<scalar>[^\s\[\]{{}}:,"\\]+)|.[\s\[\]{{}}:,]*',
     re.DOTALL,
 )
+_decode = json.JSONDecoder(strict=False).decode
 
 
 def embedding_text(trace: TraceLike, text: TraceText = "sdk") -> str:
@@ -114,14 +115,18 @@ def embedding_text(trace: TraceLike, text: TraceText = "sdk") -> str:
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
-    steps = _steps(trace, replies=text == "parts")
-    objective = trace.task.objective
     if text == "agent":
-        return _joined(itertools.chain([_beginning(objective[:MAX_CHARACTERS])], steps), MAX_CHARACTERS)
-    first = _beginning(objective[:MAX_CHARACTERS])
-    last = _ending(objective[len(first) :])
-    parts = (first, last, _joined(steps, MAX_STEPS_CHARACTERS))
-    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in parts)
+        beginning = _beginning(trace.task.objective)
+        return _joined(itertools.chain([beginning], _steps(trace, replies=False)), MAX_CHARACTERS)
+    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in parts_of_trace(trace))
+
+
+def parts_of_trace(trace: TraceLike) -> tuple[str, str, str]:
+    """Return the parts of the text ``parts``, in which separators still stand."""
+    objective = trace.task.objective
+    first = _beginning(objective)
+    steps = _joined(_steps(trace, replies=True), MAX_STEPS_CHARACTERS)
+    return first, _ending(objective[len(first) :]), steps
 
 
 def _joined(parts: Iterable[str], room: int) -> str:
@@ -146,10 +151,8 @@ def _steps(trace: TraceLike, *, replies: bool) -> Iterator[str]:
 
 
 def _beginning(objective: str) -> str:
-    end = 0
-    for word in islice(_WORD.finditer(objective), OBJECTIVE_WORDS):
-        end = word.end()
-    return objective[:end]
+    words = _WORDS.match(objective, 0, MAX_CHARACTERS)
+    return words[0] if words else ""
 
 
 def _ending(objective: str) -> str:
@@ -165,14 +168,12 @@ def input_json(given: dict[str, Any] | msgspec.Raw | None) -> str:
     return "" if given is None else json.dumps(given, ensure_ascii=False, default=str)
 
 
-def _names_and_values(text: str) -> Iterator[str]:
-    """Yield the strings and numbers of JSON, which may be cut off, and an empty text for other tokens."""
-    for token in _JSON.finditer(text):
-        string, scalar = token["string"], token["scalar"]
-        if string is not None:
-            yield json.loads(f'"{string}"', strict=False) if "\\" in string else string
-        else:
-            yield "" if scalar in (None, "null") else scalar
+def _names_and_values(text: str) -> list[str]:
+    """Return the strings and numbers of JSON, which may be cut off, and an empty text for other tokens."""
+    return [
+        (_decode(f'"{string}"') if "\\" in string else string) or ("" if scalar == "null" else scalar)
+        for string, scalar in _JSON.findall(text)
+    ]
 
 
 MAX_ID_LENGTH = 200

@@ -27,7 +27,7 @@ from knowledgepulse_worker.scoring import (
     score_trace,
 )
 from knowledgepulse_worker.scoring.learned import contributions
-from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
+from knowledgepulse_worker.scoring.words import buckets_of, hashes_of, word_buckets
 from support.drawn_policies import POLICIES
 
 UNIT = st.floats(0, 1)
@@ -196,6 +196,21 @@ def test_the_words_that_moved_a_trace_are_named(make_trace):
     assert score.learned == pytest.approx(1 / (1 + math.exp(-words.points)))
     without = dataclasses.replace(record, counts=count_trace(trace))
     assert explain_score(without, policy) is None
+
+
+def test_words_that_the_stream_has_only_hashed_count_without_a_name(make_trace):
+    trace = about(make_trace("thought", task_domain="elsewhere"), "the lock is stale")
+    policy, hashed = with_learned(with_words(stale=100)), count_trace(trace, buckets=word_buckets(trace))
+    score = score_trace(trace, None, policy, hashed)
+    named = explain_score(
+        ScoredRecord.of("raw/0/1", trace, score, counts=count_trace(trace, Reading.WORDS)), policy
+    )
+
+    explanation = explain_score(ScoredRecord.of("raw/0/1", trace, score, counts=hashed), policy)
+
+    (words,) = explanation.learned
+    assert words.words == "its words, which `kp-worker traces show` names"
+    assert words.points == named.learned[0].points != 0
 
 
 def test_other_domains_do_not_inherit_a_learned_value(make_trace):

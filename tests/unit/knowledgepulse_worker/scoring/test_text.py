@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -88,6 +89,20 @@ def test_only_the_beginning_of_the_objective_is_read(objective, expected):
     text = agent_text({"type": "thought", "content": "think"}, objective=objective)
 
     assert text.split(" think")[0] == (expected or "think")
+
+
+WORDS = st.lists(st.sampled_from(["a" * 19, "b", "修", " ", "\n", "\u3000", "-"]), min_size=1, max_size=120)
+
+
+@given(WORDS.map("".join))
+def test_the_beginning_ends_with_the_last_of_its_words(objective):
+    ends = [word.end() for word in re.finditer(r"修|[^\s修]{1,20}", objective)][:OBJECTIVE_WORDS]
+
+    first, *_ = embedding_text(trace_of({"type": "thought"}, objective=objective), "parts").split(
+        PART_SEPARATOR
+    )
+
+    assert first == objective[: ends[-1] if ends else 0]
 
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)

@@ -1,11 +1,22 @@
 """The words of a trace are the same wherever they are read, and keep their buckets."""
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import BUCKETS, Reading
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.decode_content import counts_of
-from knowledgepulse_worker.scoring import count_trace
-from knowledgepulse_worker.scoring.words import buckets_of, distinct_words, hashes_of
+from knowledgepulse_worker.scoring import count_trace, embedding_text
+from knowledgepulse_worker.scoring.words import (
+    buckets_of,
+    distinct_words,
+    hashes_of,
+    parts_of,
+    word_buckets,
+    words_of,
+)
 
 
 def test_words_keep_their_buckets():
@@ -47,3 +58,30 @@ def test_the_words_of_a_file_are_those_of_the_stream(real_traces):
     for line in real_traces:
         decoded = count_trace(decode_trace(line, 2**24), Reading.WORDS)
         assert counts_of(line, Reading.WORDS) == decoded
+
+
+def test_the_stream_hashes_the_words_that_files_name(real_traces):
+    for line in real_traces:
+        trace = decode_trace(line, 2**24)
+        words = distinct_words(trace).encode().split()
+        expected = buckets_of(hashes_of(words, len(words)), BUCKETS)
+        assert sorted(np.frombuffer(word_buckets(trace), np.uint16)) == sorted(expected)
+
+
+PIECES = st.lists(
+    st.sampled_from(["lock", "ΑΣ", "İ", "修理", "กข", "\0", " ", "\n", '"', ".", "é", "_", "x" * 99])
+)
+
+
+@given(PIECES.map("".join), PIECES.map("".join))
+def test_the_words_are_those_of_the_text_that_an_embedder_reads(objective, content):
+    """A separator in the trace ends no part, and white space of any kind is the same."""
+    trace = ReasoningTrace.new(
+        objective=objective or "lock", steps=[{"type": "thought", "content": content}], result_summary="done",
+        confidence=0.5, success=True, task_domain="code", visibility="org", privacy_level="private",
+    )  # fmt: skip
+    parts, _ = parts_of(embedding_text(trace, "parts"))
+
+    expected = [word for part in parts for word in dict.fromkeys(words_of(part))]
+
+    assert distinct_words(trace).encode().split() == expected
