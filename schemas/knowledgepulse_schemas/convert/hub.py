@@ -10,7 +10,7 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableSequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -185,7 +185,7 @@ class Run:
     """
 
     framework: str
-    messages: list[Message]
+    messages: MutableSequence[Message]
     native_id: str | None = None
     parent_id: str | None = None
     span: tuple[str, str] | None = None

@@ -98,7 +98,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     messages = list(_messages(trajectory.messages, extras, losses))
     yield hub.Run(
         NAME,
-        with_calls(messages, losses, among_calls=True) if in_texts else messages,
+        list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
         ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
         outcome=outcome,

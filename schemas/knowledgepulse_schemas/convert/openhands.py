@@ -8,7 +8,7 @@ Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from itertools import chain
 from typing import Any
 
@@ -141,7 +141,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         yield _run(document if isinstance(document, list) else [document], "", losses)
 
 
-def _set_user_message(messages: list[hub.Message], instruction: str | None) -> None:
+def _set_user_message(messages: MutableSequence[hub.Message], instruction: str | None) -> None:
     """Make the instruction the user's message if there is none.
 
     The oldest files omit the instruction's sender, or the message itself.

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.packed import PackedMessages
 from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read, text_or_none
 
 ANOTHER_FORM = "arguments of another form at a call's start"
@@ -47,7 +48,7 @@ class Transcript:
     """A run, collected line by line."""
 
     def __init__(self, framework: str) -> None:
-        self.run = hub.Run(framework, [])  # complete after `finish`
+        self.run = hub.Run(framework, PackedMessages())  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._responses: dict[str, int] = {}
         self._failed: set[str] = set()

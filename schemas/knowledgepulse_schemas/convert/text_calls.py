@@ -11,7 +11,7 @@ may be missing, since OpenHands stops the model at it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
@@ -56,26 +56,27 @@ _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
 
 
 def with_calls(
-    messages: list[hub.Message], losses: Losses, *, among_calls: bool = False
-) -> list[hub.Message]:
-    """Return the messages with calls in the agent's texts, and responses in the user's, as such.
+    messages: MutableSequence[hub.Message], losses: Losses, *, among_calls: bool = False
+) -> Iterator[hub.Message]:
+    """Take messages, and yield them with calls in the agent's texts and responses in the user's as such.
 
     A text that has the beginning of a call, but none that is read, is a suspect loss, and so is the text
     before what only a tool responds.
 
     Args:
-        messages: the messages of a run.
+        messages: the messages of a run, of which none is left.
         losses: gets the suspects.
         among_calls: whether to read a run that has calls, since those are from texts, too.
     """
     has_calls = any(isinstance(part, hub.ToolCall) for message in messages for part in message.parts)
     if has_calls and not among_calls:
-        return messages
-    changed: list[hub.Message] = []
+        yield from _taken(messages)
+        return
+    before: hub.Message | None = None
     called: list[str] = []  # the tools that the next text of the user responds to
-    for message in messages:
+    for message in _taken(messages):
         if message.role == "user" and not (called or has_calls):
-            _suspect(changed, message, losses)
+            _suspect(before, message, losses)
         parts = message.parts
         if message.role == "assistant":
             parts = tuple(new for part in parts for new in _called(part, losses))
@@ -83,15 +84,21 @@ def with_calls(
         elif message.role == "user" and called:
             is_final = _FINAL.issuperset(called)
             parts, called = tuple(_answered(part, is_final=is_final) for part in parts), []
-        changed.append(hub.Message(message.role, parts, message.at))
-    return changed
+        before = hub.Message(message.role, parts, message.at)
+        yield before
 
 
-def _suspect(before: list[hub.Message], message: hub.Message, losses: Losses) -> None:
+def _taken(messages: MutableSequence[hub.Message]) -> Iterator[hub.Message]:
+    messages.reverse()
+    while messages:
+        yield messages.pop()
+
+
+def _suspect(before: hub.Message | None, message: hub.Message, losses: Losses) -> None:
     """Suspect the agent's text before a text that reads like the response to a call."""
     text = hub.join_texts(message.parts)
-    if before and before[-1].role == "assistant" and (_RESPONSE.match(text) or _ANSWER.match(text)):
-        said = hub.join_texts(before[-1].parts)
+    if before and before.role == "assistant" and (_RESPONSE.match(text) or _ANSWER.match(text)):
+        said = hub.join_texts(before.parts)
         if not any(mark in said for mark in _MARKS):  # else it is a suspect already
             losses.add_unknown(UNREAD, said, {"text": said})
 

@@ -6,14 +6,16 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cache, cached_property, reduce
 from hashlib import sha256
+from io import BytesIO
 from itertools import groupby
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from knowledgepulse_schemas.convert import boilerplate, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
@@ -21,7 +23,15 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
 from knowledgepulse_schemas.convert.text_calls import with_calls
 from knowledgepulse_schemas.convert.words import words
-from knowledgepulse_schemas.trace import CONTEXTS, PrivacyLevel, ReasoningTrace, Visibility, trace_id_of
+from knowledgepulse_schemas.trace import (
+    CONTEXTS,
+    Metadata,
+    PrivacyLevel,
+    ReasoningTrace,
+    Visibility,
+    trace_id_of,
+)
+from knowledgepulse_schemas.trace import Step as StepModel
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,12 +81,47 @@ class Options:
     recorded_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conversion:
-    """A trace, and the dropped values of the input."""
+    """A trace, and the dropped values of the input.
 
-    trace: ReasoningTrace
+    A session of a hundred megabytes is in memory once, as long as nobody asks for the ``trace``.
+    """
+
     losses: Losses
+    _frame: ReasoningTrace  # with a step in place of all
+    _steps: list[bytes]  # as JSON without ids
+
+    @cached_property
+    def trace(self) -> ReasoningTrace:
+        """The trace."""
+        steps = [StepModel.model_validate_json(one) for one in self._numbered()]
+        return self._frame.model_copy(update={"steps": steps})
+
+    @property
+    def metadata(self) -> Metadata:
+        """The trace's metadata."""
+        return self._frame.metadata
+
+    def to_json(self) -> bytes:
+        """Return the trace as JSON, the value of a Kafka record."""
+        with BytesIO() as value:  # `join` would hold all pieces, too
+            value.writelines(self.pieces())
+            return value.getvalue()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the trace as JSON, step by step."""
+        names = list(ReasoningTrace.model_fields)
+        before = set(names[: names.index("steps")])
+        yield self._frame.model_dump_json(exclude_unset=True, include=before)[:-1].encode() + b',"steps":['
+        for number, step in enumerate(self._numbered()):
+            yield b"," + step if number else step
+        rest = self._frame.model_dump_json(exclude_unset=True, exclude=before | {"steps"})
+        yield b"]," + rest[1:].encode()
+
+    def _numbered(self) -> Iterator[bytes]:
+        for number, step in enumerate(self._steps):
+            yield b'{"step_id":%d,%b' % (number, step[1:])
 
 
 def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
@@ -94,7 +139,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         )
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
-    native_id = _encodable(run.native_id or _hash(objective, steps.steps))
+    native_id = _encodable(run.native_id or steps.hash(objective))
     trace_id = trace_id_of(native_id)
     overrides = [options.outcomes[one] for one in (trace_id, native_id) if one in options.outcomes]
     outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
@@ -125,7 +170,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         "id": trace_id,
         "metadata": metadata,
         "task": {"objective": objective, **(steps.prompt() if options.keep_prompt else {})},
-        "steps": steps.numbered(),
+        "steps": [{"step_id": 0, "type": "observation"}],
         "outcome": {
             "result_summary": steps.result,
             "confidence": DEFAULT_CONFIDENCE if outcome.confidence is None else outcome.confidence,
@@ -133,7 +178,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
     }
     if not options.keep_prompt:
         steps.count_prompt(run.losses)
-    return Conversion(_validated(document), run.losses)
+    return Conversion(run.losses, _validated(document), steps.steps)
 
 
 class _Steps:
@@ -142,7 +187,8 @@ class _Steps:
     def __init__(self, run: hub.Run) -> None:
         # The first user text of at least three words before the first tool call, or else the first user text.
         self.objective: str | None = None
-        self.steps: list[Step] = []  # without ids
+        self.steps: list[bytes] = []  # as JSON without ids
+        self._content: list[bytes] | None = None if run.native_id else []  # for the hash
         self.result = ""  # the last assistant text
         # Whether the last failure, or the last interruption, has no agent step after it.
         self.failed = self.interrupted = False
@@ -153,19 +199,12 @@ class _Steps:
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
         self._tools_without_id: deque[Step] = deque()
-        run.messages = with_calls(run.messages, run.losses)
-        run.messages.reverse()
-        while run.messages:  # the steps take their place
-            self._add(run.messages.pop())
+        for message in with_calls(run.messages, run.losses):  # the steps take their place
+            self._add(message)
 
-    def numbered(self) -> list[Step]:
-        """Return the steps with their ids, as JSON would have them, in place of those without.
-
-        There may be as many as a session has lines, so that copies of all of them would cost more than texts.
-        """
-        for number, step in enumerate(self.steps):
-            self.steps[number] = _plain({"step_id": number, **step})
-        return self.steps
+    def hash(self, objective: str) -> str:
+        """Return a hash of the run's content, to replace a missing native id."""
+        return sha256(b"[%b, [%b]]" % (_json(objective), b", ".join(self._content or ()))).hexdigest()
 
     def prompt(self) -> Step:
         """Return the members of a task for system text and tool definitions."""
@@ -207,10 +246,10 @@ class _Steps:
         elif role == "user" and self.objective is None:
             self.objective, self._asked_at = text, len(self.steps)
         elif role == "user" and not self._has_call and _is_short(self.objective) and not _is_short(text):
-            self.steps.insert(self._asked_at, {"type": "observation", "content": self.objective})
+            self._put({"type": "observation", "content": self.objective}, self._asked_at)
             self.objective = text
         else:
-            self.steps.append({"type": "observation", "content": text})
+            self._put({"type": "observation", "content": text})
 
     def _add_call(self, call: hub.ToolCall) -> None:
         self._has_call = True
@@ -237,7 +276,7 @@ class _Steps:
             step["tool"] = tool
         if response.id is not None:
             step["tool_call_id"] = response.id
-        self.steps.append(step)
+        self._put(step)
         self.failed = self.failed or response.failed
 
     def _tool_of(self, response: hub.ToolCallResponse) -> Step | None:
@@ -251,7 +290,7 @@ class _Steps:
 
     def _add_error(self, error: hub.Error) -> None:
         if error.message.strip():
-            self.steps.append({"type": "observation", "content": error.message})
+            self._put({"type": "observation", "content": error.message})
         if error.interruption:
             self.interrupted = True
         else:
@@ -266,7 +305,15 @@ class _Steps:
         if self.failed:
             step["type"] = "error_recovery"
         self.failed = self.interrupted = False
-        self.steps.append(step)
+        self._put(step)
+
+    def _put(self, step: Step, position: int | None = None) -> None:
+        position = len(self.steps) if position is None else position
+        self.steps.insert(position, _encoded(step, position))
+        if self._content is not None:
+            # The calls' ids are no content: some tracers make them up anew.
+            own = {name: value for name, value in step.items() if name != "tool_call_id"}
+            self._content.insert(position, _json(own))
 
 
 def _tool(name: str, mcp_server: str | None) -> Step:
@@ -322,15 +369,6 @@ def _success(run: hub.Run, outcome: hub.RunOutcome, *, failed_last: bool) -> tup
     return True, "ended_without_error"
 
 
-def _hash(objective: str, steps: list[Step]) -> str:
-    """Return a hash of a run's content, to replace a missing native id.
-
-    The calls' ids are no content: some tracers make them up anew.
-    """
-    content = [{name: value for name, value in step.items() if name != "tool_call_id"} for step in steps]
-    return sha256(_json([objective, content])).hexdigest()
-
-
 def _encodable(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, with ``?``; a text without any is not copied."""
     return _SURROGATES.sub("?", text)
@@ -341,12 +379,31 @@ def _iso(moment: datetime) -> str:
 
 
 def _validated(document: dict[str, Any]) -> ReasoningTrace:
-    plain = {name: one if name == "steps" else _plain(one) for name, one in document.items()}
+    with _refused():
+        return ReasoningTrace.model_validate(_plain(document))
+
+
+def _encoded(step: Step, position: int) -> bytes:
+    """Return a step as JSON without its id."""
+    with _refused(f"steps.{position}."):
+        adapter = _step_adapter()
+        model = adapter.validate_python({"step_id": 0, **_plain(step)})
+        return b"{" + adapter.dump_json(model, exclude_unset=True).removeprefix(b'{"step_id":0,')
+
+
+@cache
+def _step_adapter() -> TypeAdapter[StepModel]:
+    return TypeAdapter(StepModel)
+
+
+@contextmanager
+def _refused(path: str = "") -> Iterator[None]:
+    """Raise a ConversionError for a value at a path that does not fit the schema."""
     try:
-        return ReasoningTrace.model_validate(plain)  # keeps the texts; JSON would copy them
+        yield
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        place = ".".join(str(step) for step in problem["loc"])
+        place = path + ".".join(str(step) for step in problem["loc"])
         raise ConversionError(f"the trace would be invalid: {place}: {problem['msg']}") from error
 
 

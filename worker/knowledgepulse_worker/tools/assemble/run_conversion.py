@@ -76,7 +76,7 @@ def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
     converted = ConvertedRun()
     for outcome in outcomes:
         if isinstance(outcome, Conversion):
-            converted.traces.append(outcome.trace.to_json())
+            converted.traces.append(outcome.to_json())
         else:
             converted.errors.append((type(outcome).__name__, str(outcome)))
     return converted

@@ -134,7 +134,7 @@ class Pull:
             if isinstance(conversion, ConversionError):
                 self._report.failed += 1
                 self._tell(content.listing.id, str(conversion))
-            elif self._rules.agent in (None, conversion.trace.metadata.agent_id):
+            elif self._rules.agent in (None, conversion.metadata.agent_id):
                 self._report.count(conversion)
                 traces.append(_with_run(conversion.trace, self._backend.name, content.listing.id))
         return traces

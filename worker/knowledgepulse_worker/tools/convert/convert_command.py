@@ -13,7 +13,7 @@ import click
 from rich.progress import DownloadColumn, Progress
 
 from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
-from knowledgepulse_schemas.trace import PrivacyLevel, ReasoningTrace, Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.printable import printable_line
@@ -87,25 +87,10 @@ def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for _, trace in conversions(files, format_name, report, progress, read_options(**options)):
-            echo_pieces(taken_apart(trace), progress)
+        for _, one in conversions(files, format_name, report, progress, read_options(**options)):
+            echo_pieces(one.pieces(), progress)
     report.show()
     sys.exit(1 if report.failed else 0)
-
-
-def taken_apart(trace: ReasoningTrace) -> Iterator[bytes]:
-    """Yield a trace as JSON in pieces, and drop each step: a long trace is in memory once, and no longer.
-
-    Python keeps the UTF-8 of a text that was written as long as the text itself.
-    """
-    names = list(type(trace).model_fields)
-    before = set(names[: names.index("steps")])
-    yield trace.model_dump_json(exclude_unset=True, include=before)[:-1].encode() + b',"steps":['
-    trace.steps.reverse()
-    while trace.steps:
-        yield trace.steps.pop().model_dump_json(exclude_unset=True).encode() + (b"," if trace.steps else b"]")
-    after = trace.model_dump_json(exclude_unset=True, exclude=before | {"steps"})
-    yield b"," + after[1:].encode()
 
 
 @dataclass
@@ -120,10 +105,10 @@ class ConversionReport:
 
     def count(self, conversion: Conversion) -> None:
         """Count a converted trace."""
-        metadata = conversion.trace.metadata.model_extra or {}
+        metadata = conversion.metadata.model_extra or {}
         self.traces += 1
         self.with_outcome += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
-        self.with_domain += conversion.trace.metadata.task_domain != "default"
+        self.with_domain += conversion.metadata.task_domain != "default"
         self.losses.merge(conversion.losses)
 
     def show(self) -> None:
@@ -160,14 +145,14 @@ def converted(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
 ) -> Iterator[Document]:
     """Yield the traces of files as JSON, and report failures."""
-    for location, trace in conversions(files, format_name, report, progress, options):
-        yield Document(location, trace.to_json())
+    for location, one in conversions(files, format_name, report, progress, options):
+        yield Document(location, one.to_json())
 
 
 def conversions(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
-) -> Iterator[tuple[str, ReasoningTrace]]:
-    """Yield the traces of files with their locations, and report failures."""
+) -> Iterator[tuple[str, Conversion]]:
+    """Yield the conversions of files with their locations, and report failures."""
     for name, lines in opened(files, progress):
         repeats, warned = _Repeats(), set[str]()
         for location, outcome in convert_lines(name, lines, format_name, _dated(options, name)):
@@ -177,7 +162,7 @@ def conversions(
                 continue
             report.count(outcome)
             _warn(location, outcome.losses, warned)
-            yield location, outcome.trace
+            yield location, outcome
         repeats.show_rest()
 
 

@@ -26,7 +26,7 @@ from knowledgepulse_schemas.convert import Options
 from knowledgepulse_schemas.convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions, taken_apart
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
 from support.exports import DOCUMENTS
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
@@ -169,32 +169,32 @@ def test_a_session_is_read_line_by_line(convert, monkeypatch):
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_is_printed_is_the_record_value(name):
     for conversion in conversions_of(DOCUMENTS[name]):
-        value = conversion.trace.to_json()
-
-        assert b"".join(taken_apart(conversion.trace)) == value
+        assert b"".join(conversion.pieces()) == conversion.to_json() == conversion.trace.to_json()
 
 
-def test_a_long_session_takes_no_more_than_twice_the_memory_of_its_trace(tmp_path):
+@pytest.mark.parametrize("character", ["x", "—", "✅"])
+def test_a_long_session_takes_no_more_than_twice_the_memory_of_its_trace(tmp_path, character):
+    """Python holds such a text at one, two or four bytes a character."""
+
     def line(number, kind, text):
         ids = {"uuid": str(number), "parentUuid": None, "sessionId": "s1"}
         return {"type": kind, **ids, "message": {"content": text}, "toolUseResult": text}
 
-    texts = (line(number, "assistant", f"{number} — " + "x" * 50_000) for number in range(60))
+    texts = (line(number, "assistant", f"{number} {character} " + "x" * 5_000) for number in range(600))
     file, printed = tmp_path / "session.jsonl", tmp_path / "traces.jsonl"
     file.write_bytes(lines(line("a", "user", "Fix the tests"), *texts))
     tracemalloc.start()
     try:
         with printed.open("wb") as out, Progress(disable=True) as progress:
             found = conversions([str(file)], "auto", ConversionReport(), progress, Options())
-            for _, trace in found:
-                out.writelines(taken_apart(trace))
+            for _, conversion in found:
+                out.writelines(conversion.pieces())
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert 60 * 50_000 < printed.stat().st_size < 62 * 50_000
-    # The dash makes each character take two bytes in Python.
-    assert peak < 2.2 * printed.stat().st_size
+    assert 600 * 5_000 < printed.stat().st_size < 620 * 5_000
+    assert peak < 1.6 * printed.stat().st_size
 
 
 def test_each_request_can_be_a_trace(convert):
