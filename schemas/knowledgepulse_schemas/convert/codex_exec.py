@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.blocks import parts_of
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_unread
+from knowledgepulse_schemas.convert.reading import InputModel, count_unread
 from knowledgepulse_schemas.convert.sessions import Reader, event_of
 
 NAME = "codex_exec"
@@ -158,19 +159,9 @@ def _responses(item: _Item, call: hub.ToolCall, losses: Losses) -> Iterator[hub.
 
 def _result_text(result: _Result, losses: Losses) -> str:
     """Return the text of an MCP result; its structured content says the same."""
-    contents = result.content if isinstance(result.content, list) else [result.content]
-    texts = []
-    for content in contents:
-        match content:
-            case {"type": "text", "text": str(text), **rest}:
-                texts.append(text)
-                losses.add("item.result.content[]", rest)
-            case {"type": "image" | "audio" as kind}:
-                losses.add(f"item.result.content[].{kind}", content)
-            case _:
-                texts.append(as_text(content))
+    found = parts_of(result.content, "item.result.content[]", losses)
     losses.add("item.result.structured_content", result.structured_content)
-    return "\n".join(filter(None, texts))
+    return hub.join_texts(part for _, part in found)
 
 
 FORMAT = of_lines(NAME, "type thread_id item", _recognises, _Stream)
