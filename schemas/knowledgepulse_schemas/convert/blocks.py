@@ -19,7 +19,12 @@ _TEXT = {"text", "input_text", "output_text"}
 _OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
 _REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
-_CALL = words("tool_use toolCall toolUse tool.call tool-call tool_call function_call functionCall")
+_CALL = words(
+    """
+    tool_use toolCall toolUse tool.call tool-call tool_call tool_call_chunk invalid_tool_call function_call
+    functionCall
+    """
+)
 _RESPONSE = words(
     """
     tool_result toolResult tool.result tool-result tool-return function_result retry-prompt tool_call_result
@@ -27,7 +32,13 @@ _RESPONSE = words(
     """
 )
 _WRAPPERS = {"part"} | _CALL | _RESPONSE
-_MEDIA = {"image", "document", "audio", "video", "image_url", "redacted_thinking", "redactedThinking", "file"}
+_MEDIA = words(
+    """
+    image document audio video image_url redacted_thinking redactedThinking file source source-url
+    source-document step-start tool-approval-request
+    """
+)
+"""Types of blocks that hold no text, reasoning or call."""
 _NAMES = ("name", "toolName", "tool_name")
 _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "id")
 _RESPONSE_IDS = ("tool_use_id", *_CALL_IDS)
@@ -87,14 +98,17 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id)
     elif kind in _RESPONSE:
         yield from _response(block, path, losses)
-    elif kind == "search_result":
-        yield None, hub.Text(as_text({name: one for name, one in block.items() if name not in _TYPES}))
     else:
-        _lose(kind, block, path, losses)
+        yield from _other_parts(kind, block, path, losses)
 
 
-def _lose(kind: str, block: dict[str, Any], path: str, losses: Losses) -> None:
-    if kind in _MEDIA:
+def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) -> Parts:
+    if kind == "search_result":
+        yield None, hub.Text(as_text({name: one for name, one in block.items() if name not in _TYPES}))
+    elif kind == "refusal":
+        yield None, hub.Text(_read(block, ("refusal",), path, losses))
+        yield None, hub.Error()
+    elif kind in _MEDIA:
         losses.add(path, block)
     else:
         losses.add_unknown(path, block, {"content": block})

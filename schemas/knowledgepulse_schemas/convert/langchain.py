@@ -5,11 +5,11 @@ Source: https://reference.langchain.com/python/langchain-core/messages; the type
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
-from knowledgepulse_schemas.convert.contents import Content, parts_of
+from knowledgepulse_schemas.convert.blocks import parts_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
@@ -34,8 +34,6 @@ _ROLES: dict[str, hub.Role] = {
     "chat": "assistant",  # unless it says otherwise
 }
 
-_CALL_BLOCKS = {"tool_use", "tool_call", "tool_call_chunk", "function_call", "invalid_tool_call"}
-
 
 class _Call(InputModel):
     name: str | None = None
@@ -45,20 +43,9 @@ class _Call(InputModel):
     error: str | None = None
 
 
-class _Block(Content):
-    id: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    input: Any = None
-    args: Any = None
-    arguments: Any = None
-    reasoning: str | None = None
-    thinking: str | None = None
-
-
 class _Message(InputModel):
     type: str
-    content: str | list[str | _Block] = ""
+    content: str | list[str | dict[str, Any]] = ""
     role: str | None = None
     name: str | None = None
     id: str | None = None
@@ -152,7 +139,8 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
     losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
     role = hub.ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
-    content = tuple(_content(message.content, f"{unindexed}.content", losses))
+    parts = [part for _, part in parts_of(message.content, f"{unindexed}.content[]", losses)]
+    content = [part for part in parts if not isinstance(part, hub.ToolCall)]
     if role == "tool":
         failed = message.status == "error"
         response = hub.ToolCallResponse(
@@ -160,16 +148,9 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
         )
         return hub.message(role, response)
     losses.add(f"{unindexed}.name", message.name)
-    calls = _calls(message, path, unindexed, losses)
+    in_content = (part for part in parts if isinstance(part, hub.ToolCall))
+    calls = _calls(message, path, unindexed, losses) or in_content  # which ``tool_calls`` otherwise repeats
     return hub.message(role, *_reasoning(message), *content, *calls, *_cut_off(message))
-
-
-def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[hub.Part]:
-    for block in [content] if isinstance(content, str) else content:
-        if isinstance(block, _Block) and block.type in {"reasoning", "thinking"}:
-            yield hub.Reasoning(block.reasoning or block.thinking or block.text or "")
-        elif isinstance(block, str) or block.type not in _CALL_BLOCKS:
-            yield from parts_of([block], path, losses)
 
 
 def _reasoning(message: _Message) -> Iterator[hub.Part]:
@@ -178,14 +159,16 @@ def _reasoning(message: _Message) -> Iterator[hub.Part]:
         yield hub.Reasoning(text)
 
 
-def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Iterator[hub.Part]:
+def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Sequence[hub.Part]:
     if not message.tool_calls and not message.invalid_tool_calls:
-        yield from _provider_calls(message, path, unindexed, losses) or _block_calls(message)
-    for call in message.tool_calls or ():
-        yield hub.ToolCall(call.name or "", call.args, call.id)
+        return _provider_calls(message, path, unindexed, losses)
+    calls: list[hub.Part] = [
+        hub.ToolCall(call.name or "", call.args, call.id) for call in message.tool_calls or ()
+    ]
     for call in message.invalid_tool_calls or ():
-        yield hub.ToolCall(call.name or "", as_text(call.args), call.id)
-        yield hub.ToolCallResponse(call.error or "", call.id, call.name, failed=True)
+        calls.append(hub.ToolCall(call.name or "", as_text(call.args), call.id))
+        calls.append(hub.ToolCallResponse(call.error or "", call.id, call.name, failed=True))
+    return calls
 
 
 def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses) -> tuple[hub.Part, ...]:
@@ -194,14 +177,6 @@ def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses
     chat = {name: own.get(name) or None for name in ("tool_calls", "function_call")} | {"role": "assistant"}
     name = "additional_kwargs"
     return openai.messages_of([chat], f"{path}.{name}", losses, f"{unindexed}.{name}")[0].parts
-
-
-def _block_calls(message: _Message) -> Iterator[hub.ToolCall]:
-    """Yield the calls in a message's content, which ``tool_calls`` otherwise repeats."""
-    for block in () if isinstance(message.content, str) else message.content:
-        if isinstance(block, _Block) and block.type in _CALL_BLOCKS:
-            given = (one for one in (block.input, block.args, block.arguments) if one is not None)
-            yield hub.ToolCall(block.name or "", next(given, None), block.call_id or block.id)
 
 
 def _cut_off(message: _Message) -> Iterator[hub.Part]:
