@@ -17,7 +17,6 @@ from knowledgepulse_worker.policy import FitOrigin, LearnedValue, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.tools.policies import logistic, word_fit
 from knowledgepulse_worker.tools.policies.estimates import (
-    CHANCE_AUC,
     Array,
     Estimate,
     areas,
@@ -41,7 +40,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import (
 )
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Labels
 from knowledgepulse_worker.tools.policies.length import AgainstLength, against_length, length_odds
-from knowledgepulse_worker.tools.policies.permutations import surprise, surprising
+from knowledgepulse_worker.tools.policies.permutations import level, scaled, surprise
 from knowledgepulse_worker.tools.policies.tune import (
     effect,
     lowest_within,
@@ -52,12 +51,6 @@ from knowledgepulse_worker.tools.policies.word_fit import TraceWords, WordFit, f
 
 MIN_SHARE_OF_GAINS = 0.9
 """The share of resamples in which the gain over the policy in force has to be above 0."""
-
-MIN_AUC_ABOVE_CHANCE = 0.03
-"""How far above chance the interval of the AUC has to be, so that fewer than 1% of permuted labels pass."""
-
-MIN_TRACES_OF_A_KIND, MIN_GROUPS = 25, 20
-"""With fewer traces of each kind or fewer groups, the interval of the AUC is too narrow to be relied on."""
 
 TELLTALE_AUC = 0.85
 """An AUC of the length alone, or of the agent's name alone, from which it nearly is the label."""
@@ -99,7 +92,7 @@ class DomainFit(LabelCounts):
         missing: what the labels would have to show for that.
         learned: the value that is fitted to all labels; None if there are too few labels.
         appraisals: by name, the policy in force, the fitted one, and the length and the agent alone.
-        surprise: by how many standard deviations the AUC exceeds that of permuted labels; None with words.
+        surprise: the share of permuted labels that have a lower AUC; None if there are too few labels.
         difference: the AUC of the fitted value minus that of the policy in force.
         length: the fitted value against the length alone.
         best_difference: likewise of the share worth keeping among the best traces; None if there are none.
@@ -229,17 +222,17 @@ def _fit_domain(
     if len({*agents}) > 1:
         orders["agent alone"] = logistic.rates_out_of_fold(agents, labelled.kept, folds)[checked]
     new_agents = _new_agents(labelled, values, trace_words, agents, checked, judged.groups)
-    facts, folds, values = values, folds[checked], {term: column[checked] for term, column in values.items()}
+    columns = scaled(values)
+    if trace_words is not None:
+        columns = np.hstack([columns, trace_words.beside_facts])
+    told = surprise(columns, labelled.kept, labelled.groups, checked)
+    folds, values = folds[checked], {term: column[checked] for term, column in values.items()}
     gains = _appraise(judged, orders, folds, target)
     seen = judged.fitted_to(policy)
     if seen.any():
         gains = _since(judged, orders, folds, target, gains, ~seen)
-    told = None
-    if trace_words is None:
-        told = surprise(facts, labelled.kept, labelled.groups, checked)
     alone = zip(values, estimates(kept, [*values.values()], judged.groups), strict=True)
-    is_above_chance = _is_above_chance(result, judged, gains.appraisals["fitted"].auc.low, told)
-    missing = _missing(bool(np.ptp(probabilities) > 0), gains, is_above_chance)
+    missing = _missing(bool(np.ptp(probabilities) > 0), gains, told >= level(result.grouped))
     origin = _origin(labelled, today, agents, gains.appraisals["fitted"], new_agents)
     return replace(
         result,
@@ -318,18 +311,6 @@ def _best(order: Array, folds: Array, target: float) -> Array:
         best = lowest_within(order[at], target)
         passes[at] = order[at] >= (np.inf if best is None else best[0])
     return passes
-
-
-def _is_above_chance(result: DomainFit, judged: LabelledTraces, low: float, told: float | None) -> bool:
-    """Return whether an AUC is surely above chance.
-
-    ``low``: the lower end of its interval. ``told``: its surprise; None if words are fitted, which are not
-    permuted. Where groups were found by words, runs of one task may be in two, and only a larger surprise
-    counts.
-    """
-    if told is not None and (told > surprising(result.grouped) or result.grouped["similar words"]):
-        return told > surprising(result.grouped)
-    return low > CHANCE_AUC + MIN_AUC_ABOVE_CHANCE and judged.has(MIN_TRACES_OF_A_KIND, MIN_GROUPS)
 
 
 def _missing(rises: bool, gains: _Gains, is_above_chance: bool) -> list[str]:

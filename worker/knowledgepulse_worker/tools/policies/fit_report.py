@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.policies.labelled_traces import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT
 from knowledgepulse_worker.tools.policies.length import LENGTH_FACTS
 from knowledgepulse_worker.tools.policies.logistic import FOLDS
-from knowledgepulse_worker.tools.policies.permutations import DIVISIONS, surprising
+from knowledgepulse_worker.tools.policies.permutations import level
 from knowledgepulse_worker.tools.policies.policy_output import learned_table, words_table
 from knowledgepulse_worker.tools.policies.tune import policy_toml
 from knowledgepulse_worker.tools.policies.word_fit import WordFit
@@ -68,9 +68,8 @@ def _domain(domain: DomainFit, target: float) -> Iterator[Table | str]:
     yield table
     if domain.surprise is not None:
         yield (
-            f"the AUC, averaged over {DIVISIONS} divisions into folds, is {domain.surprise:.1f} deviations "
-            f"above that of labels that groups exchanged at random; "
-            f"{surprising(domain.grouped):.1f} are asked for"
+            f"{100 * domain.surprise:.4g}% of the labels that groups exchanged at random have a lower AUC; "
+            f"{100 * level(domain.grouped):.4g}% are asked for"
         )
     if domain.new_agents is not None:
         yield f"on agents that were not fitted to, within each: AUC {with_interval(domain.new_agents)}"

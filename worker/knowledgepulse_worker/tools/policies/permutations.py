@@ -2,24 +2,26 @@
 
 The test asks how often labels that say nothing would seem to say as much. Whole groups exchange their labels,
 so that runs of one task stay as alike as they are: labels that depend on the task alone are not taken for
-labels that depend on the run. It needs fewer labels than an interval of the AUC does, and has no minimum of
-them: few labels, or labels of one kind, are seldom surprising.
+labels that depend on the run. It has no minimum of labels: few, or those of one kind, are seldom surprising.
+
+The order that is tested is that of a ridge regression on the facts and words of the learned value, out of
+fold: its equations are solved once for all permutations. ``tests/policies/README.md`` tells how its penalty
+was chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from statistics import NormalDist
 
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies import logistic
-from knowledgepulse_worker.tools.policies.estimates import Array, auc
+from knowledgepulse_worker.tools.policies.estimates import Array
 from knowledgepulse_worker.tools.policies.groups import GroupOrigin
 
 with extra("policy"):
-    from scipy.special import expit
+    from scipy.stats import rankdata
 
 PERMUTATION_LEVEL = 0.99
 """The share of permutations that the AUC has to exceed."""
@@ -27,95 +29,93 @@ PERMUTATION_LEVEL = 0.99
 PERMUTATION_LEVEL_BY_WORDS = 0.9995
 """The share where groups were found by words, which leave some runs of a task in different groups."""
 
-DIVISIONS = 3
-"""Number of divisions into folds, over which the AUC is averaged: with few labels, it varies among them."""
+DIVISIONS = 10
+"""Number of divisions into folds, over which the order is averaged: with few labels, it varies among them."""
 
-PERMUTATIONS = 40
+PERMUTATIONS = 2_000
 
-_NEWTON_STEPS = 7
-"""Of Newton's method, after which the weights hardly change."""
+RIDGE_PENALTY = 100.0
+"""Of the squares of the weights, for columns whose deviation is 1."""
 
 _EPSILON = 1e-9
+_MAX_CELLS = 10_000_000
 
 
-def surprising(grouped: Mapping[GroupOrigin, int]) -> float:
-    """Return how many standard deviations are asked for; the AUCs of permutations are nearly normal.
-
-    ``grouped``: the number of traces by how their group was found.
-    """
-    return NormalDist().inv_cdf(PERMUTATION_LEVEL_BY_WORDS if grouped["similar words"] else PERMUTATION_LEVEL)
+def level(grouped: Mapping[GroupOrigin, int]) -> float:
+    """Return the share that is asked for; ``grouped``: the number of traces by how their group was found."""
+    return PERMUTATION_LEVEL_BY_WORDS if grouped["similar words"] else PERMUTATION_LEVEL
 
 
-def surprise(values: dict[str, Array], kept: Array, groups: Array, checked: Array) -> float:
-    """Return by how many standard deviations the AUC exceeds that of permuted labels; 0 if it cannot be told.
+def surprise(columns: Array, kept: Array, groups: Array, checked: Array) -> float:
+    """Return the share of permuted labels whose AUC is lower than that of the labels.
+
+    The labels themselves count as one permutation, so that the share is below 1. AUCs are of traces to which
+    the order was not fitted.
 
     Args:
-        values: dimensions and facts by name, each of shape (n,).
+        columns: what the traces are ordered by, shape (n, columns), all in comparable units.
         kept: the labels.
         groups: the group of each trace, from 0.
         checked: the labels by which the value is judged; it is fitted to all.
     """
-    folds = np.array([logistic.folds_of(groups, seed) for seed in range(DIVISIONS)])
-    splits, numbers = np.divmod(np.arange(DIVISIONS * (folds.max() + 1)), folds.max() + 1)
-    tested = folds[splits] == numbers[:, None]
-    columns = _scaled(np.column_stack([*values.values()]), ~tested)
-    parts = [np.flatnonzero(part & checked) for part in tested]
-    found, *others = (_auc(columns, labels, tested, parts) for labels in (kept, *_permuted(kept, groups)))
-    if not np.isfinite(found) or not np.nanstd(others) > 0:
-        return 0.0
-    return float((found - np.nanmean(others)) / np.nanstd(others))
+    left, values, _ = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
+    (found,), *others = (
+        _aucs(labels[:, checked], _orders(left * values, labels.astype(float), groups)[:, checked])
+        for labels in (kept[None], *_permuted(kept, groups))
+    )
+    return float(np.mean(np.hstack([*others, np.inf]) < found - _EPSILON))
+
+
+def scaled(values: Mapping[str, Array]) -> Array:
+    """Return values by name, each of shape (n,), as columns in deviations from their means, limited."""
+    columns = np.column_stack([*values.values()])
+    deviations = [column.std() if logistic.varies(column) else np.inf for column in columns.T]
+    found: Array = np.clip(
+        (columns - columns.mean(axis=0)) / deviations, -logistic.MAX_DEVIATIONS, logistic.MAX_DEVIATIONS
+    )
+    return found
 
 
 def _permuted(kept: Array, groups: Array) -> Iterator[Array]:
-    """Yield labels of which each group has those of another, repeated or shortened at random to its size."""
+    """Yield labels of which each group has those of another, repeated or shortened at random to its size.
+
+    They are in blocks of shape (rows, n), :data:`PERMUTATIONS` rows in total.
+    """
     rng = np.random.default_rng(0)
-    members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
-    for _ in range(PERMUTATIONS):
-        permuted = kept.copy()
-        for at, other in zip(members, rng.permutation(len(members)), strict=True):
-            permuted[at] = kept[rng.permutation(np.resize(rng.permutation(members[other]), len(at)))]
+    sizes = np.bincount(groups)
+    starts = np.cumsum(sizes) - sizes
+    in_order = np.repeat(np.arange(len(sizes)), sizes)
+    number = np.arange(len(groups)) - starts[in_order]  # of each member within its group
+    at_once = max(1, _MAX_CELLS // len(groups))
+    for start in range(0, PERMUTATIONS, at_once):
+        rows = min(at_once, PERMUTATIONS - start)
+        taken, given = np.argsort(groups + rng.random((2, rows, len(groups))), axis=2)
+        other = rng.permuted(np.tile(np.arange(len(sizes)), (rows, 1)), axis=1)[:, in_order]
+        members = np.take_along_axis(taken, starts[other] + number % sizes[other], axis=1)
+        permuted = np.empty(members.shape, bool)
+        np.put_along_axis(permuted, given, kept[members], axis=1)
         yield permuted
 
 
-def _auc(columns: Array, kept: Array, tested: Array, parts: list[Array]) -> float:
-    """Return the AUC of values that were fitted to the other folds, over pairs of one fold.
-
-    ``columns``: shape (folds, n, 1 + values). ``tested``: the traces of each fold of each division, shape
-    (folds, n). ``parts``: of these, the indices of the traces that are judged.
-    """
-    weights = _fitted(columns, kept, ~tested)
-    odds = np.where(tested, np.einsum("fnp,fp->fn", columns, weights), 0.0)
-    once = np.ones((1, len(kept)), np.int64)
-    found = [auc(kept, order, once, [at])[0] for order, at in zip(odds, parts, strict=True) if len(at)]
-    return float(np.nanmean(found)) if np.isfinite(found).any() else np.nan
-
-
-def _scaled(columns: Array, fitted: Array) -> Array:
-    """Return the columns in units of the traces that each fold is fitted to, after a column of ones."""
-    counts = fitted.sum(axis=1)[:, None]
-    means = fitted @ columns / counts
-    deviations = np.sqrt(np.maximum(fitted @ columns**2 / counts - means**2, 0))
-    deviations[deviations < _EPSILON * (1 + np.abs(means))] = np.inf
-    scaled = np.clip(
-        (columns - means[:, None]) / deviations[:, None], -logistic.MAX_DEVIATIONS, logistic.MAX_DEVIATIONS
-    )
-    return np.concatenate([np.ones((*scaled.shape[:2], 1)), scaled], axis=2)
+def _orders(columns: Array, labels: Array, groups: Array) -> Array:
+    """Return the orders of the traces by regressions on other folds, one for each row of labels."""
+    orders = np.zeros_like(labels)
+    penalty = RIDGE_PENALTY * np.eye(columns.shape[1])
+    for seed in range(DIVISIONS):
+        folds = logistic.folds_of(groups, seed)
+        for fold in np.unique(folds):
+            at, others = folds == fold, folds != fold
+            fitted, told = columns[others], labels[:, others]
+            told = told - told.mean(axis=1, keepdims=True)
+            towards = np.linalg.solve(fitted.T @ fitted + penalty, columns[at].T)
+            orders[:, at] += np.linalg.multi_dot([towards.T, fitted.T, told.T]).T
+    return orders
 
 
-def _fitted(columns: Array, kept: Array, fitted: Array) -> Array:
-    """Return the weights of the logistic regressions of all folds at once, by Newton's method.
-
-    scikit-learn fits one at a time, which takes a hundred times as long for so many small ones.
-    """
-    weights, penalty = (
-        np.zeros((len(columns), columns.shape[2])),
-        np.eye(columns.shape[2]) / logistic.REGULARISATION,
-    )
-    penalty[0, 0] = _EPSILON  # of the intercept
-    for _ in range(_NEWTON_STEPS):
-        chances = expit(np.einsum("fnp,fp->fn", columns, weights))
-        slopes = np.einsum("fnp,fn->fp", columns, fitted * (kept - chances)) - weights @ penalty
-        spread = (fitted * chances * (1 - chances))[..., None]
-        curvature = columns.transpose(0, 2, 1) @ (spread * columns) + penalty
-        weights += np.linalg.solve(curvature, slopes[..., None])[..., 0]
-    return weights
+def _aucs(labels: Array, orders: Array) -> Array:
+    """Return the AUC of each row; NaN where all labels are of one kind."""
+    kept = labels.sum(axis=1)
+    pairs = kept * (labels.shape[1] - kept)
+    wins = (rankdata(orders, axis=1) * labels).sum(axis=1) - kept * (kept + 1) / 2
+    area: Array = np.divide(wins, pairs, out=np.full(len(labels), np.nan), where=pairs > 0)
+    return area

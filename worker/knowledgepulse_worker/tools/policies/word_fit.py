@@ -104,6 +104,12 @@ class TraceWords:
         numbers = np.maximum(np.diff(ends), 1)
         self.columns: Array = (counted @ hashed).toarray() / np.sqrt(numbers)[:, None]
 
+    @property
+    def beside_facts(self) -> Array:
+        """The columns in units in which one penalty serves words and facts."""
+        scaled: Array = self.columns * np.sqrt(REGULARISATION_OF_WORDS / logistic.REGULARISATION)
+        return scaled
+
     def leaks(self, kept: Array, groups: Array) -> dict[str, Estimate]:
         """Return the words whose presence alone predicts the label, with their AUCs."""
         rates = [self._has[mask].sum(axis=0) / mask.sum() for mask in (kept, ~kept)]
