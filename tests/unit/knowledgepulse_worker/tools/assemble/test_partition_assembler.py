@@ -103,20 +103,6 @@ async def test_shuffled_and_repeated_spans_give_the_traces_of_direct_conversion(
     assert partition.counted("kp_assembly_traces_total") == 12
 
 
-async def test_a_late_span_is_kept_and_its_run_is_published_once(real_traces):
-    *early, last = spans_of(real_traces[0])
-    late = early.pop(0)
-    filler = [export([])] * 11
-    partition = Partition([export([*early, last]), *filler, export([late])])
-    await partition.run()
-
-    assert len(partition.published(TOPICS.raw)) == 1
-    (kept,) = partition.published(LATE)
-    assert kept.key == late.trace_id.hex().encode()
-    assert [one[:2] for one in split(kept.value)] == [(late.trace_id.hex(), late.span_id.hex())]
-    assert partition.counted("kp_assembly_spans_total", result="late") == 1
-
-
 async def test_what_is_no_export_is_a_dead_letter_with_its_place():
     partition = Partition([b"no export", None])
     await partition.run()
