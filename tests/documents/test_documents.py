@@ -9,7 +9,6 @@ from threading import Thread
 from uuid import uuid4
 
 import pytest
-from datasets import load_dataset
 
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.backends import AgentRun, FakePhoenix
@@ -139,6 +138,8 @@ def test_each_command_of_the_table_of_wants_does_its_work(document, reader):
 @pytest.mark.parametrize("document", NEEDS_TRAINER)
 def test_the_way_to_a_dataset_needs_no_trainer(document, reader, tmp_path):
     """`make test-reference` also runs the step of training, which takes PyTorch."""
+    from datasets import load_dataset  # which takes a second
+
     reader.read(document, skip=NEEDS_TRAINER[document])
 
     (kept,) = load_dataset(str(tmp_path / "dataset"), cache_dir=str(tmp_path / "cache"), split=["train"])

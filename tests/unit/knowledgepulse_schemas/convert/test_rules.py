@@ -321,6 +321,11 @@ def test_values_that_json_cannot_represent_are_rejected():
         convert(ASK, Message("assistant", (ToolCall("f", {"at": datetime.now(UTC)}),)))
 
 
+def test_an_object_of_a_vendor_is_rejected_by_the_name_of_its_type():
+    with pytest.raises(ConversionError, match=r"\[1\]: Input should be a valid object, got datetime"):
+        convert_package.from_openai([{"role": "user", "content": "Hi"}, datetime.now(UTC)])
+
+
 def test_created_at_is_the_end_of_the_run():
     known = convert(ASK, DONE, ended_at=datetime(2026, 1, 31, 12, tzinfo=UTC)).trace.metadata
     unknown = convert(ASK, DONE).trace.metadata
