@@ -273,13 +273,8 @@ _TWO_RULES = (
 )
 
 
-def _weights(complexity: float, novelty: float, tool_diversity: float, outcome_confidence: float) -> Weights:
-    return Weights(
-        complexity=complexity,
-        novelty=novelty,
-        tool_diversity=tool_diversity,
-        outcome_confidence=outcome_confidence,
-    )
+def _weights(*weights: float) -> Weights:
+    return Weights(**dict(zip(DIMENSIONS, weights, strict=True)))
 
 
 REFERENCE_WEIGHTS = {

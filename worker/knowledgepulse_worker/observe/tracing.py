@@ -97,11 +97,11 @@ class Tracing:
                 _PROPAGATOR.extract(_carrier(headers)),
                 SpanKind.CONSUMER,
                 attributes,
-                start_time=clock.of(taken),
+                start_time=clock.nanoseconds(taken),
             )
             if embedded is not None:
-                self._embedded(span, *map(clock.of, embedded))
-            self._published(span, output, clock.of(sent), clock.now)
+                self._embedded(span, *map(clock.nanoseconds, embedded))
+            self._published(span, output, clock.nanoseconds(sent), clock.now)
             span.end(clock.now)
         except Exception:
             logger.exception("%s/%d/%d has no span", topic, partition, offset)
@@ -156,7 +156,7 @@ class _Clock:
         self.now = time.time_ns()
         self._monotonic = time.monotonic()
 
-    def of(self, moment: float) -> int:
+    def nanoseconds(self, moment: float) -> int:
         return self.now - round((self._monotonic - moment) * 1e9)
 
 

@@ -1,10 +1,22 @@
 """Each dimension follows the reference's formula, from 0 to 1, and is monotonic as defined."""
 
+import re
+from dataclasses import fields
+from importlib import resources
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.scoring import complexity, novelty, outcome_confidence, tool_diversity
+from knowledgepulse_worker.policy import DIMENSIONS
+from knowledgepulse_worker.scoring import (
+    Dimensions,
+    Score,
+    complexity,
+    novelty,
+    outcome_confidence,
+    tool_diversity,
+)
 
 STEPS = st.builds(
     lambda kind, tool: f"{kind} {tool}".strip(),
@@ -70,3 +82,12 @@ def test_failure_leaves_three_tenths_of_the_confidence(make_trace, confidence):
 
     assert succeeded == confidence
     assert failed == pytest.approx(0.3 * confidence)
+
+
+def test_all_places_name_the_dimensions_in_the_order_of_the_formula():
+    page = resources.files("knowledgepulse_worker.http").joinpath("status.html").read_text()
+    (parts,) = re.findall(r"const PARTS = \{(.*)\};", page)
+
+    assert tuple(field.name for field in fields(Dimensions)) == DIMENSIONS
+    assert Score.__struct_fields__[1:][: len(DIMENSIONS)] == DIMENSIONS
+    assert tuple(re.findall(r"(\w+):", parts)) == DIMENSIONS

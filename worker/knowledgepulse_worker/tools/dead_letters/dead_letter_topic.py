@@ -42,7 +42,7 @@ class DeadLetters:
             if letter is not None and letter in selection:
                 yield letter
 
-    async def at(self, partition: int, offset: int) -> Record:
+    async def record_at(self, partition: int, offset: int) -> Record:
         """Return one record; raise a TopicError if no such record exists."""
         name, count = self.topic.name, self.topic.partitions
         if partition >= count:

@@ -105,7 +105,7 @@ async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_j
 
 async def _show_dead_letter(settings: Settings, location: tuple[int, int], raw: bool) -> None:
     async with open_dead_letters(settings) as letters:
-        record = await letters.at(*location)
+        record = await letters.record_at(*location)
     click.echo(record.value or b"" if raw else text.details(record), nl=not raw)
 
 
