@@ -11,6 +11,8 @@ from pathlib import Path
 from knowledgepulse_schemas.convert import ConversionError, Options, convert
 
 FOLDER = Path(__file__).parents[1] / "data" / "conversions"
+SMALL = "a small document"
+"""The name of the case that tests of all formats change and read again; a variant follows a colon."""
 _UNIFORM = {"visibility", "privacy_level", "quality_score", "validated_by", "success", "outcome_source"}
 """Members of ``metadata`` that are shown elsewhere, or that no source knows."""
 
@@ -18,6 +20,16 @@ _UNIFORM = {"visibility", "privacy_level", "quality_score", "validated_by", "suc
 def read_cases(file):
     """Return the cases of a file."""
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def small_documents():
+    """Return the small document of each format by the format's name, and the variant's if it has several."""
+    return {
+        file.stem + case["name"].removeprefix(SMALL).replace(":", ""): case["document"]
+        for file in sorted(FOLDER.glob("*.jsonl"))
+        for case in read_cases(file)
+        if case["name"].startswith(SMALL)
+    }
 
 
 def outcomes_of(case):

@@ -17,7 +17,7 @@ from knowledgepulse_schemas.convert import (
     convert,
     input_format_of,
 )
-from support.exports import DOCUMENTS
+from support.conversions import small_documents
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 arbitrary_json = st.recursive(
@@ -40,7 +40,7 @@ def members(value):
         yield "text", value
 
 
-FOUND = set(members(list(DOCUMENTS.values())))
+FOUND = set(members(list(small_documents().values())))
 NAMES = sorted(value for kind, value in FOUND if kind == "name")
 VALUES = sorted(value for kind, value in FOUND if kind == "text")
 likely_json = st.recursive(

@@ -13,7 +13,6 @@ from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     Error,
     Message,
-    Reasoning,
     Run,
     Text,
     ToolCall,
@@ -24,8 +23,9 @@ from knowledgepulse_schemas.convert.reading import parse_time
 from knowledgepulse_schemas.convert.trace import CODING_AGENTS, to_trace
 from knowledgepulse_schemas.trace import ReasoningTrace
 from knowledgepulse_worker.scoring import Scorer
-from support.exports import DOCUMENTS
+from support.conversions import small_documents
 
+DOCUMENTS = small_documents()
 ASK = Message("user", (Text("Fix the build"),))
 DONE = Message("assistant", (Text("The build is green"),))
 KEPT = Options(keep_prompt=True)
@@ -40,34 +40,6 @@ def convert(*messages, options=None, **run):
 def steps(*messages):
     trace = json.loads(convert(*messages).trace.to_json())
     return [{name: value for name, value in step.items() if name != "step_id"} for step in trace["steps"]]
-
-
-def test_each_message_part_becomes_a_step():
-    assert steps(
-        Message("system", (Text("Be brief"),)),
-        ASK,
-        Message("assistant", (Reasoning("The lock is stale"), Text("Let me see"), *CALL.parts)),
-        Message("tool", (ToolCallResponse("made", "call-1"),)),
-        Message("user", (Text("Go on"),)),
-        DONE,
-    ) == [
-        {"type": "thought", "content": "The lock is stale"},
-        {"type": "thought", "content": "Let me see"},
-        {
-            "type": "tool_call",
-            "tool": {"name": "shell", "mcp_server": "local"},
-            "input": {"command": "make"},
-            "tool_call_id": "call-1",
-        },
-        {
-            "type": "observation",
-            "content": "made",
-            "tool": {"name": "shell", "mcp_server": "local"},
-            "tool_call_id": "call-1",
-        },
-        {"type": "observation", "content": "Go on"},
-        {"type": "thought", "content": "The build is green"},
-    ]
 
 
 def test_a_given_objective_is_that_of_a_run_without_a_text_of_the_user():

@@ -27,8 +27,9 @@ from knowledgepulse_schemas.convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
-from support.exports import DOCUMENTS
+from support.conversions import small_documents
 
+DOCUMENTS = small_documents()
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
 
 
