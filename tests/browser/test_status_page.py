@@ -15,7 +15,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import explain_score
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.diagnosis import Observation
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from support.accessibility import COLOURS, serious_findings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
@@ -134,7 +134,7 @@ async def test_the_page_matches_the_output_topics(make_stream, real_traces, visi
                 if trace["id"] != HOSTILE:  # that is shown cut, with escapes
                     assert f"trace {trace['id']} nearest {score['nearest'] or 'none'}" in text
             await items[-1].get_by_role("button").click()
-            explanation = explain_score(read_record(record), policy)
+            explanation = explain_score(read_scored_record(record), policy)
             breakdown = " ".join((await items[-1].locator(".breakdown").inner_text()).split())
             for part in explanation.parts:
                 product = f"{part.value:.4f} × {part.weight:g} = {part.points:.4f}"

@@ -18,7 +18,7 @@ from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import rescore_all
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports, start
 from support.streams import Message, headers_of, score_of
 from support.tools import tool
@@ -254,7 +254,7 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
     assert shown["Learned value by domain"] == pytest.approx(
         {"code": fmean(score["learned"] for score in scores if score["domain"] == "code")}
     )
-    rescored = rescore_all(map(read_record, (*contributed, *rejected)), Policy.model_validate(SHADOW))
+    rescored = rescore_all(map(read_scored_record, (*contributed, *rejected)), Policy.model_validate(SHADOW))
     flips = Counter(flip.after.decision for flip in rescored.flips)
     assert min(flips["contribute"], flips["rejected"]) > 0
     assert counted(shown["Flips"]) == {"gained": flips["contribute"], "lost": flips["rejected"]}

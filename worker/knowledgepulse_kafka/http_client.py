@@ -57,10 +57,10 @@ class HttpAnswer:
         Args:
             secrets: texts that the message must not show.
         """
-        return shortened(self.body.decode(errors="replace"), secrets)
+        return shortened_answer(self.body.decode(errors="replace"), secrets)
 
 
-def shortened(text: str, secrets: Collection[str]) -> str:
+def shortened_answer(text: str, secrets: Collection[str]) -> str:
     """Return the beginning of a server's text for a message, on one line and with secrets removed."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)

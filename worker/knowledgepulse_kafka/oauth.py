@@ -139,7 +139,7 @@ class ClientCredentials:
         import aiohttp  # noqa: PLC0415 - clients without OAuth start faster
         from yarl import URL  # noqa: PLC0415
 
-        from knowledgepulse_kafka.http_client import reason, request, shortened  # noqa: PLC0415
+        from knowledgepulse_kafka.http_client import reason, request, shortened_answer  # noqa: PLC0415
 
         headers = {"Authorization": self._authorization, "Accept": "application/json"}
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
@@ -155,7 +155,11 @@ class ClientCredentials:
         given = _members(answer)
         if answer.status in (400, 401):
             said = given.get("error")
-            said = shortened(said, self._secrets) if isinstance(said, str) else f"HTTP status {answer.status}"
+            said = (
+                shortened_answer(said, self._secrets)
+                if isinstance(said, str)
+                else f"HTTP status {answer.status}"
+            )
             raise TokenError(f"{self._refused}: {said}", refused=True)
         if answer.status != 200 or not isinstance(given.get("access_token"), str):
             raise TokenError(f"{self._endpoint}: returned no token: HTTP status {answer.status}")

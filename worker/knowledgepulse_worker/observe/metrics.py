@@ -30,7 +30,7 @@ from knowledgepulse_worker.observe.metric_registry import (
     set_waiting,
     start_at_zero,
 )
-from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, UnreadReason, excerpt
+from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, UnreadOffsetReason, excerpt
 from knowledgepulse_worker.policy import DIMENSIONS, Policy, Reading
 from knowledgepulse_worker.scoring import RescoreReport, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
@@ -406,7 +406,7 @@ class Metrics:
         """Set the time of a partition's last commit, in seconds since the epoch."""
         self._last_commit.labels(partition).set(at)
 
-    def skipped(self, partition: int, offsets: range, reason: UnreadReason) -> None:
+    def skipped(self, partition: int, offsets: range, reason: UnreadOffsetReason) -> None:
         """Count offsets that no worker reads."""
         self._skipped.inc(len(offsets))
         self.recent.skipped(partition, offsets, reason)

@@ -36,7 +36,7 @@ MAX_TEXT = 200
 """Maximum length of an excerpt of an id, an objective or a message."""
 
 
-UnreadReason = Literal["deleted", "passed_over"]
+UnreadOffsetReason = Literal["deleted", "passed_over"]
 """Why no worker reads an offset: it was deleted, or the group's position was set behind it."""
 
 
@@ -61,7 +61,7 @@ class Skip(NamedTuple):
 
     partition: int
     offsets: range
-    reason: UnreadReason
+    reason: UnreadOffsetReason
     at: float
 
 
@@ -169,7 +169,7 @@ class Recent:
         """Record that the scored records at these offsets were replaced."""
         self.truncations.append(TruncatedOffsets(partition, offsets, time.time()))
 
-    def skipped(self, partition: int, offsets: range, reason: UnreadReason) -> None:
+    def skipped(self, partition: int, offsets: range, reason: UnreadOffsetReason) -> None:
         """Record that no worker reads these offsets."""
         self.skips.append(Skip(partition, offsets, reason, time.time()))
 

@@ -63,7 +63,7 @@ STOP_LIMIT = 5.0
 END_LIMIT = 20.0
 """Seconds from a failure to the end of the process, which is more than an orderly end takes."""
 
-BATCH_BYTES = 262_144
+MAX_BATCH_BYTES = 262_144
 """The size limit of a batch of outputs or ledger entries."""
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
@@ -204,7 +204,7 @@ class _Process:
             self.settings.kafka.client_config(),
             # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
             f"{prefix}{self.socket.rpartition('-')[2]}",
-            min(BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
+            min(MAX_BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
             granted=f"{prefix}*",
             throttle=throttle,
         )

@@ -9,7 +9,7 @@ import pytest
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.ledger_records import decode_entry, decode_position
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.tools.common.scored_records import read_line, read_record
+from knowledgepulse_worker.tools.common.scored_records import read_line, read_scored_record
 
 DEEP = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 """Deeper than Python may recurse."""
@@ -48,4 +48,4 @@ def test_an_output_whose_score_cannot_be_decoded_is_foreign(published_traces, te
     record = published_traces[0]
     headers = [(name, text if name == "kp-score" else value) for name, value in record.headers]
 
-    assert read_record(SimpleNamespace(value=record.value, headers=headers, timestamp=0)) is None
+    assert read_scored_record(SimpleNamespace(value=record.value, headers=headers, timestamp=0)) is None

@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 from knowledgepulse_worker.tools.assemble.run_conversion import ConvertedRun
 from knowledgepulse_worker.tools.common.record_key import key_of
 
-COMPLETED_BY = "kp-completed-by"
+COMPLETED_BY_HEADER = "kp-completed-by"
 """The header of an assembled trace that says why its run was complete."""
 
 _MAX_MESSAGE = 1000
@@ -54,7 +54,7 @@ class RunOutputs:
         Returns nothing if the run has no agent, like a run of any other service. A dead letter has the run's
         id as key, its spans as value, and the location of its first span in the spans topic.
         """
-        headers = ((COMPLETED_BY, run.completed_by.encode()),)
+        headers = ((COMPLETED_BY_HEADER, run.completed_by.encode()),)
         key, origin = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
         outputs: list[OutputRecord | RunDeadLetter] = []
         for value in converted.traces:

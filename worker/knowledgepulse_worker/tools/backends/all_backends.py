@@ -10,10 +10,10 @@ from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_client import (
     BackendClient,
     WaitFunction,
+    backend_key,
     basic,
     basic_or_bearer,
-    bearer,
-    key_of,
+    bearer_header,
     wait,
 )
 from knowledgepulse_worker.tools.backends.langfuse import Langfuse
@@ -24,7 +24,7 @@ from knowledgepulse_worker.tools.backends.phoenix import Phoenix
 _KINDS: dict[
     str, tuple[type[Phoenix | MLflow | Langfuse | LangSmith], Callable[[str | None], dict[str, str]]]
 ] = {
-    "phoenix": (Phoenix, bearer),
+    "phoenix": (Phoenix, bearer_header),
     "mlflow": (MLflow, basic_or_bearer),
     "langfuse": (Langfuse, basic),
     "langsmith": (LangSmith, lambda key: {} if key is None else {"x-api-key": key}),
@@ -58,6 +58,6 @@ async def connected(
         InputError: the file cannot be read, or the key has characters that HTTP headers do not allow.
     """
     kind, headers = _KINDS[name]
-    key = key_of(kind.variables, key_file)
+    key = backend_key(kind.variables, key_file)
     async with BackendClient(url, headers(key), [key], patience=patience, wait=wait) as client:
         yield kind(client, project)

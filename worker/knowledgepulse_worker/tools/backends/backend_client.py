@@ -59,7 +59,7 @@ async def wait(seconds: float, _reason: str) -> None:
     await asyncio.sleep(seconds)
 
 
-def key_of(variables: Sequence[Sequence[str]], file: Path | None) -> str | None:
+def backend_key(variables: Sequence[Sequence[str]], file: Path | None) -> str | None:
     """Return a backend's key: a file's content, or else that of variables of the environment.
 
     Args:
@@ -77,7 +77,7 @@ def key_of(variables: Sequence[Sequence[str]], file: Path | None) -> str | None:
     return next((":".join(values) for values in found if all(values)), None)
 
 
-def bearer(key: str | None) -> dict[str, str]:
+def bearer_header(key: str | None) -> dict[str, str]:
     """Return the header with a key; empty without one.
 
     Raises:
@@ -102,7 +102,7 @@ def basic_or_bearer(key: str | None) -> dict[str, str]:
     Raises:
         InputError: the token has characters that HTTP headers do not allow.
     """
-    return basic(key) if ":" in (key or "") else bearer(key)
+    return basic(key) if ":" in (key or "") else bearer_header(key)
 
 
 class BackendClient:

@@ -22,7 +22,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
-from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain, times_of, traced_run
+from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain_value, times_of, traced_run
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _API = "/api/3.0/mlflow"
@@ -160,4 +160,4 @@ def _as_text(attribute: dict[str, Any]) -> dict[str, Any]:
     key, value = attribute["key"], attribute.get("value", {})
     if not key.startswith("ai.") or key in _LISTS or not value.keys() & {"array_value", "kvlist_value"}:
         return attribute
-    return {"key": key, "value": {"string_value": json.dumps(plain(value), ensure_ascii=False)}}
+    return {"key": key, "value": {"string_value": json.dumps(plain_value(value), ensure_ascii=False)}}

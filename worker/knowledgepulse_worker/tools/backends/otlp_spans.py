@@ -43,13 +43,13 @@ def traced_run(trace: Mapping[str, Any]) -> str | None:
     return None
 
 
-def plain(value: Mapping[str, Any]) -> Any:
+def plain_value(value: Mapping[str, Any]) -> Any:
     """Return the plain JSON of an OTLP value with members in snake case."""
     for name, member in value.items():
         if name == "array_value":
-            return [plain(item) for item in member.get("values", ())]
+            return [plain_value(item) for item in member.get("values", ())]
         if name == "kvlist_value":
-            return {pair["key"]: plain(pair.get("value", {})) for pair in member.get("values", ())}
+            return {pair["key"]: plain_value(pair.get("value", {})) for pair in member.get("values", ())}
         return member
     return None
 

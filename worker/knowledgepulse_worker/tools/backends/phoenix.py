@@ -29,7 +29,7 @@ from knowledgepulse_worker.tools.backends.backend_client import BackendClient, B
 from knowledgepulse_worker.tools.backends.otlp_spans import (
     SpanTimes,
     otlp_document,
-    plain,
+    plain_value,
     span_trace_id,
     times_of,
     traced_run,
@@ -143,7 +143,9 @@ def _as_recorded(span: dict[str, Any]) -> dict[str, Any]:
     """
     attributes = {attribute["key"]: attribute["value"] for attribute in span.get("attributes", ())}
     for name in _STRUCTURED:
-        spread = {key: plain(member) for key, member in attributes.items() if key.startswith(f"{name}.")}
+        spread = {
+            key: plain_value(member) for key, member in attributes.items() if key.startswith(f"{name}.")
+        }
         if spread:
             attributes = {key: member for key, member in attributes.items() if key not in spread}
             attributes[name] = {"string_value": json.dumps(unflatten(spread, name))}

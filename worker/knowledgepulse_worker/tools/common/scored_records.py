@@ -64,7 +64,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
     return ScoredRecord(source=source, score=score, **others)
 
 
-def read_record(record: KafkaRecord) -> ScoredRecord | None:
+def read_scored_record(record: KafkaRecord) -> ScoredRecord | None:
     """Parse a record of an output topic; return None if no worker wrote it.
 
     The worker's headers are the last ones; earlier ones with the same names are the producer's.
@@ -99,7 +99,7 @@ def read_counted(record: KafkaRecord) -> ScoredRecord | None:
 
     Return None if no worker wrote it, or if its value is not a valid trace.
     """
-    scored = read_record(record)
+    scored = read_scored_record(record)
     if scored is None:
         return None
     try:

@@ -28,7 +28,7 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
 from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.contributions_topic import (
     RegistryResult,
@@ -114,7 +114,7 @@ class Sender:
             AccessError: the registry refuses the key.
             SettingsError: there is no registry at the address.
         """
-        scored = read_record(record)
+        scored = read_scored_record(record)
         if scored is None and last_header(record.headers, "kp-redaction-error") is not None:
             source = last_header(record.headers, "kp-source") or b""
             return self._held("", source.decode("utf-8", "replace"), "not_redacted")

@@ -87,8 +87,8 @@ def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     """
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
-        for _, one in conversions(files, format_name, report, progress, read_options(**options)):
-            echo_pieces(one.pieces(), progress)
+        for _, conversion in conversions(files, format_name, report, progress, read_options(**options)):
+            echo_pieces(conversion.pieces(), progress)
     report.show()
     sys.exit(1 if report.failed else 0)
 
@@ -145,8 +145,8 @@ def converted(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
 ) -> Iterator[Document]:
     """Yield the traces of files as JSON, and report failures."""
-    for location, one in conversions(files, format_name, report, progress, options):
-        yield Document(location, one.to_json())
+    for location, conversion in conversions(files, format_name, report, progress, options):
+        yield Document(location, conversion.to_json())
 
 
 def conversions(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
 from knowledgepulse_worker.tools.backends.run_scores import run_score
-from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_record
+from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics
     """
     scores: dict[str, RunScore] = {}
     for record in records:
-        scored = read_record(record)
+        scored = read_scored_record(record)
         if scored is None:
             metrics.results["foreign"].inc()
             continue

@@ -23,7 +23,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, StoppedError, write_scores
 from knowledgepulse_worker.tools.evaluations.destination import Destination
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, otlp_spans, span_of
@@ -51,7 +51,7 @@ class Evaluations:
 
     def outputs(self, record: Record) -> list[OutputRecord]:
         """Return the event and the span of a record; nothing if the record is skipped. Count either."""
-        scored = read_record(record)
+        scored = read_scored_record(record)
         if scored is None:
             self.metrics.results["foreign"].inc()
             return []

@@ -9,7 +9,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer, score_trace
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.common.scored_records import read_line, read_record
+from knowledgepulse_worker.tools.common.scored_records import read_line, read_scored_record
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import published
 
@@ -26,7 +26,7 @@ def test_parses_a_published_record(published_traces, real_traces):
     scorer = Scorer()
     for record, line in zip(published_traces, real_traces, strict=True):
         trace = ReasoningTrace.model_validate_json(line)
-        read = read_record(record)
+        read = read_scored_record(record)
         assert read.score == scorer.evaluate(trace)
         assert (read.id, read.task_domain) == (trace.id, trace.metadata.task_domain)
         assert (read.success, read.confidence) == (trace.metadata.success, trace.outcome.confidence)
@@ -46,9 +46,9 @@ def test_ignores_producer_headers_named_like_the_workers(published_traces):
     record = published_traces[0]
     forged = (("kp-source", b"raw-traces/9/9"), ("kp-score", b"{}"), ("kp-policy", b"forged"))
 
-    read = read_record(changed(record, headers=(*forged, *record.headers)))
+    read = read_scored_record(changed(record, headers=(*forged, *record.headers)))
 
-    assert read == read_record(record)
+    assert read == read_scored_record(record)
 
 
 def test_parses_a_record_with_a_lone_surrogate(published_traces):
@@ -56,7 +56,7 @@ def test_parses_a_record_with_a_lone_surrogate(published_traces):
     value = record.value.replace(b'"objective":', b'"note":"\\ud800","objective":', 1)
     assert value != record.value
 
-    assert read_record(changed(record, value=value)) == read_record(record)
+    assert read_scored_record(changed(record, value=value)) == read_scored_record(record)
 
 
 def without(record, name):
@@ -88,7 +88,7 @@ def with_score(record, **parts):
     ],
 )
 def test_a_record_not_written_by_a_worker_is_none(published_traces, spoil):
-    assert read_record(spoil(published_traces[0])) is None
+    assert read_scored_record(spoil(published_traces[0])) is None
 
 
 def test_a_withheld_record_is_read_back(real_traces):
@@ -96,7 +96,7 @@ def test_a_withheld_record_is_read_back(real_traces):
     guarded = Policy(threshold=0, contribute_visibility=["private"])
     score = score_trace(trace, None, guarded)
 
-    read = read_record(published(0, real_traces[0], score, guarded))
+    read = read_scored_record(published(0, real_traces[0], score, guarded))
 
     assert (read.score, read.visibility) == (score, trace.metadata.visibility)
     assert (read.score.withheld, read.under(guarded)) == ("visibility", score)

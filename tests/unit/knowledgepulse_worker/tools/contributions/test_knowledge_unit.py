@@ -14,7 +14,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.redaction.sdk import clean
 from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_worker.tools.export.candidates import Rules
 from knowledgepulse_worker.tools.export.manifest import Choices
@@ -47,7 +47,7 @@ GUARDED = Policy(
 
 
 def unit(record, registry=REGISTRY):
-    return unit_of(record.value, read_record(record), registry)
+    return unit_of(record.value, read_scored_record(record), registry)
 
 
 def export(record):

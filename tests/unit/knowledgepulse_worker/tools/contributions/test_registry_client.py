@@ -12,7 +12,7 @@ from aiohttp import web
 
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient, TryAgain
 from support.registry import Registry, register, serving
@@ -37,7 +37,7 @@ async def no_sleep(_seconds):
 
 
 def unit_in(record, registry):
-    unit = unit_of(record.value, read_record(record), registry)
+    unit = unit_of(record.value, read_scored_record(record), registry)
     assert isinstance(unit, KnowledgeUnit)
     return unit
 

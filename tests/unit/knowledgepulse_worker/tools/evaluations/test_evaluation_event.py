@@ -15,7 +15,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.convert import Conversion, convert
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
-from knowledgepulse_worker.tools.common.scored_records import read_record
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_event import (
     SpanIds,
     otlp_logs,
@@ -48,7 +48,7 @@ def scored(make_document):
             "nearest": None,
         } | members
         record = published(7, make_document(), Score(**parts), Policy())
-        return read_record(record)
+        return read_scored_record(record)
 
     return make
 

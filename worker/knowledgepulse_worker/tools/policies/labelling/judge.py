@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 from yarl import URL
 
-from knowledgepulse_kafka.http_client import bearer, reason, request, retry_after, shortened
+from knowledgepulse_kafka.http_client import bearer, reason, request, retry_after, shortened_answer
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
@@ -181,7 +181,7 @@ def _price(judge: Judge, texts: Collection[str]) -> str:
 
 
 def _unclear(trace: ToLabel, said: str, judge: Judge) -> str:
-    shown = shortened(_without_thoughts(said) or said, [judge.key or ""])[:_MAX_SHOWN_CHARACTERS]
+    shown = shortened_answer(_without_thoughts(said) or said, [judge.key or ""])[:_MAX_SHOWN_CHARACTERS]
     return printable(f"{trace.record.id}: neither keep nor drop: {shown}")
 
 
