@@ -14,6 +14,7 @@ from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies.fit import fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
 from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.policies.permutations import level
 from knowledgepulse_worker.tools.policies.policy_output import print_policy
 from knowledgepulse_worker.tools.policies.word_fit import MIN_GROUPS_OF_NAMES, MIN_TRACES_OF_EACH_KIND
 
@@ -141,6 +142,20 @@ def test_words_that_give_the_label_away_only_together_are_refused(planted):
 
     assert one.words.leaks == {}
     assert one.words.left_out == "they give the label away"
+
+
+def test_words_are_tested_with_the_facts(planted):
+    """Here the facts say nothing, and their test alone would refuse what the words say."""
+    records, labels = planted(traces=200)
+    for number, one in enumerate(records):
+        kept = ("refund" in one.counts.words.split()) != (number % 5 == 0)
+        labels[one.id] = msgspec.structs.replace(labels[one.id], keep=kept)
+
+    _, one = fitted(records, labels)
+    (facts,) = fit(records, labels, Policy(), today="2026-11-26").domains.values()
+
+    assert (one.words.left_out, one.outcome) == ("", "supported")
+    assert one.surprise >= level(one.grouped) > facts.surprise
 
 
 def test_words_that_add_nothing_are_left_out(planted):
