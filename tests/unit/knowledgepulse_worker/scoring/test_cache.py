@@ -98,17 +98,6 @@ def test_of_equal_entries_the_oldest_is_returned_whatever_their_positions():
     assert wrong == []
 
 
-def test_an_entry_is_visible_within_the_ttl_and_again_to_an_earlier_look_up():
-    """The ttl hides entries and never deletes them: a record scored again gets the same result."""
-    cache = VectorCache(10, 2, ttl=60)
-    cache.add([1, 0], id="old", at=1000)
-
-    assert cache.nearest([1, 0], at=1060).id == "old"
-    assert cache.nearest([1, 0], at=1060.001) is None
-    assert cache.size == 1
-    assert cache.nearest([1, 0], at=1000).id == "old"
-
-
 def test_the_default_time_is_now(monkeypatch):
     now = 1000.0
     monkeypatch.setattr("knowledgepulse_worker.scoring.cache.time.time", lambda: now)
@@ -119,14 +108,6 @@ def test_the_default_time_is_now(monkeypatch):
     assert cache.nearest([1, 0]) is not None
     now = 1061.0
     assert cache.nearest([1, 0]) is None
-
-
-def test_a_zero_vector_resembles_nothing_and_stays_zero():
-    cache = VectorCache(10, 2)
-    cache.add([0, 0], id="zero")
-
-    assert cache.nearest([1, 0]) == Nearest(0, "zero")
-    assert cache.nearest([0, 0]) == Nearest(0, "zero")
 
 
 @pytest.mark.parametrize(
