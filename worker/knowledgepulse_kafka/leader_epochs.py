@@ -45,8 +45,8 @@ async def epoch_ends(
     while waiting:
         for leader, led in _by_leader(client, waiting).items():
             asked = [
-                (topic, [(at.partition, NO_EPOCH, epochs[at]) for at in some])
-                for topic, some in groupby(led, attrgetter("topic"))
+                (topic, [(at.partition, NO_EPOCH, epochs[at]) for at in partitions])
+                for topic, partitions in groupby(led, attrgetter("topic"))
             ]
             try:
                 response = await client.send(leader, _EpochEndRequest(_CONSUMER, asked))
@@ -74,7 +74,7 @@ def _by_leader(
     led = defaultdict(list)
     for at in sorted(partitions):
         led[client.cluster.leader_for_partition(at)].append(at)
-    return {leader: some for leader, some in led.items() if leader not in (None, -1)}
+    return {leader: of_leader for leader, of_leader in led.items() if leader not in (None, -1)}
 
 
 def _by_topic(*fields: tuple[str, Any]) -> Array:

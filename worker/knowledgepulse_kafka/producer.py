@@ -163,11 +163,11 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
         """
         await self._require(place)
         sent = []
-        for builder, some in self._batched(records, alone):
+        for builder, batch in self._batched(records, alone):
             builder.close()  # otherwise the client would add later records
             delivery = await self.send_batch(builder, place.topic, partition=place.partition)
             delivery.add_done_callback(retrieve_exception)
-            sent.append(SentBatch(some, delivery))
+            sent.append(SentBatch(batch, delivery))
         return sent
 
     async def _require(self, place: TopicPartition) -> None:

@@ -307,8 +307,8 @@ class TransactionalPublisher:
         with first_of_group():
             async with asyncio.TaskGroup() as group:
                 sending = {
-                    place: group.create_task(self._producer.send_batches(place, some, alone))
-                    for place, some in by_place.items()
+                    place: group.create_task(self._producer.send_batches(place, sent, alone))
+                    for place, sent in by_place.items()
                 }
         return [(place.partition, batch) for place, task in sending.items() for batch in task.result()]
 

@@ -118,7 +118,7 @@ class LexicalEmbedder:
     ) -> NDArray[np.float64]:
         """Return the sum of each part's words in whole numbers, shape (parts, dimensions)."""
         size = len(hashes)
-        count = np.fromiter(chain.from_iterable(each.values() for each in counts), np.float64, size)
+        count = np.fromiter(chain.from_iterable(words.values() for words in counts), np.float64, size)
         common = np.fromiter(map(_COMMON.__contains__, chain.from_iterable(counts)), np.bool_, size)
         saturated = (1 + _SATURATION) * count / (count + _SATURATION)
         weights = np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)

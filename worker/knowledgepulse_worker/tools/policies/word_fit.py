@@ -99,8 +99,8 @@ class TraceWords:
         counted = csr_array((np.ones(len(at)), at, ends), shape=(len(records), len(vocabulary)))
         self._has = (counted > 0).astype(float)  # a word may be in several parts of a text
         self._buckets = buckets_of(hashes_of(self._words, len(self._words)), BUCKETS)
-        each = np.arange(len(self._words))
-        hashed = csr_array((np.ones(len(each)), (each, self._buckets)), shape=(len(each), BUCKETS))
+        ones = np.ones(len(self._words))
+        hashed = csr_array((ones, (np.arange(len(ones)), self._buckets)), shape=(len(ones), BUCKETS))
         numbers = np.maximum(np.diff(ends), 1)
         self.columns: Array = (counted @ hashed).toarray() / np.sqrt(numbers)[:, None]
 
