@@ -148,10 +148,10 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
         A position that an open transaction may still replace is awaited.
         """
-        found = dict[TopicPartition, OffsetAndMetadata | None]()
+        positions = dict[TopicPartition, OffsetAndMetadata | None]()
         async for stable in self.stable_positions(partitions):
-            found.update(stable)
-        return {tp: position for tp, position in found.items() if position is not None}
+            positions.update(stable)
+        return {tp: position for tp, position in positions.items() if position is not None}
 
     async def stable_positions(
         self, partitions: Iterable[TopicPartition]
@@ -169,14 +169,14 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         while awaited:
             await coordinator.ensure_coordinator_known()
             try:
-                found = await fetch_stable_offsets(coordinator, awaited)
+                positions = await fetch_stable_offsets(coordinator, awaited)
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                found = {}
-            if found:
-                awaited -= found.keys()
-                yield found
+                positions = {}
+            if positions:
+                awaited -= positions.keys()
+                yield positions
             if awaited:
                 await asyncio.sleep(coordinator._retry_backoff_ms / 1000)  # noqa: SLF001 - as the client's own
 

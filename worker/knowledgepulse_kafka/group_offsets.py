@@ -84,15 +84,15 @@ async def fetch_stable_offsets(
     request = StableOffsetsRequest(coordinator.group_id, topics, True, {})
     response = await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
     _require(coordinator, response.error_code)
-    found = {}
+    positions = {}
     for topic, offsets, _ in response.topics:
         for partition, offset, _epoch, metadata, error_code, _ in offsets:
             if error_code == UnstableOffsetsError.errno:
                 continue
             _require(coordinator, error_code)
             position = OffsetAndMetadata(offset, metadata) if offset >= 0 else None
-            found[TopicPartition(topic, partition)] = position
-    return found
+            positions[TopicPartition(topic, partition)] = position
+    return positions
 
 
 async def fetch_all_offsets(
@@ -106,10 +106,10 @@ async def fetch_all_offsets(
     Raises:
         KafkaError: the coordinator cannot answer, for now or permanently.
     """
-    found = await fetch_stable_offsets(coordinator, partitions)
-    if len(found) < len(partitions):
+    positions = await fetch_stable_offsets(coordinator, partitions)
+    if len(positions) < len(partitions):
         raise UnstableOffsetsError
-    return {tp: position for tp, position in found.items() if position is not None}
+    return {tp: position for tp, position in positions.items() if position is not None}
 
 
 def _require(coordinator: GroupCoordinator, error_code: int) -> None:

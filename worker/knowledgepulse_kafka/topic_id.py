@@ -77,11 +77,11 @@ class TopicIds:
         numbers = list(partitions)
         while self._has_ids:
             answers = set(await asyncio.gather(*map(self._look_up, self._leaders(numbers))))
-            if len(answers) == 1 and (found := answers.pop()) and found not in self._previous:
-                if self._current not in (b"", found):
+            if len(answers) == 1 and (topic_id := answers.pop()) and topic_id not in self._previous:
+                if self._current not in (b"", topic_id):
                     self._previous.add(self._current)
-                self._current = found
-                return found
+                self._current = topic_id
+                return topic_id
             if self._has_ids:
                 await asyncio.sleep(RETRY_PAUSE)
         return b""
@@ -109,11 +109,11 @@ class TopicIds:
         except KafkaError:
             self._connected.force_metadata_update()
             return None
-        error, found = response.topic
+        error, topic_id = response.topic
         if error:
             return None
-        self._has_ids = found != NO_ID
-        return found.bytes if self._has_ids else None
+        self._has_ids = topic_id != NO_ID
+        return topic_id.bytes if self._has_ids else None
 
     @property
     def _connected(self) -> AIOKafkaClient:

@@ -168,8 +168,8 @@ class TopicReader:
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the offset of the first record with that timestamp or a later one; None if there is none."""
         tp = TopicPartition(topic, partition)
-        found = (await self._consumer.offsets_for_times({tp: timestamp_ms}))[tp]
-        return None if found is None else int(found.offset)
+        first = (await self._consumer.offsets_for_times({tp: timestamp_ms}))[tp]
+        return None if first is None else int(first.offset)
 
     async def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
         """Yield the records in a range of offsets.

@@ -324,27 +324,27 @@ class TransactionalPublisher:
         await self.__aenter__()
 
     def _translate(self, error: KafkaError | TimeoutError) -> ClientError:
-        found: ClientError | None
+        translated: ClientError | None
         match error:
             case TransactionalIdAuthorizationFailed():
-                found = missing_rights([Right("Write", "transactional-id", self._granted)])
+                translated = missing_rights([Right("Write", "transactional-id", self._granted)])
             case ProducerFenced():
                 problem = f"{self._fenced()}; only the reported records are published"
-                found = DeliveryError(f"{self._id}: {problem}")
+                translated = DeliveryError(f"{self._id}: {problem}")
             case TimeoutError():
-                found = DeliveryError(f"{self._id}: {self._late()}")
+                translated = DeliveryError(f"{self._id}: {self._late()}")
             case InvalidTransactionTimeout():
-                found = BrokerError(
+                translated = BrokerError(
                     f"transactions take up to {_TIMEOUT} s, but the brokers' transaction.max.timeout.ms "
                     f"is less than {TRANSACTION_TIMEOUT_MS}"
                 )
             case IncompatibleBrokerVersion():
-                found = BrokerError(
+                translated = BrokerError(
                     f"{self._config.prefix}bootstrap_servers: {self._config.bootstrap_servers}: {error}"
                 )
             case _:
-                found = denied_right(error, "Write")
-        return found or DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+                translated = denied_right(error, "Write")
+        return translated or DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
 
     def _fenced(self) -> str:
         """Return why another producer has the transactional id: the brokers' own, after a time-out."""

@@ -148,9 +148,9 @@ def read_bert(folder: Path) -> Bert:
 
 def _require_supported(file: Path, config: Mapping[str, Any], supported: Mapping[str, Sequence[Any]]) -> None:
     for key, values in supported.items():
-        if (found := config.get(key, values[0])) not in values:
+        if (value := config.get(key, values[0])) not in values:
             expected = " or ".join(map(repr, values))
-            raise UnsupportedModelError(f"embedding.model: {file}: {key} is {found!r}, not {expected}")
+            raise UnsupportedModelError(f"embedding.model: {file}: {key} is {value!r}, not {expected}")
 
 
 def _number(file: Path, config: Mapping[str, Any], key: str, default: float | None = None) -> float:
@@ -311,13 +311,13 @@ class _Builder:
                 f"embedding.model: {self._bert.file} has no tensor {name}, which config.json implies"
             )
         fits = len(tensor.shape) == len(shape) and all(
-            expected in (None, found) for expected, found in zip(shape, tensor.shape, strict=True)
+            expected in (None, actual) for expected, actual in zip(shape, tensor.shape, strict=True)
         )
         if not fits:
             expected = " × ".join("any" if size is None else str(size) for size in shape)
-            found = " × ".join(map(str, tensor.shape))
+            actual = " × ".join(map(str, tensor.shape))
             raise ModelError(
-                f"embedding.model: {self._bert.file}: {name} has the shape {found}; "
+                f"embedding.model: {self._bert.file}: {name} has the shape {actual}; "
                 f"config.json implies {expected}"
             )
         return tensor

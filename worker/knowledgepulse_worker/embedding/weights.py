@@ -137,10 +137,10 @@ def _require_hashes(folder: Path, hashes: Mapping[str, str], remedy: str) -> Non
         file = folder / name
         try:
             with file.open("rb") as opened:
-                found = hashlib.file_digest(opened, "sha256").hexdigest()
+                actual = hashlib.file_digest(opened, "sha256").hexdigest()
         except OSError as error:
             raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror}; {remedy}") from error
-        if found != expected:
+        if actual != expected:
             raise ModelError(
-                f"embedding.model: {file} has the SHA-256 {found}, expected {expected}; {remedy}"
+                f"embedding.model: {file} has the SHA-256 {actual}, expected {expected}; {remedy}"
             )

@@ -40,20 +40,20 @@ def evaluation(path: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         about = path.stat()
         if about.st_size <= MAX_BYTES:
-            found = msgspec.json.decode(path.read_bytes(), type=_Evaluation)
-            return {"at": about.st_mtime, "policy": found.policy, "domains": _domains(found)}
+            evaluation = msgspec.json.decode(path.read_bytes(), type=_Evaluation)
+            return {"at": about.st_mtime, "policy": evaluation.policy, "domains": _domains(evaluation)}
     return {"at": None, "policy": None, "domains": []}
 
 
-def _domains(found: _Evaluation) -> list[dict[str, Any]]:
+def _domains(evaluation: _Evaluation) -> list[dict[str, Any]]:
     """Return the labels and the AUC of each domain.
 
     The date of the fit is None if the policy has no learned value there, or does not say to which labels it
     was fitted. Then all labels count, otherwise those since the fit.
     """
     told = []
-    for name in found.domains | found.fitted:
-        domain, fitted = found.domains.get(name), found.fitted.get(name)
+    for name in evaluation.domains | evaluation.fitted:
+        domain, fitted = evaluation.domains.get(name), evaluation.fitted.get(name)
         since = fitted.on if fitted is not None and fitted.labels is not None else None
         labels, auc = (domain.traces, domain.fair) if domain else (0, None)
         told.append({"name": name, "labels": labels, "since": since, "auc": auc})

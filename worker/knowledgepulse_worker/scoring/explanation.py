@@ -126,10 +126,10 @@ def _parts(score: Score, profile: Profile) -> Iterator[ScorePart]:
 
 
 def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]:
-    found = contributions(profile, record.score.dimensions, record.counts)
+    ordered = contributions(profile, record.score.dimensions, record.counts)
     return tuple(
         contribution
-        for at, contribution in enumerate(found)
+        for at, contribution in enumerate(ordered)
         if at < NAMED_CONTRIBUTIONS or contribution.name == "words"
     )
 

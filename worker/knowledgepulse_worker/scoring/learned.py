@@ -72,18 +72,18 @@ def learned_value(profile: Profile, dimensions: Dimensions, counts: Counts | Non
 def contributions(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[Contribution]:
     """Return the contributions of the learned value's terms and of all words, the largest first."""
     terms = profile.learned.terms if profile.learned else {}
-    found = [
+    told = [
         Contribution(name, _told(name, term, dimensions, counts), points)
         for (name, term), points in zip(terms.items(), _points(profile, dimensions, counts), strict=True)
     ]
     if profile.words is not None:
         points = _word_points(profile.words, _buckets_in(counts))
-        found.append(Contribution("words", _told_words(profile, counts), points))
-    return sorted(found, key=lambda contribution: -abs(contribution.points))
+        told.append(Contribution("words", _told_words(profile, counts), points))
+    return sorted(told, key=lambda contribution: -abs(contribution.points))
 
 
 def _points(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> list[float]:
-    found = []
+    points = []
     for name, mean, deviation, weight, clip in profile.terms:
         fact = FACTS.get(name)
         if fact is None:
@@ -98,8 +98,8 @@ def _points(profile: Profile, dimensions: Dimensions, counts: Counts | None) -> 
             deviations = clip
         elif deviations < -clip:
             deviations = -clip
-        found.append(weight * deviations)
-    return found
+        points.append(weight * deviations)
+    return points
 
 
 def _words_in(counts: Counts | None) -> list[bytes]:

@@ -130,14 +130,14 @@ def parts_of_trace(trace: TraceLike) -> tuple[str, str, str]:
 
 
 def _joined(parts: Iterable[str], room: int) -> str:
-    found = []
+    kept = []
     for part in parts:
         if part:
-            found.append(part[:room])
+            kept.append(part[:room])
         room -= len(part) + 1  # an empty part counts, too, to bound the work
         if room <= 0:
             break
-    return " ".join(found)
+    return " ".join(kept)
 
 
 def _steps(trace: TraceLike, *, replies: bool) -> Iterator[str]:

@@ -173,7 +173,7 @@ class Assembler:
 
 
 def _by_partition(records: Iterable[Record]) -> dict[int, list[RawRecord]]:
-    found: defaultdict[int, list[RawRecord]] = defaultdict(list)
+    by_partition: defaultdict[int, list[RawRecord]] = defaultdict(list)
     for record in records:
-        found[record.partition].append(raw_record(record))
-    return found
+        by_partition[record.partition].append(raw_record(record))
+    return by_partition

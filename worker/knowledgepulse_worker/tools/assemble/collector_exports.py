@@ -80,11 +80,11 @@ def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
         raise ConversionError(f"not OTLP JSON: {error}") from None
 
 
-def _bounded(found: Iterable[SpanExport], max_bytes: int | None) -> list[SpanExport]:
+def _bounded(exports: Iterable[SpanExport], max_bytes: int | None) -> list[SpanExport]:
     """Return spans with valid ids, up to a size."""
     spans: list[SpanExport] = []
     size = 0
-    for span in found:
+    for span in exports:
         if not (_TRACE_ID.fullmatch(span.trace_id) and _SPAN_ID.fullmatch(span.span_id)):
             raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal, or zero")
         size += len(span.value)

@@ -201,11 +201,11 @@ class SourceIndex:
 
     def _row(self, record: OutputRecord) -> tuple[int, int, bool, bytes] | None:
         read = self._read_dead_letter if record.topic == self._topics.dead_letter else self._read_scored
-        found = read(with_original_timestamp(record))
-        if found is None or found[1].says.offset > sys.maxsize:
+        partition_output = read(with_original_timestamp(record))
+        if partition_output is None or partition_output[1].says.offset > sys.maxsize:
             self.foreign += 1
             return None
-        partition, output = found
+        partition, output = partition_output
         self._note(record, partition, output.says.offset)
         return partition, output.says.offset, True, msgspec.msgpack.encode(output)
 

@@ -73,8 +73,8 @@ def backend_key(variables: Sequence[Sequence[str]], file: Path | None) -> str | 
     if file is not None:
         with file_errors(file, "read"):
             return file.read_text(encoding="utf-8").strip()
-    found = ([os.environ.get(name, "") for name in names] for names in variables)
-    return next((":".join(values) for values in found if all(values)), None)
+    alternatives = ([os.environ.get(name, "") for name in names] for names in variables)
+    return next((":".join(values) for values in alternatives if all(values)), None)
 
 
 def bearer_header(key: str | None) -> dict[str, str]:

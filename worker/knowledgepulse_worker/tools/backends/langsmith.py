@@ -90,12 +90,12 @@ class LangSmith:
         """Return the project's id, which LangSmith calls a session."""
         if self._session is None:
             try:
-                found = await self._client.get("/sessions", [("limit", "1"), ("name", self._project)])
+                sessions = await self._client.get("/sessions", [("limit", "1"), ("name", self._project)])
             except BackendRefusal as refused:
                 raise InputError(f"{self._client.url}: {refused}") from None
-            if not found:
+            if not sessions:
                 raise InputError(f"{self._client.url}: has no project {self._project}")
-            self._session = str(found[0]["id"])
+            self._session = str(sessions[0]["id"])
         return self._session
 
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:

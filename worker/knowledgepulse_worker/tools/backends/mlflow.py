@@ -51,8 +51,8 @@ class MLflow:
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces; see :class:`Backend`."""
         query = [("experiment_name", "Default" if self._project == "default" else self._project)]
-        found = await self._get("/api/2.0/mlflow/experiments/get-by-name", query)
-        self._experiment = found["experiment"]["experiment_id"]
+        answer = await self._get("/api/2.0/mlflow/experiments/get-by-name", query)
+        self._experiment = answer["experiment"]["experiment_id"]
         experiment = {"experiment_id": self._experiment}
         content: dict[str, Any] = {
             "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": experiment}],
@@ -73,12 +73,12 @@ class MLflow:
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`."""
         query = [("trace_ids", listing.id) for listing in listings]
-        found = {
+        by_id = {
             trace["trace_info"]["trace_id"]: trace
             for trace in (await self._get(f"{_API}/traces/batchGet", query)).get("traces", ())
         }
         for listing in listings:
-            trace = found.get(listing.id, {"trace_info": {}, "spans": []})
+            trace = by_id.get(listing.id, {"trace_info": {}, "spans": []})
             info, spans = trace["trace_info"], trace.get("spans", [])
             times = times_of(spans, listing.started_ms)
             judgements = {

@@ -88,13 +88,13 @@ class Phoenix:
         """Return the scores of the annotations that state an outcome, by trace and name."""
         query = [("limit", str(_ANNOTATIONS)), *(("include_annotation_names", name) for name in OUTCOMES)]
         query += [("trace_ids", listing.id) for listing in listings]
-        found: dict[str, dict[str, Any]] = defaultdict(dict)
+        scores: dict[str, dict[str, Any]] = defaultdict(dict)
         async for page in self._pages(f"{self._project}/trace_annotations", query):
             for annotation in page:
-                found[annotation["trace_id"]][annotation["name"]] = (annotation.get("result") or {}).get(
+                scores[annotation["trace_id"]][annotation["name"]] = (annotation.get("result") or {}).get(
                     "score"
                 )
-        return found
+        return scores
 
     async def _pages(self, path: str, query: list[tuple[str, str]]) -> AsyncIterator[list[dict[str, Any]]]:
         cursor: list[tuple[str, str]] = []

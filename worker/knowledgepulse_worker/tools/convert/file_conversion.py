@@ -120,11 +120,15 @@ def convert_lines(
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
             continue
-        found = input_format_of(document.value) if format_name == AUTO else INPUT_FORMATS[format_name]
-        if found is not None and document.line is not None and found.is_fragment(document.value):
-            yield from _convert_fragments(name, found, [document, *documents], options)
+        input_format = input_format_of(document.value) if format_name == AUTO else INPUT_FORMATS[format_name]
+        if (
+            input_format is not None
+            and document.line is not None
+            and input_format.is_fragment(document.value)
+        ):
+            yield from _convert_fragments(name, input_format, [document, *documents], options)
             return
-        for outcome in convert(document.value, AUTO if found is None else found.name, options):
+        for outcome in convert(document.value, AUTO if input_format is None else input_format.name, options):
             yield document.location(name), outcome
 
 
@@ -134,12 +138,12 @@ def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Ite
     A session may begin with lines of any kind.
     """
     head = []
-    found = None
+    input_format = None
     for document in islice(documents, _HEAD):
         head.append(document)
-        if (found := input_format_of(document.value)) is not None:
+        if (input_format := input_format_of(document.value)) is not None:
             break
-    return found, chain(head, documents)
+    return input_format, chain(head, documents)
 
 
 def _lines_of(documents: Iterator[_Document], failures: list[InputError]) -> Iterator[Any]:

@@ -131,8 +131,8 @@ class Candidate:
         names = [name for name in (members.id, metadata.native_id) if isinstance(name, str) and name in tasks]
         run = metadata.parent_id if isinstance(metadata.parent_id, str) else members.id
         objective = " ".join(members.task.objective.split())
-        found = [f"run:{_hash(run)}", f"objective:{_hash(objective)}"]
-        return [f"task:{tasks[names[0]]}", *found] if names else found
+        groups = [f"run:{_hash(run)}", f"objective:{_hash(objective)}"]
+        return [f"task:{tasks[names[0]]}", *groups] if names else groups
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Yield the facts that the dataset card counts, by name."""
@@ -263,13 +263,13 @@ class Rules:
 
 def _time(timestamp_ms: int, created_at: str, changed_ms: int | None) -> int | None:
     """Return the first known time of a record, its trace and its file; None if it is none."""
-    found = timestamp_ms if timestamp_ms >= 0 else _created_ms(created_at) or changed_ms
+    time_ms = timestamp_ms if timestamp_ms >= 0 else _created_ms(created_at) or changed_ms
     try:
-        if found is not None:
-            datetime.fromtimestamp(found / 1000, UTC)
+        if time_ms is not None:
+            datetime.fromtimestamp(time_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return found
+    return time_ms
 
 
 def _created_ms(created_at: str) -> int | None:

@@ -194,14 +194,14 @@ def _chat_call(tool_call_id: str, function_name: str, arguments: dict[str, Any])
 def _tools(conversation: Conversation) -> list[dict[str, Any]]:
     """Return the tools that were defined or called; a tool without a known schema accepts any arguments."""
     kept = conversation.task.tools if isinstance(conversation.task.tools, list) else []
-    found = {
+    schemas = {
         tool["name"]: tool for tool in kept if isinstance(tool, dict) and isinstance(tool.get("name"), str)
     }
     for step in conversation.steps:
         if step.tool is not None and step.type != "observation":
-            found.setdefault(step.tool.full_name, {})
+            schemas.setdefault(step.tool.full_name, {})
     tools = []
-    for name, tool in found.items():
+    for name, tool in schemas.items():
         schema = tool.get("parameters")
         parameters = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
         function = {"name": name, "description": str(tool.get("description") or ""), "parameters": parameters}

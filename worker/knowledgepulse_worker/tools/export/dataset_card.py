@@ -66,8 +66,8 @@ def _text(manifest: Manifest) -> Iterator[str]:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is left out\n"
     yield from _permission(choices)
-    found = manifest.total(CLEANER).get(NOT_CLEAN, 0)
-    finding = f"finds something in {found:,} of them" if found else "finds nothing in them"
+    unclean = manifest.total(CLEANER).get(NOT_CLEAN, 0)
+    finding = f"finds something in {unclean:,} of them" if unclean else "finds nothing in them"
     yield f"{_redaction(choices)} The SDK's cleaner {'was not run' if choices.not_cleaned else finding},"
     yield f"and detect-secrets {'finds no keys' if choices.scan_secrets else 'was not run'}. Before an export"
     deleted = counted(sum(export.deleted for export in exports), "offset")

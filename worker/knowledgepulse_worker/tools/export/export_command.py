@@ -190,9 +190,9 @@ def _told(export: Export, choices: Choices) -> str:
         if key.startswith("not_redacted") and choices.redact is not None:
             remedy = None
         parts.append(f"{count:,} left out: {reason_text(key)}" + (f" ({remedy})" if remedy else ""))
-    if found := export.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
+    if unclean := export.counts.get(CLEANER, {}).get(NOT_CLEAN, 0):
         parts.append(
-            f"in {found:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
+            f"in {unclean:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
         )
     return "; ".join(parts)
 

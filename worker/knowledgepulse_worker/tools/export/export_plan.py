@@ -142,13 +142,13 @@ class _Reading:
             return LeftOutRecord("before_since")
         if identity in self._seen:
             return LeftOutRecord("repeat")
-        found = await examined(rules, candidate, record)
-        if isinstance(found, LeftOutRecord):
-            return found
+        trace = await examined(rules, candidate, record)
+        if isinstance(trace, LeftOutRecord):
+            return trace
         self._seen.add(identity)
         if rules.embedder is not None:
-            self._texts.append(embedding_text(found.trace, rules.text))
-        return candidate, found.is_clean
+            self._texts.append(embedding_text(trace.trace, rules.text))
+        return candidate, trace.is_clean
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:

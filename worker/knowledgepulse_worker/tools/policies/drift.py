@@ -100,11 +100,11 @@ def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributi
         values[score.domain, "decision"].append(score.decision == "contribute")
         if score.learned is not None:
             values[score.domain, "learned"].append(score.learned)
-    found = {}
+    distributions = {}
     for key, column in values.items():
         cdf = {bound: float(np.mean(np.array(column) <= bound)) for bound in _BOUNDS[key[1]]}
-        found[key] = Distribution(len(column), cdf)
-    return Distributions(policy.digest, found)
+        distributions[key] = Distribution(len(column), cdf)
+    return Distributions(policy.digest, distributions)
 
 
 def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
@@ -122,10 +122,10 @@ def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
         yield Drift(*key, now.traces, then.traces, distance, limit, drifted=(distance or 0) > limit)
 
 
-def drift_table(found: Iterable[Drift]) -> Table:
+def drift_table(drifts: Iterable[Drift]) -> Table:
     """Return the report of drifts."""
     table = new_table("domain", "dimension", "traces", "reference", "distance", "drift above", "")
-    for drift in found:
+    for drift in drifts:
         figures = (drift.traces, drift.reference, "-" if drift.distance is None else f"{drift.distance:.2f}")
         words = printable(drift.domain), drift.dimension.replace("_", " "), *map(str, figures)
         table.add_row(*words, f"{drift.limit:.2f}", "drifted" if drift.drifted else "")
@@ -179,13 +179,13 @@ def read_reference(path: Path) -> Distributions:
         content = path.read_bytes()
     try:
         rules = [rule for group in msgspec.json.decode(content, type=_File).groups for rule in group.rules]
-        found = {
+        by_record = {
             record: [rule for rule in rules if rule.record == record] for record in (_POLICY, _TRACES, _CDF)
         }
-        read = {rule.key: Distribution(int(rule.value(1, 2**53)), {}) for rule in found[_TRACES]}
-        for rule in found[_CDF]:
+        read = {rule.key: Distribution(int(rule.value(1, 2**53)), {}) for rule in by_record[_TRACES]}
+        for rule in by_record[_CDF]:
             read[rule.key].cdf[float(rule.labels["le"])] = rule.value(0, 1)
-        policy = found[_POLICY][0].labels["policy"]
+        policy = by_record[_POLICY][0].labels["policy"]
     except (*DECODE_ERRORS, ValueError, LookupError):
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
     for (_, dimension), distribution in read.items():

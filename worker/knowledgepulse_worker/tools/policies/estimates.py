@@ -108,13 +108,13 @@ def precisions(passes: Array, kept: Array, groups: Array) -> list[Estimate | Non
     """
     hits = passes & kept
     _, drawn = ratios(hits, passes, groups)
-    found: list[Estimate | None] = []
+    estimates: list[Estimate | None] = []
     for hit, passing, resampled in zip(hits.sum(axis=1), passes.sum(axis=1), drawn, strict=True):
         if passing:
             value, low, high = share(int(hit), int(passing))
             _, lowest, highest = percentiles(value, resampled)
-        found.append(Estimate(value, min(low, lowest), max(high, highest)) if passing else None)
-    return found
+        estimates.append(Estimate(value, min(low, lowest), max(high, highest)) if passing else None)
+    return estimates
 
 
 def areas(
@@ -129,8 +129,8 @@ def areas(
     if strata is not None:
         parts = [at for stratum in np.unique(strata) if kept[at := np.flatnonzero(strata == stratum)].any()]
     draws = [np.ones((1, len(kept)), np.int64), *resampled_counts(groups)]
-    found = np.hstack([[auc(kept, column, counts, parts) for column in columns] for counts in draws])
-    return found[:, 0], found[:, 1:]
+    aucs = np.hstack([[auc(kept, column, counts, parts) for column in columns] for counts in draws])
+    return aucs[:, 0], aucs[:, 1:]
 
 
 def estimates(

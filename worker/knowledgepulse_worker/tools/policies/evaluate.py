@@ -179,12 +179,12 @@ def evaluate(
     parts = judged.by_domain(policy) if judged else {}
     if judged and len(parts) > 1:
         parts[ALL_DOMAINS] = judged
-    found = {name: _left_out(name, part, policy) for name, part in labelled.by_domain(policy).items()}
+    left_out = {name: _left_out(name, part, policy) for name, part in labelled.by_domain(policy).items()}
     return Evaluation(
         policy=policy.digest,
         precision=precision,
         domains={name: _evaluate(name, part, policy, precision) for name, part in parts.items()},
-        fitted={name: left_out for name, left_out in found.items() if left_out},
+        fitted={name: fitted for name, fitted in left_out.items() if fitted},
         unmatched=len(labels) - len(labelled.labels),
         unlabelled=len(records) - len(labelled.traces),
         sources=dict(
@@ -288,7 +288,9 @@ def proposed_thresholds(
     f1 = 2 * hits / (passing + labelled.kept.sum())
     best = thresholds[supported & (f1 == f1[supported].max(initial=0))]
     precise = thresholds[supported & (hits / passing >= precision)]
-    lowest = (rounded_threshold(scores, float(found[0])) if len(found) else None for found in (best, precise))
+    lowest = (
+        rounded_threshold(scores, float(reached[0])) if len(reached) else None for reached in (best, precise)
+    )
     return next(lowest), next(lowest)
 
 
@@ -344,10 +346,10 @@ def _compare(name: str, given: LabelledTraces, policies: Sequence[Policy]) -> Po
     values, resampled = map(np.array, zip(areas(kept, orders, groups), *shares, strict=True))
 
     def figures(at: int, minus: int | None = None) -> Figures:
-        found, draws = values[:, at], resampled[:, at]
+        measured, draws = values[:, at], resampled[:, at]
         if minus is not None:
-            found, draws = found - values[:, minus], draws - resampled[:, minus]
-        rows = zip(FIGURES, found, draws, strict=True)
+            measured, draws = measured - values[:, minus], draws - resampled[:, minus]
+        rows = zip(FIGURES, measured, draws, strict=True)
         return {figure: known(percentiles(value, row)) for figure, value, row in rows}
 
     digests = dict(enumerate(policy.digest for policy in policies))

@@ -282,8 +282,8 @@ def _since(
         others = {name: appraisal for name, appraisal in gains.appraisals.items() if name != "in force"}
         return _Gains(others, None, 0.0, None)
     pair = {name: orders[name][fresh] for name in ("in force", "fitted")}
-    found = _appraise(since, pair, folds[fresh], target)
-    return found._replace(appraisals=gains.appraisals | {"in force": found.appraisals["in force"]})
+    appraised = _appraise(since, pair, folds[fresh], target)
+    return appraised._replace(appraisals=gains.appraisals | {"in force": appraised.appraisals["in force"]})
 
 
 def _appraise(labelled: LabelledTraces, orders: dict[str, Array], folds: Array, target: float) -> _Gains:
@@ -345,10 +345,10 @@ def _new_agents(
     if words is not None:
         odds = odds + word_fit.out_of_fold(words.columns, labelled.kept, index)
     at = np.flatnonzero(checked)
-    (found,) = estimates(
+    (estimate,) = estimates(
         labelled.kept[at], [odds[at]], np.unique(labelled.groups[at], return_inverse=True)[1], index[at]
     )
-    return known(found)
+    return known(estimate)
 
 
 def _origin(

@@ -60,10 +60,10 @@ def _domain(domain: DomainFit, target: float) -> Iterator[Table | str]:
     if domain.learned is None:
         return
     table = new_table("score", "AUC", "within a group", f"kept of the best {target:.0%}")
-    for name, found in domain.appraisals.items():
+    for name, appraisal in domain.appraisals.items():
         if name == "in force" and domain.since is not None:
             name = f"in force, on {counted(domain.since, 'label')} since its fit"  # noqa: PLW2901
-        figures = (found.auc, found.within, found.best)
+        figures = (appraisal.auc, appraisal.within, appraisal.best)
         table.add_row(name, *(with_interval(figure) for figure in figures))
     yield table
     if domain.surprise is not None:
@@ -96,7 +96,7 @@ def _words(words: WordFit) -> Iterator[str]:
             f"{with_interval(words.alone)} alone"
         )
     if words.seen:
-        told = ", ".join(f"{name} {with_interval(found)}" for name, found in words.seen.items())
+        told = ", ".join(f"{name} {with_interval(estimate)}" for name, estimate in words.seen.items())
         yield f"words on tasks seen, in folds of traces: AUC of {told}"
 
 
@@ -128,9 +128,9 @@ def _warnings(domain: DomainFit, learned: LearnedValue) -> Iterator[str]:
         ("length alone", "the environment may end a run as soon as it succeeds"),
         ("agent alone", "the value may only recognise the agent; fit again when the agents change"),
     ):
-        found = domain.appraisals.get(name)
-        if found is not None and found.auc.value >= TELLTALE_AUC:
-            yield f"{name} nearly is the label (AUC {found.auc.value:.2f}): {cause}"
+        appraisal = domain.appraisals.get(name)
+        if appraisal is not None and appraisal.auc.value >= TELLTALE_AUC:
+            yield f"{name} nearly is the label (AUC {appraisal.auc.value:.2f}): {cause}"
     if domain.new_agents is not None and domain.new_agents.low <= CHANCE_AUC:
         worse = "is worse than" if domain.new_agents.high < CHANCE_AUC else "may be no better than"
         yield f"on other agents, it {worse} chance: fit again when the agents change"

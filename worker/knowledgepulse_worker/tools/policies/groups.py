@@ -87,11 +87,11 @@ def _clusters(numbers: Sequence[int], contents: Sequence[Content]) -> Iterator[l
     vectors = LexicalEmbedder().embed([_text(content) for content in contents]).vectors
     distances: NDArray[Any] = 1 - np.clip(vectors @ vectors.T, -1, 1)
     above = distances[np.triu_indices(len(contents), 1)]
-    found = fcluster(linkage(above, "average"), 1 - MIN_SIMILARITY, "distance")
-    if np.bincount(found).max() > max(MAX_CLUSTER_TRACES, MAX_CLUSTER_SHARE * len(contents)):
+    clusters = fcluster(linkage(above, "average"), 1 - MIN_SIMILARITY, "distance")
+    if np.bincount(clusters).max() > max(MAX_CLUSTER_TRACES, MAX_CLUSTER_SHARE * len(contents)):
         return
     members: defaultdict[int, list[int]] = defaultdict(list)
-    for number, cluster in zip(numbers, found.tolist(), strict=True):
+    for number, cluster in zip(numbers, clusters.tolist(), strict=True):
         members[cluster].append(number)
     yield from (group for group in members.values() if len(group) > 1)
 

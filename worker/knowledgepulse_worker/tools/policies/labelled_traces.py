@@ -153,13 +153,13 @@ class LabelledTraces:
 
     def by_domain(self, policy: Policy) -> dict[str, LabelledTraces]:
         """Return the labelled traces by the policy's profiles, in these names' order."""
-        found: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
+        traces: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
         records: defaultdict[str, list[ScoredRecord]] = defaultdict(list)
         for trace in self.traces:
-            found[policy.profile(trace.record.task_domain).domain].append(trace)
+            traces[policy.profile(trace.record.task_domain).domain].append(trace)
         for record in self._records:
             records[policy.profile(record.task_domain).domain].append(record)
-        return {name: LabelledTraces(found[name], records[name]) for name in sorted(found)}
+        return {name: LabelledTraces(traces[name], records[name]) for name in sorted(traces)}
 
 
 NO_LABEL = "no label"
@@ -177,8 +177,8 @@ def with_rest(records: Sequence[ScoredRecord], labels: Labels, min_reward: float
     :data:`MAX_UNLABELLED`, a sample is taken, in which a trace's place depends on its id alone.
     """
     given = {record.id: label_of(record, labels) for record in records}
-    found = [label for label in given.values() if label is not None]
-    if not found or not all(label.is_kept(min_reward) for label in found):
+    used = [label for label in given.values() if label is not None]
+    if not used or not all(label.is_kept(min_reward) for label in used):
         return labels
     rest = sorted((name for name, label in given.items() if label is None), key=_place)
     return labels | {name: Label(name, keep=False, source=NO_LABEL) for name in rest[:MAX_UNLABELLED]}
@@ -190,11 +190,11 @@ def _place(name: str) -> bytes:
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> LabelledTraces:
     """Return the labelled traces; raise an InputError unless some are worth keeping and some are not."""
-    found = [(record, label) for record in records if (label := label_of(record, labels)) is not None]
-    groups = groups_of([record for record, _ in found], [label for _, label in found])
+    pairs = [(record, label) for record in records if (label := label_of(record, labels)) is not None]
+    groups = groups_of([record for record, _ in pairs], [label for _, label in pairs])
     traces = [
         LabelledTrace(record, label, label.is_kept(min_reward), *group)
-        for (record, label), group in zip(found, groups, strict=True)
+        for (record, label), group in zip(pairs, groups, strict=True)
     ]
     if not traces:
         raise InputError(_no_match(records, labels))
@@ -237,14 +237,14 @@ def outcomes_in_text(labelled: LabelledTraces) -> dict[str, int]:
         text = "\n".join((content.objective, *content.steps, content.result)).lower()
         for name, value in _STATED.findall(text):
             stated[name][number] = _BOOLEANS[value] if value in _BOOLEANS else float(value)
-    found = {}
+    stated_values = {}
     for name, values in stated.items():
         kept = labelled.kept[[*values]]
         if min(kept.sum(), (~kept).sum()) < MIN_SUPPORT:
             continue
         if leaks_label(roc_auc_score(kept, [*values.values()])):
-            found[name] = len(values)
-    return found
+            stated_values[name] = len(values)
+    return stated_values
 
 
 def held_scores(
@@ -258,9 +258,9 @@ def held_scores(
     scores = labelled.scores(policy)
     held = {constant: float(np.mean([getattr(score, constant) for score in scores]))} if constant else {}
     values = [None] * len(scores) if probabilities is None else probabilities.tolist()
-    found = []
+    rescored = []
     for trace, score, value in zip(labelled.traces, scores, values, strict=True):
         profile, dimensions = policy.profile(score.domain), replace(score.dimensions, **held)
         learned = learned_value(profile, dimensions, trace.record.counts) if value is None else value
-        found.append(quality_score(dimensions, score.overrides, profile, learned))
-    return np.array(found)
+        rescored.append(quality_score(dimensions, score.overrides, profile, learned))
+    return np.array(rescored)

@@ -128,9 +128,9 @@ class Agreement:
         return f"agreement: {both} give {of} the same label; {kappa}"
 
 
-def agreement_lines(found: Iterable[Agreement]) -> Iterator[str]:
+def agreement_lines(agreements: Iterable[Agreement]) -> Iterator[str]:
     """Yield a sentence for each agreement, with a warning if it is suspicious."""
-    for agreement in found:
+    for agreement in agreements:
         yield str(agreement)
         if agreement.is_suspicious:
             yield "warning: they agree so well that one may be derived from the other, and confirms nothing"

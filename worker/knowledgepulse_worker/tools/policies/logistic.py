@@ -38,8 +38,8 @@ def values_of(records: Sequence[ScoredRecord]) -> dict[str, Array]:
     counts = [record.counts for record in records]
     if not all(counts):
         raise NoFactsError
-    found = {name: np.array([getattr(record.score, name) for record in records]) for name in DIMENSIONS}
-    return found | {
+    columns = {name: np.array([getattr(record.score, name) for record in records]) for name in DIMENSIONS}
+    return columns | {
         name: np.array([fact.of(trace_counts) for trace_counts in counts if trace_counts])
         for name, fact in FACTS.items()
     }
@@ -85,23 +85,23 @@ def out_of_fold(values: dict[str, Array], kept: Array, folds: Array) -> Array:
 
     A fold whose others are all of one kind has log odds of 0.
     """
-    found = np.zeros(len(kept))
+    odds = np.zeros(len(kept))
     for fold in np.unique(folds):
         at, others = folds == fold, folds != fold
         if 0 < kept[others].sum() < others.sum():
             learned = learn({name: column[others] for name, column in values.items()}, kept[others], 1.0)
-            found[at] = log_odds(learned, {name: column[at] for name, column in values.items()})
-    return found
+            odds[at] = log_odds(learned, {name: column[at] for name, column in values.items()})
+    return odds
 
 
 def rates_out_of_fold(names: Sequence[str], kept: Array, folds: Array) -> Array:
     """Return the share kept of each trace's name alone, such as its agent's, in the other folds."""
-    column, found = np.array(names, object)[:, None], np.zeros(len(kept))
+    column, rates = np.array(names, object)[:, None], np.zeros(len(kept))
     for fold in np.unique(folds):
         at, others = folds == fold, folds != fold
         encoder = TargetEncoder(target_type="binary", smooth=_SMOOTHING).fit(column[others], kept[others])
-        found[at] = encoder.transform(column[at])[:, 0]
-    return found
+        rates[at] = encoder.transform(column[at])[:, 0]
+    return rates
 
 
 def calibrated(learned: LearnedValue, odds: Array, kept: Array) -> tuple[LearnedValue, Array]:

@@ -59,21 +59,21 @@ def surprise(columns: Array, kept: Array, groups: Array, checked: Array) -> floa
         checked: the labels by which the value is judged; it is fitted to all.
     """
     left, values, _ = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
-    (found,), *others = (
+    (observed,), *others = (
         _aucs(labels[:, checked], _orders(left * values, labels.astype(float), groups)[:, checked])
         for labels in (kept[None], *_permuted(kept, groups))
     )
-    return float(np.mean(np.hstack([*others, np.inf]) < found - _EPSILON))
+    return float(np.mean(np.hstack([*others, np.inf]) < observed - _EPSILON))
 
 
 def scaled(values: Mapping[str, Array]) -> Array:
     """Return values by name, each of shape (n,), as columns in deviations from their means, limited."""
     columns = np.column_stack([*values.values()])
     deviations = [column.std() if logistic.varies(column) else np.inf for column in columns.T]
-    found: Array = np.clip(
+    limited: Array = np.clip(
         (columns - columns.mean(axis=0)) / deviations, -logistic.MAX_DEVIATIONS, logistic.MAX_DEVIATIONS
     )
-    return found
+    return limited
 
 
 def _permuted(kept: Array, groups: Array) -> Iterator[Array]:

@@ -115,12 +115,12 @@ def _history(config: Path | None) -> list[KeptPolicy]:
 
 def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
     """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
-    found = [kept_policy for kept_policy in history if kept_policy.policy.digest.startswith(digest)]
-    if len(found) == 1:
-        return found[0]
-    digests = ", ".join(kept_policy.policy.digest for kept_policy in found or history)
-    if found:
-        raise InputError(f"{len(found)} policies begin with '{digest}': {digests}; give more digits")
+    matching = [kept_policy for kept_policy in history if kept_policy.policy.digest.startswith(digest)]
+    if len(matching) == 1:
+        return matching[0]
+    digests = ", ".join(kept_policy.policy.digest for kept_policy in matching or history)
+    if matching:
+        raise InputError(f"{len(matching)} policies begin with '{digest}': {digests}; give more digits")
     raise InputError(f"no policy in force begins with '{digest}'; known: {digests}")
 
 
@@ -230,21 +230,21 @@ def evaluate(
     every = given.all_labels()
     agreed, used = list(labels.agreements(every, min_reward)), command_inputs.labels_to_use(every)
     records = given.records()
-    found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
+    evaluation = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
     compared = evaluate.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
-    if plot and any(domain.score for domain in found.domains.values()):
+    if plot and any(domain.score for domain in evaluation.domains.values()):
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
 
-        save(plot_evaluation(found, records), plot)
+        save(plot_evaluation(evaluation, records), plot)
     words = (
-        *evaluate_report.verdicts(found),
+        *evaluate_report.verdicts(evaluation),
         *evaluate_report.changes(compared),
         "",
-        *evaluate_report.evaluation_tables(found),
+        *evaluate_report.evaluation_tables(evaluation),
         *labels.agreement_lines(agreed),
         *evaluate_report.comparison_tables(compared),
     )
-    print_report(vars(found) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)
+    print_report(vars(evaluation) | {"agreements": agreed, "compared": compared}, words, as_json=as_json)
 
 
 @policy.command()
@@ -319,9 +319,9 @@ def prior(name: str, given: command_inputs.Inputs, target: float, share: float, 
     from knowledgepulse_worker.tools.policies import prior  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
-    if (found := prior.priors().get(name)) is None:
+    if (known := prior.priors().get(name)) is None:
         raise click.UsageError(f"there is no prior {name}; known: {', '.join(prior.priors())}")
-    proposal = prior.prior_toml(found, given.comparable(), given.policy, target=target, share=share)
+    proposal = prior.prior_toml(known, given.comparable(), given.policy, target=target, share=share)
     print_report(None, [], as_json=False, proposal=proposal, output=output)
 
 
@@ -355,5 +355,5 @@ def drift(given: command_inputs.Inputs, reference: Path | None, accept: Path | N
                 "so scores and decisions are not compared",
                 markup=False,
             )
-        found = list(drift.drifts(current, accepted))
-        print_report(found, [drift.drift_table(found)], as_json=as_json)
+        drifts = list(drift.drifts(current, accepted))
+        print_report(drifts, [drift.drift_table(drifts)], as_json=as_json)

@@ -49,8 +49,8 @@ class Prior(msgspec.Struct, frozen=True):
 def priors() -> dict[str, Prior]:
     """Return the priors by name."""
     files = resources.files("knowledgepulse_worker.tools.policies").joinpath("priors").iterdir()
-    found = [msgspec.json.decode(file.read_bytes(), type=Prior) for file in files]
-    return {prior.name: prior for prior in sorted(found, key=lambda prior: prior.name)}
+    read = [msgspec.json.decode(file.read_bytes(), type=Prior) for file in files]
+    return {prior.name: prior for prior in sorted(read, key=lambda prior: prior.name)}
 
 
 def prior_toml(

@@ -66,16 +66,16 @@ class ScoredTopics:
 
     async def find(self, name: str) -> list[ScoredRecord]:
         """Return the different records with this id, or this position of the raw or of the scored record."""
-        found: list[ScoredRecord] = []
+        traces: list[ScoredRecord] = []
         async for record, scored in self._with_repeats(Period()):
             position = f"{record.topic}/{record.partition}/{record.offset}"
             scored_trace = replace(scored, content=content_of(record.value or b""))
             if (
                 name in (scored_trace.id, scored_trace.source, position, scored_trace.native_id)
-                and scored_trace not in found
+                and scored_trace not in traces
             ):
-                found.append(scored_trace)
-        return found
+                traces.append(scored_trace)
+        return traces
 
     async def _with_repeats(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:
         for topic in self.topics:

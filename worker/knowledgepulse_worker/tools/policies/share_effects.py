@@ -71,7 +71,7 @@ def share_passing(
     """
     ordered = sorted(zip(records, scores, strict=True), key=lambda item: item[0].offset)
     profile = policy.profile(scores[0].domain)
-    found = []
+    effects = []
     for share in TABLED_SHARES:
         shared = dataclasses.replace(profile, share=share)
         recent: dict[tuple[str, int], RecentScores] = {}
@@ -83,8 +83,8 @@ def share_passing(
                 time_ms = record.timestamp_ms
                 hour = number // LINES_OF_AN_HOUR if time_ms is None else time_ms // HOUR_MS
                 passes.append((hour, decided.passes))
-        found.append(_passing(share, passes))
-    return found
+        effects.append(_passing(share, passes))
+    return effects
 
 
 def _passing(share: float, passes: list[tuple[int, bool]]) -> SharePassing:
@@ -109,8 +109,10 @@ def repeats(novelties: Iterable[float], kept: Iterable[bool] | None = None) -> l
         kept: whether each is labelled as worth keeping; None without labels.
     """
     values, labels = list(novelties), None if kept is None else list(kept)
-    found = []
+    effects = []
     for lowest in TABLED_NOVELTIES:
         below = [at for at, value in enumerate(values) if value < lowest]
-        found.append(Repeats(lowest, len(below), None if labels is None else sum(labels[at] for at in below)))
-    return found
+        effects.append(
+            Repeats(lowest, len(below), None if labels is None else sum(labels[at] for at in below))
+        )
+    return effects

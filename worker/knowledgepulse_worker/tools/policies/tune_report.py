@@ -47,8 +47,8 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
 
 def rescored_tables(rescored: RescoreReport) -> Iterator[Table | str]:
     """Yield the report of a rescoring."""
-    found = f"{counted(rescored.traces, 'trace')}, {rescored.rescored:,} with a new score"
-    yield f"policy {rescored.policy.digest}: {found}"
+    counts = f"{counted(rescored.traces, 'trace')}, {rescored.rescored:,} with a new score"
+    yield f"policy {rescored.policy.digest}: {counts}"
     table = new_table("domain", *(f"{before} → {after}" for before, after in DECISION_PAIRS))
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(f"{routes[route]:,}" for route in DECISION_PAIRS))

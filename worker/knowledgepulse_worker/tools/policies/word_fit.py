@@ -115,10 +115,10 @@ class TraceWords:
         rates = [self._has[mask].sum(axis=0) / mask.sum() for mask in (kept, ~kept)]
         alone = 0.5 + (rates[0] - rates[1]) / 2
         furthest = np.argsort(-np.abs(alone - 0.5), kind="stable")[:MAX_LEAKS]
-        found = [at for at in furthest if leaks_label(alone[at])]
-        columns = [self._has[:, [at]].toarray()[:, 0] for at in found]
-        names = [self._words[at].decode() for at in found]
-        return dict(zip(names, estimates(kept, columns, groups), strict=True)) if found else {}
+        leaking = [at for at in furthest if leaks_label(alone[at])]
+        columns = [self._has[:, [at]].toarray()[:, 0] for at in leaking]
+        names = [self._words[at].decode() for at in leaking]
+        return dict(zip(names, estimates(kept, columns, groups), strict=True)) if leaking else {}
 
     def strongest(self, words: Words, groups: Array) -> Words:
         """Return words with the names of the strongest buckets."""
@@ -156,14 +156,14 @@ def fit_words(
     facts = logistic.out_of_fold(values, kept, folds)
     alone = out_of_fold(words.columns, kept, folds)
     orders = [facts[checked], alone[checked], (facts + alone)[checked]]
-    found, drawn = areas(judged.kept, orders, judged.groups, folds[checked])
+    aucs, drawn = areas(judged.kept, orders, judged.groups, folds[checked])
     result = WordFit(
         leaks=words.leaks(kept, labelled.groups),
-        alone=percentiles(found[1], drawn[1]),
-        gain=percentiles(found[2] - found[0], drawn[2] - drawn[0]),
+        alone=percentiles(aucs[1], drawn[1]),
+        gain=percentiles(aucs[2] - aucs[0], drawn[2] - drawn[0]),
         seen=_seen(labelled, judged, checked, values, words.columns),
     )
-    if result.leaks or leaks_label(found[1]):
+    if result.leaks or leaks_label(aucs[1]):
         return replace(result, left_out="they give the label away"), None
     if result.gain is None or not result.gain.low > 0:
         return replace(
@@ -188,10 +188,10 @@ def _seen(
             [*map(str, groups)], kept, folds
         ),
     }
-    found = estimates(
+    estimated = estimates(
         judged.kept, [order[checked] for order in orders.values()], judged.groups, folds[checked]
     )
-    return dict(zip(orders, found, strict=True))
+    return dict(zip(orders, estimated, strict=True))
 
 
 def out_of_fold(columns: Array, kept: Array, folds: Array) -> Array:
@@ -199,12 +199,12 @@ def out_of_fold(columns: Array, kept: Array, folds: Array) -> Array:
 
     A fold whose others are all of one kind has log odds of 0.
     """
-    found = np.zeros(len(kept))
+    odds = np.zeros(len(kept))
     for fold in np.unique(folds):
         at, others = folds == fold, folds != fold
         if 0 < kept[others].sum() < others.sum():
-            found[at] = _regression(columns[others], kept[others]).decision_function(columns[at])
-    return found
+            odds[at] = _regression(columns[others], kept[others]).decision_function(columns[at])
+    return odds
 
 
 def with_words(learned: LearnedValue, words: TraceWords, kept: Array, groups: Array) -> LearnedValue:

@@ -115,8 +115,8 @@ def _format_of(document: Any) -> str | None:
         return None
     from knowledgepulse_schemas.convert import input_format_of  # noqa: PLC0415 - keeps `--help` fast
 
-    found = input_format_of(document)
-    return found.name if found else None
+    input_format = input_format_of(document)
+    return input_format.name if input_format else None
 
 
 def print_rejected(document: Document, error: InvalidRecordError) -> None:

@@ -145,29 +145,29 @@ def show_trace(name: str, given: Inputs) -> None:
     name, given = _with_its_file(name, given)
     active = given.policy
     if given.files:
-        found = _matching(given.records_of_files(active), name)
+        records = _matching(given.records_of_files(active), name)
     else:
-        found = asyncio.run(_find(given.settings, name))
-    if not found:
+        records = asyncio.run(_find(given.settings, name))
+    if not records:
         raise InputError(f"no scored trace matches '{name}'{_place(name, given.files)}")
-    policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
-    for number, record in enumerate(found):
+    policies = {} if given.policy_file else asyncio.run(_policies(given.settings, records))
+    for number, record in enumerate(records):
         policy = policies.get(record.policy or "", active)
         explained = explain(record, policy, otherwise=bool(given.policy_file))
         print_parts(*([""] if number else []), *explained)
     if not given.files:
-        print_parts(*asyncio.run(_contributions(given.settings, found)))
+        print_parts(*asyncio.run(_contributions(given.settings, records)))
 
 
 def _matching(records: Iterable[ScoredRecord], name: str) -> list[ScoredRecord]:
     """Return the traces with a name; a line that is named is the last one to be read."""
-    found = []
+    matching = []
     for record in records:
         if record.source == name:
             return [record]
         if name in (record.id, record.native_id):
-            found.append(record)
-    return found
+            matching.append(record)
+    return matching
 
 
 def _with_its_file(name: str, given: Inputs) -> tuple[str, Inputs]:
@@ -207,11 +207,11 @@ async def _contributions(settings: Settings, records: Collection[ScoredRecord]) 
         read_contributions,
     )
 
-    found = await read_contributions(settings, records)
-    return [""] * bool(found) + [
+    results = await read_contributions(settings, records)
+    return [""] * bool(results) + [
         f"{time_text(result.at)}: {result.result} {printable(result.trace_id)} "
         f"at {printable(result.registry)}" + (f": {printable(result.message)}" if result.message else "")
-        for result in found
+        for result in results
     ]
 
 
