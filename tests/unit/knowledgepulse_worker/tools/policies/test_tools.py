@@ -135,7 +135,7 @@ def test_fit_with_words_writes_a_policy_under_which_traces_are_explained(kp_work
     labels, fitted = tmp_path / "labels.jsonl", tmp_path / "fitted.toml"
     lines = [json.loads(line) for line in scored.read_text().splitlines()]
     kept = [
-        {"id": one["id"], "keep": ("refund" in one["counts"]["words"].split()) != (n % 9 == 0), "group": n}
+        {"id": one["id"], "keep": ("refund" in one["counts"]["words"].split()) != (n % 15 == 0), "group": n}
         for n, one in enumerate(lines)
     ]
     labels.write_text("\n".join(map(json.dumps, kept)) + "\n")
