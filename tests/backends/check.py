@@ -28,7 +28,7 @@ from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import SCORE, RunScore
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.demo.processes import free_ports
-from knowledgepulse_worker.tools.evaluations.evaluation_event import SpanContext, otlp_spans
+from knowledgepulse_worker.tools.evaluations.evaluation_event import SpanIds, otlp_spans
 from support import metrics_page as page
 from support.scored import published
 from support.streams import Message, score_of
@@ -301,7 +301,7 @@ def test_a_span_of_a_score_is_below_the_agent_s_and_the_run_stays_the_same(serve
         return [one for one in traces if one["metadata"]["span_context"]["trace_id"] == trace_id]
 
     (before,) = eventually(found)
-    context = SpanContext(**before["metadata"]["span_context"])
+    context = SpanIds(**before["metadata"]["span_context"])
     trace = ReasoningTrace.model_validate(before)
     record = read_scored_record(published(7, trace.to_json(), Scorer().evaluate(trace), Policy()))
     for _ in range(2):

@@ -434,7 +434,7 @@ class Lane:
         )
 
     def _last_scores(self, offset: int, added: AddedScore) -> bytes:
-        return encode_scores(DomainScores(offset, self.topic_id, self._services.model, added.last()))
+        return encode_scores(DomainScores(offset, self.topic_id, self._services.model, added.last_scores()))
 
     def _copied(self, outcome: RecordOutcome, copying: asyncio.Task[OutputRecord]) -> None:
         if copying.cancelled():

@@ -60,7 +60,7 @@ class AddedScore(msgspec.Struct, frozen=True):
     first: int
     end: int
 
-    def last(self) -> LastScores:
+    def last_scores(self) -> LastScores:
         """Return the last scores, of which this is the newest."""
         return LastScores(self.scale, self.count, self.log[self.first : self.end])
 
@@ -146,7 +146,7 @@ class RecentScores:
             return replace(score, share=share, of=number)
         return replace(score, share=share, threshold=cut, rank=rank, of=number)
 
-    def last(self) -> dict[str, LastScores]:
+    def last_scores(self) -> dict[str, LastScores]:
         """Return the last scores by domain, that with the newest score last."""
         return {
             domain: LastScores(ranking.scale, ranking.count, ranking.log[ranking.first :])

@@ -49,8 +49,8 @@ def words_of(part: str) -> list[bytes]:
     if encoded.isascii():
         return words
     others = b" ".join(word for word in words if not word.isascii()).decode()
-    found: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
-    return [word for word in words if word.isascii()] + [word.encode() for word in found]
+    unspaced: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
+    return [word for word in words if word.isascii()] + [word.encode() for word in unspaced]
 
 
 def hashes_of(words: Iterable[bytes], number: int) -> NDArray[np.uint64]:

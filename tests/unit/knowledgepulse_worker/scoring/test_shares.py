@@ -172,8 +172,8 @@ def test_a_restart_from_what_is_kept_decides_as_an_undisturbed_worker(stream, da
 
         assert score == undisturbed.decide(scored(value, domain, policy), profile)
         assert (former.added is None) == (score.of is None)
-    assert kept == undisturbed.last() == former.last()
-    assert [*kept] == [*undisturbed.last()]
+    assert kept == undisturbed.last_scores() == former.last_scores()
+    assert [*kept] == [*undisturbed.last_scores()]
 
 
 def keep(kept, added):
@@ -181,7 +181,7 @@ def keep(kept, added):
     if added is not None:
         kept.pop(added.forgotten, None)
         kept.pop(added.domain, None)
-        kept[added.domain] = added.last()
+        kept[added.domain] = added.last_scores()
 
 
 @given(STREAM)
@@ -191,9 +191,9 @@ def test_an_added_score_refers_to_the_last_ones_whatever_is_added_later(stream):
         recent.decide(scored(value, domain, policy), policy.profile(domain))
         if recent.added is not None:
             added.append(recent.added)
-            expected.append(recent.last()[domain])
+            expected.append(recent.last_scores()[domain])
 
-    assert [one.last() for one in added] == expected
+    assert [one.last_scores() for one in added] == expected
 
 
 def test_what_was_added_stays_the_same_though_thousands_follow():
@@ -205,7 +205,7 @@ def test_what_was_added_stays_the_same_though_thousands_follow():
     for number in (0, 150, 999, 1100, 2999):
         kept = profile.window(number + 1)
         expected = [one / 3000 for one in range(max(0, number + 1 - kept), number + 1)]
-        assert added[number].last() == LastScores(profile.scale, number + 1, expected)
+        assert added[number].last_scores() == LastScores(profile.scale, number + 1, expected)
 
 
 def test_the_domains_are_bounded_though_policies_name_others():
@@ -218,7 +218,7 @@ def test_the_domains_are_bounded_though_policies_name_others():
         keep(kept, recent.added)
 
     assert len(kept) == MAX_DOMAINS
-    assert kept == recent.last()
+    assert kept == recent.last_scores()
     assert "domain 9" not in kept
 
 
@@ -249,7 +249,7 @@ def test_last_scores_of_another_scale_are_dropped():
     recent = RecentScores({"code": LastScores("other", 3, [0.1, 0.2, 0.3])})
     recent.decide(scored(0.5, "code"), TENTH.profile("code"))
 
-    assert recent.last() == {"code": LastScores(TENTH.profile("code").scale, 1, [0.5])}
+    assert recent.last_scores() == {"code": LastScores(TENTH.profile("code").scale, 1, [0.5])}
 
 
 def test_a_rank_without_a_number_is_no_rank():

@@ -62,7 +62,7 @@ class ShareAudit:
         if not domain.is_known:
             if expected.of is None or expected.of < profile.share_window:
                 return "unaudited", []
-            scores = domain.recent.last()[profile.domain].scores
+            scores = domain.recent.last_scores()[profile.domain].scores
             better, equal = (
                 sum(compare(other, score.quality_score) for other in scores) for compare in (gt, eq)
             )
