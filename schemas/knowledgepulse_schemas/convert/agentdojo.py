@@ -58,10 +58,10 @@ def _renamed(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message in Inspect's form."""
     renamed = {**message, "content": message.get("content") or ""}
     if isinstance(renamed["content"], list):
-        renamed["content"] = [_renamed_part(one) for one in renamed["content"]]
+        renamed["content"] = [_renamed_part(part) for part in renamed["content"]]
     match message.get("tool_calls"):
         case [*calls]:
-            renamed["tool_calls"] = [_renamed_call(one) for one in calls]
+            renamed["tool_calls"] = [_renamed_call(call) for call in calls]
     match message.get("tool_call"):
         case {"function": function, **rest}:
             renamed |= {"function": function, "tool_call": rest}

@@ -66,7 +66,7 @@ class _Record(InputModel):
 def recognises(document: Any) -> bool:
     """Check for content blocks that only Anthropic messages have."""
     documents = document if isinstance(document, list) else [document]
-    return any(_is_record(one) or (_is_message(one) and one is not document) for one in documents)
+    return any(_is_record(record) or (_is_message(record) and record is not document) for record in documents)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
@@ -140,7 +140,7 @@ def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
 def _is_message(value: Any) -> bool:
     if not isinstance(value, dict) or "role" not in value or not isinstance(value.get("content"), list):
         return False
-    kinds = {str(one.get("type")) for one in value["content"] if isinstance(one, dict)}
+    kinds = {str(block.get("type")) for block in value["content"] if isinstance(block, dict)}
     return "stop_reason" in value or any(
         kind in _OWN_BLOCKS or kind.endswith("_tool_result") for kind in kinds
     )
@@ -157,7 +157,7 @@ FORMAT = of_messages(
     NAME,
     "messages stop_reason",
     recognises,
-    lambda items: not any(isinstance(one, dict) and "messages" in one for one in items),
+    lambda items: not any(isinstance(item, dict) and "messages" in item for item in items),
     messages_of,
     run_of_record,
 )

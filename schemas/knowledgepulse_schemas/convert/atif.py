@@ -137,8 +137,8 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
 def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     content = parts_of(step.message, _CONTENT, losses)
     calls = (
-        hub.ToolCall(one.function_name, one.arguments, one.tool_call_id or one.id)
-        for one in step.tool_calls or ()
+        hub.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
+        for call in step.tool_calls or ()
     )
     role = _ROLES.get(step.source, "assistant")
     yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls)

@@ -37,7 +37,7 @@ def recognises(document: Any) -> bool:
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     """Convert messages; raise a ConversionError if an item is not a message."""
-    return anthropic.messages_of([_renamed_message(one) for one in items], path, losses)
+    return anthropic.messages_of([_renamed_message(message) for message in items], path, losses)
 
 
 def _run_of_record(document: Any, path: str) -> Run:
@@ -46,15 +46,15 @@ def _run_of_record(document: Any, path: str) -> Run:
     rest = dict(document)
     about = rest.pop("ResponseMetadata", None)
     record = {
-        "messages": [_renamed_message(one) for one in rest.pop("messages")],
-        "system": [_renamed(one) for one in rest.pop("system", None) or ()],
+        "messages": [_renamed_message(message) for message in rest.pop("messages")],
+        "system": [_renamed(block) for block in rest.pop("system", None) or ()],
         "tools": [rest.pop("toolConfig", None) or {}],
         "stop_reason": rest.pop("stopReason", None),
         "id": about.get("RequestId") if isinstance(about, dict) else None,
     }
     match rest.pop("output", None):
         case {"message": {"content": list(blocks), **others}, **beside}:
-            record |= {"role": "assistant", "content": [_renamed(one) for one in blocks]}
+            record |= {"role": "assistant", "content": [_renamed(block) for block in blocks]}
             rest["output"] = {**beside, **{name: others[name] for name in others if name != "role"}}
         case other:
             rest["output"] = other
@@ -66,12 +66,12 @@ def _run_of_record(document: Any, path: str) -> Run:
 def _renamed_message(value: Any) -> Any:
     if not isinstance(value, dict) or not isinstance(value.get("content"), list):
         return value
-    return {**value, "content": [_renamed(one) for one in value["content"]]}
+    return {**value, "content": [_renamed(block) for block in value["content"]]}
 
 
 def _renamed(block: Any) -> Any:
     """Return a block as the Messages API has it."""
-    name = next((one for one in block if one in _BLOCKS), None) if isinstance(block, dict) else None
+    name = next((kind for kind in block if kind in _BLOCKS), None) if isinstance(block, dict) else None
     if name is None:
         return block
     others = {member: value for member, value in block.items() if member != name}
@@ -85,7 +85,7 @@ def _renamed(block: Any) -> Any:
         case "toolResult", {"toolUseId": call_id, **rest}:
             content, failed = rest.pop("content", None), rest.pop("status", None) == "error"
             if isinstance(content, list):
-                content = [_result(one) for one in content]
+                content = [_result(result) for result in content]
             result = {"tool_use_id": call_id, "content": content, "is_error": failed}
             return {**others, **rest, "type": "tool_result", **result}
     return {**others, "type": name, "content": block[name]}
@@ -112,7 +112,7 @@ def _date_of(about: Any) -> datetime | None:
 def _is_message(value: Any) -> bool:
     blocks = value.get("content") if isinstance(value, dict) and "role" in value else None
     return isinstance(blocks, list) and all(
-        isinstance(one, dict) and "type" not in one and not _BLOCKS.isdisjoint(one) for one in blocks
+        isinstance(block, dict) and "type" not in block and not _BLOCKS.isdisjoint(block) for block in blocks
     )
 
 

@@ -57,8 +57,8 @@ def parts_of(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
     ``kind``: the type of a block that has none, and whose path says what it is.
     """
     if isinstance(block, list):
-        for one in block:
-            yield from parts_of(one, path, losses)
+        for inner in block:
+            yield from parts_of(inner, path, losses)
     elif not isinstance(block, dict):
         if text := as_text(block):
             yield None, hub.Text(text)
@@ -70,12 +70,14 @@ def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResp
     """Return the response in a block with one of the usual names for its call."""
     call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
     failed = retry or block.get("success") is False or block.get("status") == "error"
-    failed = failed or any(block.get(one) not in (None, False, "") for one in _FAILED)
+    failed = failed or any(block.get(flag) not in (None, False, "") for flag in _FAILED)
     return hub.ToolCallResponse(text, _text(call_id), _text(name), failed)
 
 
 def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:
-    name = next((one for one in block if one in _WRAPPERS and isinstance(block[one], dict)), None)
+    name = next(
+        (wrapper for wrapper in block if wrapper in _WRAPPERS and isinstance(block[wrapper], dict)), None
+    )
     if name is not None:  # the block is in a member, whose name is its type if it has none
         inner = block[name]
         count_others(block, {name, *_TYPES}, path, losses)
@@ -104,7 +106,7 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
 
 def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) -> Parts:
     if kind == "search_result":
-        yield None, hub.Text(as_text({name: one for name, one in block.items() if name not in _TYPES}))
+        yield None, hub.Text(as_text({name: member for name, member in block.items() if name not in _TYPES}))
     elif kind == "refusal":
         yield None, hub.Text(_read(block, ("refusal",), path, losses))
         yield None, hub.Error()

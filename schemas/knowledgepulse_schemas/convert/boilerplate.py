@@ -48,8 +48,10 @@ def split(texts: Sequence[str]) -> tuple[list[str], list[str]]:
         found, rest = _split(text)
         own += found
         requests += [rest] if rest or not found else []
-    if any(one.startswith(_CLINE) for one in own):
-        requests = [match[2] if (match := _CLINE_REQUEST.fullmatch(one)) else one for one in requests]
+    if any(request.startswith(_CLINE) for request in own):
+        requests = [
+            match[2] if (match := _CLINE_REQUEST.fullmatch(request)) else request for request in requests
+        ]
     return own, requests
 
 
@@ -61,7 +63,7 @@ def _split(text: str) -> tuple[list[str], str]:
     example, mark, task = rest.partition(_OPENHANDS)
     if mark:
         rest, _, after = task.partition(_OPENHANDS_END)
-        own += [one.strip() for one in (example, after) if one.strip()]
+        own += [text.strip() for text in (example, after) if text.strip()]
     if _IDE.match(rest):
         request = _IDE_REQUEST.search(rest)
         end = request.end() if request else len(rest)
@@ -71,15 +73,15 @@ def _split(text: str) -> tuple[list[str], str]:
         own.append(before[0].strip())
         rest = rest[before.end() :]
     programs = list(_elements(rest))
-    own += [rest[one.start : one.end].strip() for one in programs]
+    own += [rest[element.start : element.end].strip() for element in programs]
     return (own, outside(rest, programs).strip()) if own else (own, text)
 
 
 def _elements(text: str) -> Iterator[Element]:
     """Yield the programs' elements; one that is not closed reaches to the end if it begins the text."""
-    for one in elements(text, _OPENING):
-        if one.closed:
-            yield one
-        elif not text[: one.start].strip():
-            yield one
+    for element in elements(text, _OPENING):
+        if element.closed:
+            yield element
+        elif not text[: element.start].strip():
+            yield element
             return

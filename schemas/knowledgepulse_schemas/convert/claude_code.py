@@ -139,8 +139,8 @@ class Session:
             ended: whether the agent had ended, if that is recorded.
         """
         self.main.run.native_id = self._session or self.main.run.native_id
-        whole = [one for one in self._sidechains.values() if self._has_request(one)]
-        transcripts = [one for one in (self.main, *whole) if one.run.messages]
+        whole = [transcript for transcript in self._sidechains.values() if self._has_request(transcript)]
+        transcripts = [transcript for transcript in (self.main, *whole) if transcript.run.messages]
         for fragment in self._sidechains.values():
             if fragment not in whole:
                 contents = hub.contents_of(fragment.run.messages)
@@ -304,7 +304,7 @@ def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     if system or _NOTICE.match(part.content):
         return "system", part
     if command := _COMMAND.match(part.content):
-        return "user", hub.Text(" ".join(one.strip() for one in command.groups() if one and one.strip()))
+        return "user", hub.Text(" ".join(text.strip() for text in command.groups() if text and text.strip()))
     return "user", part
 
 

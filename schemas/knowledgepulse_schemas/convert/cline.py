@@ -84,7 +84,7 @@ class _Task:
             return
         answered = list(self._answered(message.parts))
         for role in _ROLES:
-            self.transcript.add(role, [part for one, part in answered if one == role], at)
+            self.transcript.add(role, [part for role_of_part, part in answered if role_of_part == role], at)
 
     def _said(self, part: hub.Part) -> hub.Part:
         """Return the text of a call that only talks to the user; any other part unchanged."""
@@ -107,10 +107,10 @@ class _Task:
                 call = self._open.popleft()
                 yield "tool", hub.ToolCallResponse(text[heading.end() :], call.id, call.name)
             elif heading or _NOTICE.match(text):
-                said = [one for one in elements(text, _SAID) if one.closed]
+                said = [element for element in elements(text, _SAID) if element.closed]
                 yield "system", hub.Text(outside(text, said))
-                for one in said:
-                    yield "user", hub.Text(one.content.removesuffix("\n"))
+                for element in said:
+                    yield "user", hub.Text(element.content.removesuffix("\n"))
             else:
                 yield "user", part
 

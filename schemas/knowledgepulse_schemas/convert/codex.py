@@ -182,7 +182,7 @@ class _Session(Reader):
         ]
         if server is not None:
             parts = [
-                replace(one, mcp_server=server) if isinstance(one, hub.ToolCall) else one for one in parts
+                replace(part, mcp_server=server) if isinstance(part, hub.ToolCall) else part for part in parts
             ]
         self.transcript.add(message.role, parts, self._at)
 
@@ -225,8 +225,10 @@ class _Session(Reader):
         elif name == "usermessage" and (text := _text_of(item.get("content"))):
             self._confirm(event_kind, text)
             content = [
-                {member: value for member, value in one.items() if member != "text"} if _is_text(one) else one
-                for one in item["content"]
+                {member: value for member, value in block.items() if member != "text"}
+                if _is_text(block)
+                else block
+                for block in item["content"]
             ]
             self.losses.add(path, {**event, "item": {**item, "content": content}})
         elif name in _CALL_ITEMS:
@@ -319,7 +321,9 @@ def _has_failed(event: dict[str, Any]) -> bool:
 
 def _text_of(content: Any) -> str:
     """Return the text of an item of the interface, whose other parts are images and mentions."""
-    return "".join(one["text"] for one in (content if isinstance(content, list) else ()) if _is_text(one))
+    return "".join(
+        block["text"] for block in (content if isinstance(content, list) else ()) if _is_text(block)
+    )
 
 
 def _is_text(part: Any) -> bool:

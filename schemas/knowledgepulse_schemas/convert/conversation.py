@@ -44,7 +44,7 @@ def conversation(
     """
     before = sum(bool(message.parts) for message in earlier)
     messages = _Conversation().add([ModelCall(output=earlier), *events])
-    return [*(one for one in messages[:before] if one.role == "system"), *messages[before:]]
+    return [*(message for message in messages[:before] if message.role == "system"), *messages[before:]]
 
 
 _Key = tuple[str, type[hub.Part], str]  # role, type and text of a part, or type and id

@@ -137,7 +137,7 @@ class _Stream(Reader):
         return text in ("", "".join(self._texts[-1:]), "".join(self._texts))
 
     def _add_call(self, event: _Event, tool_call: dict[str, Any], at: datetime | None) -> None:
-        called = next((name for name, one in tool_call.items() if isinstance(one, dict)), None)
+        called = next((name for name, member in tool_call.items() if isinstance(member, dict)), None)
         if called is None:
             self.losses.add("tool_call", tool_call)
             return

@@ -34,19 +34,19 @@ def definitions_of(value: Any, path: str, losses: Losses) -> tuple[hub.Message, 
 def _definitions(value: Any, path: str, losses: Losses) -> Iterator[hub.ToolDefinition]:
     value = parse_json(value)
     if isinstance(value, list):
-        for one in value:
-            yield from _definitions(one, f"{path}[]", losses)
+        for item in value:
+            yield from _definitions(item, f"{path}[]", losses)
         return
     if not isinstance(value, dict):
         losses.add(path, value)
         return
-    rest = {one: member for one, member in value.items() if (one, member) != ("type", "function")}
+    rest = {key: member for key, member in value.items() if (key, member) != ("type", "function")}
     for name in _WRAPPERS:
         if isinstance(parse_json(rest.get(name)), dict | list):
             yield from _definitions(rest.pop(name), f"{path}.{name}", losses)
     name = rest.pop("name", None)
     if isinstance(name, str) and name:
-        parameters = next((rest.pop(one) for one in _PARAMETERS if one in rest), None)
+        parameters = next((rest.pop(known) for known in _PARAMETERS if known in rest), None)
         if isinstance(parameters, dict) and parameters.keys() == {"json"}:  # Bedrock
             parameters = parameters["json"]
         yield hub.ToolDefinition(name, as_text(rest.pop("description", "")), parameters)

@@ -195,7 +195,7 @@ def with_failures(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _dialect_of(span: Span) -> Dialect | None:
-    return next((one for one in DIALECTS if one.kind in span.attributes), None)
+    return next((dialect for dialect in DIALECTS if dialect.kind in span.attributes), None)
 
 
 def _kind(span: Span, dialect: Dialect) -> str:
@@ -211,7 +211,11 @@ def _first(span: Span, names: tuple[str, ...], dialect: Dialect, used: set[str])
     """Return the first value among these names, parsed if it may be JSON text; None if there is none."""
     for name in names:
         event, _, attribute = name.rpartition("/")
-        sources = [one.attributes for one in span.events if one.name == event] if event else [span.attributes]
+        sources = (
+            [kept_event.attributes for kept_event in span.events if kept_event.name == event]
+            if event
+            else [span.attributes]
+        )
         for attributes in sources:
             if (value := attributes.get(attribute)) is not None and value != _REDACTED:
                 used.add(attribute)

@@ -56,7 +56,7 @@ def elements(text: str, opening: re.Pattern[str], closing: str = "</{}>") -> Ite
 def outside(text: str, within: Iterable[Element]) -> str:
     """Return a text without elements, which are in their order."""
     kept, position = [], 0
-    for one in within:
-        kept.append(text[position : one.start])
-        position = one.end
+    for element in within:
+        kept.append(text[position : element.start])
+        position = element.end
     return "".join([*kept, text[position:]])

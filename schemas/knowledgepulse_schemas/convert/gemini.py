@@ -19,7 +19,7 @@ _MEDIA = {"inlineData", "inline_data", "fileData", "file_data", "thoughtSignatur
 def recognises(value: Any) -> bool:
     """Check for a content; its parts, unlike those of OpenTelemetry's conventions, have no ``type``."""
     parts = value.get("parts") if isinstance(value, dict) else None
-    return isinstance(parts, list) and all(isinstance(one, dict) and "type" not in one for one in parts)
+    return isinstance(parts, list) and all(isinstance(part, dict) and "type" not in part for part in parts)
 
 
 def recognises_all(document: Any) -> bool:

@@ -109,8 +109,8 @@ class _Session(Reader):
         """Remove a message and all later ones; remove every message if there is no such message."""
         ids = list(self._messages)
         first = ids.index(message_id) if message_id in self._messages else 0
-        for one in ids[first:]:
-            self._take_back(self._messages.pop(one))
+        for later_id in ids[first:]:
+            self._take_back(self._messages.pop(later_id))
 
     def _take_back(self, version: _Version) -> None:
         turns, losses = version
@@ -143,8 +143,8 @@ def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:
         yield "assistant", (hub.Error(hub.join_texts(body.parts)),), message.timestamp
     elif message.type == "gemini":
         thoughts = (
-            hub.Reasoning("\n".join(text for text in (one.subject, one.description) if text))
-            for one in message.thoughts
+            hub.Reasoning("\n".join(text for text in (thought.subject, thought.description) if text))
+            for thought in message.thoughts
         )
         calls = (hub.ToolCall(call.name, call.args, call.id) for call in message.calls)
         yield "assistant", (*thoughts, *body.parts, *calls), message.timestamp

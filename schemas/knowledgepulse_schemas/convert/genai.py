@@ -108,9 +108,9 @@ def evaluation_event(name: Any, value: Any) -> Event:
 
 def scores_of(span: Span) -> Iterator[tuple[Any, Any]]:
     """Yield the name and the value of each score in a span's events."""
-    for one in span.events:
-        if one.name == _EVALUATION:
-            yield one.attributes.get(SCORE[0]), one.attributes.get(SCORE[1])
+    for event in span.events:
+        if event.name == _EVALUATION:
+            yield event.attributes.get(SCORE[0]), event.attributes.get(SCORE[1])
 
 
 def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
@@ -126,7 +126,7 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
         message = read(_Message, value, f"{path}[{number}]")
         role = hub.role_of(message.role, f"{path}[{number}]")
         count_unread(message, f"{path}[]", losses)
-        parts = [part for one in message.parts for part in _parts(one, f"{path}[].parts[]", losses)]
+        parts = [part for item in message.parts for part in _parts(item, f"{path}[].parts[]", losses)]
         messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
     return tuple(messages)
 
@@ -195,8 +195,8 @@ def _linked(messages: tuple[hub.Message, ...]) -> tuple[hub.Message, ...]:
     called = [part.id for part in parts if isinstance(part, hub.ToolCall)]
     answered = [part.id for part in parts if isinstance(part, hub.ToolCallResponse)]
     known_calls, known_answers = set(called), set(answered)
-    unanswered = [one for one in called if one not in known_answers]
-    uncalled = [one for one in answered if one not in known_calls]
+    unanswered = [call_id for call_id in called if call_id not in known_answers]
+    uncalled = [call_id for call_id in answered if call_id not in known_calls]
     if not uncalled or len(uncalled) != len(unanswered) or None in (*uncalled, *unanswered):
         return messages
     ids = dict(zip(unanswered, uncalled, strict=True))
@@ -215,7 +215,7 @@ def _details(span: Span, losses: Losses) -> dict[str, Any]:
     If two have the same attribute, the later one is newer, and the earlier one is a loss unless it is equal.
     """
     details: dict[str, Any] = {}
-    for event in (one for one in span.events if one.name == _DETAILS):
+    for event in (event for event in span.events if event.name == _DETAILS):
         for name, value in event.attributes.items():
             if name in _IN_DETAILS and name in details and details[name] != value:
                 losses.add(f"events.{_DETAILS}.{name}", details[name])
@@ -232,7 +232,7 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     config = request.get("config")
     system = _adk_system(config, losses) if isinstance(config, dict) else ()
     path = f"{_ADK_REQUEST}.contents"
-    inputs = tuple(gemini.message_of(one, "user", path, losses) for one in request["contents"])
+    inputs = tuple(gemini.message_of(content, "user", path, losses) for content in request["contents"])
     if not isinstance(response, dict):
         losses.add(_ADK_RESPONSE, response)
         return ModelCall((*system, *inputs))
@@ -254,14 +254,14 @@ def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     found = []
     for prefix in ("gen_ai.prompt", "gen_ai.completion"):
         values = unflatten(span.attributes, prefix)
-        found.append([one for one in values if isinstance(one, dict)] if isinstance(values, list) else [])
+        found.append([item for item in values if isinstance(item, dict)] if isinstance(values, list) else [])
         used.update(name for name in span.attributes if name.startswith(f"{prefix}."))
     if not any(found):
         return None
     inputs, outputs = found
-    answer = [_flat_message(one, "assistant", "gen_ai.completion", losses) for one in outputs]
+    answer = [_flat_message(message, "assistant", "gen_ai.completion", losses) for message in outputs]
     return ModelCall(
-        tuple(_flat_message(one, "user", "gen_ai.prompt", losses) for one in inputs), tuple(answer)
+        tuple(_flat_message(message, "user", "gen_ai.prompt", losses) for message in inputs), tuple(answer)
     )
 
 
@@ -296,7 +296,7 @@ def _events_attribute(span: Span, used: set[str], losses: Losses) -> Iterator[Ev
     for value in values:
         if _is_event(value):
             yield Event(
-                value["event.name"], {name: one for name, one in value.items() if name != "event.name"}
+                value["event.name"], {name: member for name, member in value.items() if name != "event.name"}
             )
         else:
             losses.add_unknown(f"attributes.{_EVENTS}[]", value)
@@ -316,7 +316,9 @@ def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: 
         count_others(values, {"role", "content", "finish_reason", "index", "message", "id"}, path, losses)
         return hub.message(role, *parts, *hub.cut_off(values.get("finish_reason")))
     content = parse_json(values.get("content"))
-    if not (isinstance(content, list) and all(isinstance(one, dict) and "type" in one for one in content)):
+    if not (
+        isinstance(content, list) and all(isinstance(block, dict) and "type" in block for block in content)
+    ):
         content = as_text(values.get("content"))
     calls = parse_json(values.get("tool_calls"))
     chat = {
@@ -324,7 +326,7 @@ def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: 
     }
     chat |= {"role": role, "content": content, "tool_calls": None}
     if isinstance(calls, list):
-        chat["tool_calls"] = [openai.nested_function(one) for one in calls]
+        chat["tool_calls"] = [openai.nested_function(call) for call in calls]
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)
@@ -369,4 +371,4 @@ def _kind(span: Span) -> Any:
 
 
 def _strings(value: Any) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -251,7 +251,7 @@ def outcome_beside(row: Any) -> tuple[Any, RunOutcome]:
         members = row if around is None else row[around]
         judged = {name: _verdict(name, value) for name, value in members.items()}
         rest = {name: value for name, value in members.items() if judged[name] is None}
-        verdicts += [one for one in judged.values() if one is not None]
+        verdicts += [verdict for verdict in judged.values() if verdict is not None]
         row = rest if around is None else row | {around: rest}
     return row, RunOutcome(success=all(verdicts) if verdicts else None)
 

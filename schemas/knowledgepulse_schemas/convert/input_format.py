@@ -161,19 +161,23 @@ def _joined(document: Any) -> Any:
     member of the same name, that of the request stays below ``request``, where it is a loss.
     """
     if isinstance(document, list):
-        return [_joined(one) for one in document]
+        return [_joined(item) for item in document]
     if not isinstance(document, dict) or "role" in document:
         return document
     record = document
     request, response = record.get("request"), record.get("response")
     if isinstance(request, dict) and "messages" in request and "messages" not in record:
-        record = _over(request, {name: one for name, one in record.items() if name != "request"}, "record")
+        record = _over(
+            request, {name: member for name, member in record.items() if name != "request"}, "record"
+        )
     messages = record.get("messages")
     if isinstance(response, dict) and (isinstance(messages, list) or "input" in record):
-        record = _over(response, {name: one for name, one in record.items() if name != "response"}, "request")
+        record = _over(
+            response, {name: member for name, member in record.items() if name != "response"}, "request"
+        )
     elif isinstance(response, str) and isinstance(messages, list):
         answer = {"role": "assistant", "content": response}
-        record = {name: one for name, one in record.items() if name != "response"}
+        record = {name: member for name, member in record.items() if name != "response"}
         is_told = bool(messages) and isinstance(messages[-1], dict) and answer.items() <= messages[-1].items()
         record["messages"] = messages if is_told else [*messages, answer]
     return record
@@ -181,5 +185,7 @@ def _joined(document: Any) -> Any:
 
 def _over(members: dict[str, Any], others: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the members of two objects; others with the name of a different member are below ``name``."""
-    hidden = {one: others[one] for one in others if one in members and others[one] != members[one]}
+    hidden = {
+        member: others[member] for member in others if member in members and others[member] != members[member]
+    }
     return {**others, **members, **({name: hidden} if hidden else {})}

@@ -69,8 +69,8 @@ def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> InputFo
 
 
 INPUT_FORMATS: dict[str, InputFormat] = {
-    one.name: one
-    for one in (
+    input_format.name: input_format
+    for input_format in (
         *spans.FORMATS,
         claude_code.FORMAT,
         claude_stream.FORMAT,
@@ -111,7 +111,9 @@ INPUT_FORMATS: dict[str, InputFormat] = {
 
 def input_format_of(document: Any) -> InputFormat | None:
     """Detect a document's format; None if no format recognises it."""
-    return next((one for one in INPUT_FORMATS.values() if one.fits(document)), None)
+    return next(
+        (input_format for input_format in INPUT_FORMATS.values() if input_format.fits(document)), None
+    )
 
 
 def convert(
@@ -135,8 +137,8 @@ def convert(
             if isinstance(run, ConversionError):
                 yield run
                 continue
-            for one in requests_of(run) if options and options.per_request else [run]:
-                yield _convert_run(one, options)
+            for request in requests_of(run) if options and options.per_request else [run]:
+                yield _convert_run(request, options)
         if empty:
             yield NoRunError(f"no agent run in the document, which was read as {found.name}")
     except ConversionError as error:
@@ -160,13 +162,13 @@ def _unknown(document: Any) -> ConversionError:
     if (unread := unread_kind(first)) is not None:
         return ConversionError(unread)
     members = first.keys() | _first(first.get("messages")).keys()
-    known = {name: set(one.members.split()) for name, one in INPUT_FORMATS.items()}
+    known = {name: set(input_format.members.split()) for name, input_format in INPUT_FORMATS.items()}
     shares = {
         name: len(members & names) / len(names)
         for name, names in known.items()
         if names <= members or members & names - _COMMON
     }
-    name = max(shares, key=lambda one: shares[one], default=None)
+    name = max(shares, key=lambda candidate: shares[candidate], default=None)
     if name is None or shares[name] < _NEAR:
         return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}")
     near = INPUT_FORMATS[name]

@@ -125,7 +125,7 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message
     Raises:
         ConversionError: an item is not a message.
     """
-    messages = openai.messages_of([_renamed(one) for one in items], path, losses, "messages[]")
+    messages = openai.messages_of([_renamed(message) for message in items], path, losses, "messages[]")
     return [_failed(message, value, losses) for message, value in zip(messages, items, strict=True)]
 
 
@@ -133,11 +133,11 @@ def _renamed(value: Any) -> Any:
     """Return a message in OpenAI's form."""
     if not isinstance(value, dict):
         return value
-    renamed = {name: one for name, one in value.items() if name != "function"} | {
+    renamed = {name: member for name, member in value.items() if name != "function"} | {
         "name": value.get("function")
     }
     if isinstance(value.get("tool_calls"), list):
-        renamed["tool_calls"] = [openai.nested_function(one, "function") for one in value["tool_calls"]]
+        renamed["tool_calls"] = [openai.nested_function(call, "function") for call in value["tool_calls"]]
     return renamed
 
 
@@ -148,7 +148,7 @@ def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.
         case [hub.ToolCallResponse() as part], {"message": str(problem), **rest}:
             count_others(rest, set(), "messages[].error", losses)
             texts = [part.response, *([] if problem in part.response else [problem])]
-            text = "\n".join(one for one in texts if one)
+            text = "\n".join(text for text in texts if text)
             return replace(message, parts=(replace(part, response=text, failed=True),))
     return message
 
@@ -156,7 +156,7 @@ def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.
 def _tools(events: list[dict[str, Any]], attachments: Any, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the definitions of the tools of the first model call that has any."""
     tools: Any = next(
-        (one["tools"] for one in events if one.get("event") == "model" and one.get("tools")), []
+        (event["tools"] for event in events if event.get("event") == "model" and event.get("tools")), []
     )
     return definitions_of(_resolved(tools, attachments), "samples[].events[].tools", losses)
 
@@ -164,7 +164,7 @@ def _tools(events: list[dict[str, Any]], attachments: Any, losses: Losses) -> tu
 def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
     transcript = value.get("transcript")  # its name in early logs
     events = transcript.get("events") if isinstance(transcript, dict) else value.get("events")
-    return [one for one in events if isinstance(one, dict)] if isinstance(events, list) else []
+    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
 
 
 def _outcome(scores: dict[str, Any], losses: Losses) -> hub.RunOutcome:
@@ -182,8 +182,8 @@ def _outcome(scores: dict[str, Any], losses: Losses) -> hub.RunOutcome:
 
 
 def _inputs(value: str | list[Any]) -> Iterator[str]:
-    for one in [{"role": "user", "content": value}] if isinstance(value, str) else value:
-        match one:
+    for item in [{"role": "user", "content": value}] if isinstance(value, str) else value:
+        match item:
             case {"role": "user", "content": str(text)}:
                 yield text
 
@@ -193,9 +193,9 @@ def _resolved(value: Any, attachments: Any) -> Any:
     if isinstance(value, str) and value.startswith(_ATTACHMENT) and isinstance(attachments, dict):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
-        return [_resolved(one, attachments) for one in value]
+        return [_resolved(member, attachments) for member in value]
     if isinstance(value, dict):
-        return {name: _resolved(one, attachments) for name, one in value.items()}
+        return {name: _resolved(member, attachments) for name, member in value.items()}
     return value
 
 

@@ -73,13 +73,13 @@ class _Snapshot(InputModel):
 def _recognises(document: Any) -> bool:
     """Check for a list of messages, a state or a snapshot, or a list of these."""
     if isinstance(document, list):
-        return bool(document) and all(is_message(one) or _recognises(one) for one in document)
+        return bool(document) and all(is_message(message) or _recognises(message) for message in document)
     if not isinstance(document, dict):
         return False
     if isinstance(document.get("values"), dict):
         document = document["values"]
     messages = document.get("messages")
-    return isinstance(messages, list) and bool(messages) and all(is_message(one) for one in messages)
+    return isinstance(messages, list) and bool(messages) and all(is_message(message) for message in messages)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
@@ -105,7 +105,7 @@ def _run_of_state(document: Any, path: str) -> hub.Run:
         native = [checkpoint.pop("thread_id", None), checkpoint.pop("checkpoint_id", None)]
         losses.add("checkpoint", checkpoint)
         losses.add("tasks", snapshot.tasks)
-        native_id = "/".join(one for one in native if isinstance(one, str)) or None
+        native_id = "/".join(identifier for identifier in native if isinstance(identifier, str)) or None
         ended_at = parse_time(snapshot.created_at)
         return hub.Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
     state, losses = read_record(_State, document, path)

@@ -78,13 +78,16 @@ def _is_observation(document: Any) -> bool:
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     document = _unwrapped(document)
     values = document if isinstance(document, list) else [document]
-    for one in each([value for value in values if not _is_observation(value)], _spans_of_trace):
-        if isinstance(one, ConversionError):
-            yield one
+    for trace_spans in each([value for value in values if not _is_observation(value)], _spans_of_trace):
+        if isinstance(trace_spans, ConversionError):
+            yield trace_spans
         else:
-            yield from runs_of_spans(one, NAME)
+            yield from runs_of_spans(trace_spans, NAME)
     observations = [read(_Observation, value) for value in values if _is_observation(value)]
-    yield from runs_of_spans((_span(one, one.trace_id or one.id, None) for one in observations), NAME)
+    yield from runs_of_spans(
+        (_span(observation, observation.trace_id or observation.id, None) for observation in observations),
+        NAME,
+    )
 
 
 def _unwrapped(document: Any) -> Any:
@@ -106,11 +109,13 @@ def _is_trace(document: Any) -> bool:
 
 def _spans_of_trace(value: Any, path: str) -> list[Span]:
     trace = read(_Trace, value, path)
-    if any(isinstance(one, str) for one in trace.observations):
+    if any(isinstance(observation, str) for observation in trace.observations):
         raise ConversionError(
             f"trace {trace.id}: observations are ids only; export the trace with its observations"
         )
-    observations = [one for one in trace.observations if isinstance(one, _Observation)]
+    observations = [
+        observation for observation in trace.observations if isinstance(observation, _Observation)
+    ]
     start = nanoseconds(trace.timestamp)
     losses = Losses()
     count_unread(trace.model_copy(update={"observations": []}), "", losses)
@@ -131,14 +136,14 @@ def _spans_of_trace(value: Any, path: str) -> list[Span]:
         name=trace.name or "",
         attributes=attributes_of("agent", trace.input, trace.output),
         start=start,
-        end=max([start, *(nanoseconds(one.end_time) for one in observations)]),
+        end=max([start, *(nanoseconds(observation.end_time) for observation in observations)]),
         events=outcomes,
         losses=losses,
     )
-    known = {one.id for one in observations}
-    for one in observations:
-        if one.parent_observation_id not in known:  # outside of the export
-            one.parent_observation_id = None
+    known = {observation.id for observation in observations}
+    for observation in observations:
+        if observation.parent_observation_id not in known:  # outside of the export
+            observation.parent_observation_id = None
     return [root, *(_span(observation, trace.id, trace.id) for observation in observations)]
 
 
@@ -168,7 +173,7 @@ def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span
 FORMAT = InputFormat(
     NAME,
     "id traceId type startTime",
-    lambda document: are_all(lambda one: _is_trace(one) or _is_observation(one), _unwrapped(document)),
+    lambda document: are_all(lambda item: _is_trace(item) or _is_observation(item), _unwrapped(document)),
     lambda document: runs_within(document, "data", _runs),
     is_fragment=_is_observation,
 )

@@ -62,13 +62,13 @@ def _characters(value: Any) -> int:
     total = 0
     rest = [value]  # a loop, as a deeply nested value would exceed the recursion limit
     while rest:
-        one = rest.pop()
-        if isinstance(one, str):
-            total += len(one)
-        elif isinstance(one, dict):
-            rest.extend(one.values())
-        elif isinstance(one, list):
-            rest.extend(one)
+        value_part = rest.pop()
+        if isinstance(value_part, str):
+            total += len(value_part)
+        elif isinstance(value_part, dict):
+            rest.extend(value_part.values())
+        elif isinstance(value_part, list):
+            rest.extend(value_part)
     return total
 
 
@@ -76,12 +76,12 @@ def _has_content(value: Any) -> bool:
     """Check a JSON value for text in a member that holds content, at any depth."""
     rest = [(value, False)]
     while rest:
-        one, is_content = rest.pop()
-        if isinstance(one, str):
-            if one and is_content:
+        value_part, is_content = rest.pop()
+        if isinstance(value_part, str):
+            if value_part and is_content:
                 return True
-        elif isinstance(one, dict):
-            rest.extend((member, is_content or name in _CONTENT) for name, member in one.items())
-        elif isinstance(one, list):
-            rest.extend((inner, is_content) for inner in one)
+        elif isinstance(value_part, dict):
+            rest.extend((member, is_content or name in _CONTENT) for name, member in value_part.items())
+        elif isinstance(value_part, list):
+            rest.extend((inner, is_content) for inner in value_part)
     return False

@@ -30,12 +30,12 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
     if isinstance(value, dict):
         return _of_object(value, role, path, losses)
     if isinstance(value, list) and value:
-        if all(isinstance(one, list) for one in value):
+        if all(isinstance(item, list) for item in value):
             losses.add(f"{path}[] after the first", value[1:])
             return messages_of(value[0], role, f"{path}[0]", losses)
-        if all(isinstance(one, dict) for one in value):
+        if all(isinstance(item, dict) for item in value):
             return _of_list(value, role, path, losses)
-        if all(isinstance(one, str) for one in value):
+        if all(isinstance(item, str) for item in value):
             value = "\n".join(value)
     text = as_text(value)
     return (hub.Message(role, (hub.Text(text),)),) if text else ()
@@ -102,20 +102,20 @@ def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losse
 
 
 def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    if all(langchain.is_message(one) for one in values):
+    if all(langchain.is_message(item) for item in values):
         return tuple(langchain.messages_of(values, path, losses))
-    if all(gemini.recognises(one) for one in values):
-        return tuple(gemini.message_of(one, role, path, losses) for one in values)
-    if all("role" in one and isinstance(one.get("parts"), list) for one in values):
+    if all(gemini.recognises(item) for item in values):
+        return tuple(gemini.message_of(item, role, path, losses) for item in values)
+    if all("role" in item and isinstance(item.get("parts"), list) for item in values):
         return genai.messages_of(values, path, losses)
     for vendor in (vercel, bedrock, anthropic):
         if vendor.recognises(values):
             return tuple(vendor.messages_of(values, path, losses))
     if openai.are_items(values):
-        tools = [one["content"] for one in values if _defines_tool(one)]
-        for one in filter(_defines_tool, values):
-            count_others(one, {"role", "content"}, f"{path}[]", losses)
-        values = [_as_chat(one) for one in values if not _defines_tool(one)]
+        tools = [item["content"] for item in values if _defines_tool(item)]
+        for item in filter(_defines_tool, values):
+            count_others(item, {"role", "content"}, f"{path}[]", losses)
+        values = [_as_chat(item) for item in values if not _defines_tool(item)]
         return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
     return (hub.Message(role, (hub.Text(as_text(values)),)),)
 

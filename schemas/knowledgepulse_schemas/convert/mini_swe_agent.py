@@ -118,7 +118,7 @@ def _answers(value: dict[str, Any], following: dict[str, Any]) -> bool:
 
 
 def _commands(text: str) -> list[str]:
-    return [one.content for one in elements(text, _COMMAND, "\n```") if one.closed]
+    return [element.content for element in elements(text, _COMMAND, "\n```") if element.closed]
 
 
 def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:

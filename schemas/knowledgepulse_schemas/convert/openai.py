@@ -106,7 +106,7 @@ def _recognises(document: Any) -> bool:
     """Check for chat messages, Responses items, or a record of them, all of which can be read."""
     documents = document if isinstance(document, list) else [document]
     if records := list(filter(_is_record, documents)):
-        return any(_fit(one.get("messages", one.get("input"))) for one in records)
+        return any(_fit(record.get("messages", record.get("input"))) for record in records)
     return are_items(document) and _fit(document)
 
 
@@ -175,7 +175,7 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
     losses.add(f"{lost_at}.name", item.name)
     parts = [hub.reasoning(item.reasoning_content), hub.reasoning(item.reasoning), *content]
-    parts += [hub.reasoning(one.text) for one in item.summary or ()]
+    parts += [hub.reasoning(summary.text) for summary in item.summary or ()]
     if item.refusal:
         parts += [hub.Text(item.refusal), hub.Error()]
     for number, call in enumerate(item.tool_calls or ()):
@@ -204,7 +204,11 @@ def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
         return hub.message("assistant", *_hosted_call(item, lost_at, losses))
     if kind == "reasoning":
         content = item.content if isinstance(item.content, list) else []
-        texts = (one.text for one in (*(item.summary or ()), *content) if isinstance(one, Content))
+        texts = (
+            text_part.text
+            for text_part in (*(item.summary or ()), *content)
+            if isinstance(text_part, Content)
+        )
         return hub.message("assistant", *map(hub.reasoning, texts))
     if kind.endswith("_output"):
         text = _output_text(item.output, f"{lost_at}.output", losses)
@@ -234,7 +238,7 @@ def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Lo
     yield hub.ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
     )
-    answers = [_output_text(one, f"{path}.output", losses) for one in results if one]
+    answers = [_output_text(result, f"{path}.output", losses) for result in results if result]
     if item.error:
         answers.append(_error_text(item.error, f"{path}.error", losses))
     if answers or _failed(item):
@@ -254,8 +258,8 @@ def _exit_code(output: Any) -> Any:
 
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
-    if isinstance(output, list) and all(isinstance(one, dict) and "type" in one for one in output):
-        contents = [read(Content, one, path) for one in output]
+    if isinstance(output, list) and all(isinstance(block, dict) and "type" in block for block in output):
+        contents = [read(Content, block, path) for block in output]
         for content in contents:
             count_unread(content, f"{path}[]", losses)
         return hub.join_texts(parts_of(contents, path, losses))
@@ -272,10 +276,10 @@ def _error_text(error: Any, path: str, losses: Losses) -> str:
 
 def are_items(values: Any) -> bool:
     """Check for a list of messages and items, at least one of which has the members of this format."""
-    if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
+    if not isinstance(values, list) or not all(isinstance(item, dict) for item in values):
         return False
-    typed = all("role" in one or isinstance(one.get("type"), str) for one in values)
-    return typed and any(_is_distinctive(one) for one in values)
+    typed = all("role" in item or isinstance(item.get("type"), str) for item in values)
+    return typed and any(_is_distinctive(item) for item in values)
 
 
 def _is_distinctive(item: dict[str, Any]) -> bool:
@@ -297,7 +301,7 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
     """Check that all messages and items can be read as this format's."""
     try:
         return isinstance(values, str) or all(
-            role is None or role in hub.ROLES for role in (read(_Item, one).role for one in values)
+            role is None or role in hub.ROLES for role in (read(_Item, item).role for item in values)
         )
     except ConversionError:
         return False

@@ -58,9 +58,9 @@ class _Span(InputModel):
 
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     values = document if isinstance(document, list) else [document]
-    read_spans = [read(_Span, one, f"[{number}]") for number, one in enumerate(values)]
-    traces = {one.id: one for one in read_spans if one.object == "trace"}
-    spans = [one for one in read_spans if one.object == "trace.span"]
+    read_spans = [read(_Span, span, f"[{number}]") for number, span in enumerate(values)]
+    traces = {span.id: span for span in read_spans if span.object == "trace"}
+    spans = [span for span in read_spans if span.object == "trace.span"]
     by_trace: dict[str, list[_Span]] = {}
     for span in spans:
         by_trace.setdefault(span.trace_id or span.id, []).append(span)
@@ -70,7 +70,9 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
 
 def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
     """Return a root for a trace, which may have several root spans: one agent after another."""
-    first = next((one.span_data.name for one in own if one.span_data and one.span_data.type == "agent"), None)
+    first = next(
+        (span.span_data.name for span in own if span.span_data and span.span_data.type == "agent"), None
+    )
     losses = Losses()
     if trace is not None:
         count_unread(trace, "", losses)
@@ -81,8 +83,8 @@ def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:
         parent_id=None,
         name=first or name or "",
         attributes=attributes_of("agent", None, None),
-        start=min((nanoseconds(one.started_at) for one in own), default=0),
-        end=max((nanoseconds(one.ended_at) for one in own), default=0),
+        start=min((nanoseconds(span.started_at) for span in own), default=0),
+        end=max((nanoseconds(span.ended_at) for span in own), default=0),
         resource={"service.name": name},
         losses=losses,
     )

@@ -107,8 +107,11 @@ def _runs(document: Any) -> Iterator[hub.Run]:
             losses.add_unknown("objects of another form", line)
     for session in sessions.values():
         messages = [
-            {"info": session.messages[one], "parts": sorted(session.parts.get(one, ()), key=_id)}
-            for one in sorted(session.messages)
+            {
+                "info": session.messages[message_id],
+                "parts": sorted(session.parts.get(message_id, ()), key=_id),
+            }
+            for message_id in sorted(session.messages)
         ]
         yield _run(session.info, messages, losses)
         losses = Losses()
@@ -118,7 +121,7 @@ def _is_export(line: dict[str, Any]) -> bool:
     messages = line.get("messages")
     if not isinstance(line.get("info"), dict) or not isinstance(messages, list):
         return False
-    return all(isinstance(one, dict) and "info" in one and "parts" in one for one in messages)
+    return all(isinstance(message, dict) and "info" in message and "parts" in message for message in messages)
 
 
 def _kind(line: dict[str, Any]) -> str | None:

@@ -77,7 +77,9 @@ def _messages(
     values = unflatten(span.attributes, prefix)
     used.update(name for name in span.attributes if name == prefix or name.startswith(f"{prefix}."))
     return tuple(
-        _message(one, default, f"{prefix}[]", losses) for one in values or () if isinstance(one, dict)
+        _message(message, default, f"{prefix}[]", losses)
+        for message in values or ()
+        if isinstance(message, dict)
     )
 
 
@@ -123,25 +125,25 @@ def _contents(message: dict[str, Any], role: hub.Role, path: str, losses: Losses
         yield from parts
     elif content not in (None, ""):
         yield hub.Text(as_text(content))
-    for one in _list(message.get("contents")):
-        match one:
+    for item in _list(message.get("contents")):
+        match item:
             case {"message_content": {"text": str(text), **content}, **rest}:
                 count_others(rest | content, {"type"}, f"{path}.message.contents[]", losses)
                 yield hub.Reasoning(text) if content.get("type") == "reasoning" else hub.Text(text)
             case _:
-                losses.add(f"{path}.message.contents[]", one)
+                losses.add(f"{path}.message.contents[]", item)
 
 
 def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
-    for one in _list(message.get("tool_calls")):
-        match one:
+    for item in _list(message.get("tool_calls")):
+        match item:
             case {"tool_call": {"function": dict(function), **call}, **rest}:
                 count_others(rest | call, {"id", "type"}, f"{path}.message.tool_calls[]", losses)
                 count_others(function, {"name", "arguments"}, f"{path}.message.tool_calls[].function", losses)
                 name, arguments = as_text(function.get("name")), function.get("arguments")
                 yield hub.ToolCall(name, arguments, text_or_none(call.get("id")))
             case _:
-                losses.add(f"{path}.message.tool_calls[]", one)
+                losses.add(f"{path}.message.tool_calls[]", item)
 
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
@@ -169,8 +171,8 @@ def _retrieval(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
 
 
 def _scores(span: Span) -> Iterator[tuple[Any, Any]]:
-    for one in (one for prefix in _SCORES for one in _list(unflatten(span.attributes, prefix))):
-        match one:
+    for entry in (entry for prefix in _SCORES for entry in _list(unflatten(span.attributes, prefix))):
+        match entry:
             case {"annotation": dict(score)} | {"evaluation": dict(score)}:
                 yield score.get("name"), score.get("score")
 

@@ -168,7 +168,7 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
                     end=_integer(span.end_time_unix_nano),
                     attributes=_attributes(span.attributes),
                     resource=attributes,
-                    events=[Event(one.name, _attributes(one.attributes)) for one in span.events or ()],
+                    events=[Event(event.name, _attributes(event.attributes)) for event in span.events or ()],
                     failed=status.code in FAILED,
                     message=status.message or "",
                     losses=unread_of(span),
@@ -214,17 +214,17 @@ def _plain(value: Any) -> Any:
     """Convert an OTLP AnyValue to plain JSON."""
     if not isinstance(value, dict):
         return value
-    for name, one in value.items():
+    for name, member in value.items():
         match name.replace("_v", "V"):
             case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
-                return one
+                return member
             case "intValue":
-                return _integer(one)
-            case "arrayValue" if isinstance(one, dict):
-                values = one.get("values")
+                return _integer(member)
+            case "arrayValue" if isinstance(member, dict):
+                values = member.get("values")
                 return [_plain(item) for item in values] if isinstance(values, list) else []
-            case "kvlistValue" if isinstance(one, dict):
-                pairs = one.get("values")
+            case "kvlistValue" if isinstance(member, dict):
+                pairs = member.get("values")
                 items = [pair for pair in pairs if isinstance(pair, dict)] if isinstance(pairs, list) else []
                 return {str(pair.get("key")): _plain(pair.get("value")) for pair in items}
     return None

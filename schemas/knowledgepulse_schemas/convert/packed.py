@@ -63,4 +63,4 @@ def _unpacked(packed: bytes) -> Message:
 
 
 def _values(part: Part) -> list[Any]:
-    return [getattr(part, one.name) for one in fields(part)]
+    return [getattr(part, field.name) for field in fields(part)]

@@ -103,16 +103,16 @@ def count_unread(model: InputModel, path: str, losses: Losses) -> None:
         if isinstance(value, InputModel):
             count_unread(value, below, losses)
         elif isinstance(value, list):
-            for one in value:
-                if isinstance(one, InputModel):
-                    count_unread(one, f"{below}[]", losses)
+            for item in value:
+                if isinstance(item, InputModel):
+                    count_unread(item, f"{below}[]", losses)
 
 
 def count_others(value: dict[Any, Any], names: set[str], path: str, losses: Losses) -> None:
     """Count the members of an object that are not among the names."""
-    for other, one in value.items():
+    for other, member in value.items():
         if other not in names:
-            losses.add(f"{path}.{other}".lstrip("."), one)
+            losses.add(f"{path}.{other}".lstrip("."), member)
 
 
 def parse_time(value: Any) -> datetime | None:

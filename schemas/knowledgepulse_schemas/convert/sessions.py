@@ -158,7 +158,9 @@ class Transcript:
         ``ended``: whether the agent had; if it is not recorded, it had unless a call or its response is last.
         """
         if ended is None:
-            last = next((one for one in reversed(self.run.messages) if one.role != "system"), None)
+            last = next(
+                (message for message in reversed(self.run.messages) if message.role != "system"), None
+            )
             ended = last is None or not isinstance(last.parts[-1], hub.ToolCall | hub.ToolCallResponse)
         if self.run.messages and not ended:
             self.add("assistant", [hub.Error(interruption=True)])

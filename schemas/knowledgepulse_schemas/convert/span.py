@@ -66,7 +66,7 @@ def error_of(span: Span, kind: Any = None) -> hub.Error | None:
         return None
     exception = next((event.attributes for event in span.events if event.name == "exception"), {})
     messages = (span.message, exception.get("exception.message"), kind)
-    return hub.Error(next((one for one in messages if isinstance(one, str) and one), ""))
+    return hub.Error(next((message for message in messages if isinstance(message, str) and message), ""))
 
 
 def node_of(
@@ -138,12 +138,12 @@ def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
 def _spread(value: Any) -> Any:
     """Nest an object with dotted member names."""
     if isinstance(value, list):
-        return [_spread(one) for one in value]
+        return [_spread(item) for item in value]
     if not isinstance(value, dict):
         return value
     tree: dict[str, Any] = {}
-    for name, one in value.items():
-        _put(tree, str(name).split("."), _spread(one))
+    for name, member in value.items():
+        _put(tree, str(name).split("."), _spread(member))
     return tree
 
 
@@ -160,9 +160,9 @@ def _put(tree: dict[str, Any], steps: list[str], value: Any) -> None:
 def _listed(tree: Any) -> Any:
     """Convert objects with numbered members to lists."""
     if isinstance(tree, list):
-        return [_listed(one) for one in tree]
+        return [_listed(item) for item in tree]
     if not isinstance(tree, dict):
         return tree
     if tree and all(name.isascii() and name.isdigit() for name in tree):
         return [_listed(tree[name]) for name in sorted(tree, key=lambda name: (len(name), name))]
-    return {name: _listed(one) for name, one in tree.items()}
+    return {name: _listed(member) for name, member in tree.items()}

@@ -154,9 +154,9 @@ def _runs(document: Any, format_name: str) -> Iterator[hub.Run | ConversionError
     _, spans_of = _READERS[format_name]
     spans = [
         span
-        for number, one in enumerate(documents)
-        if not otlp.is_logs(one)
-        for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
+        for number, item in enumerate(documents)
+        if not otlp.is_logs(item)
+        for span in spans_of(item, f"[{number}]" if isinstance(document, list) else "")
     ]
     _add_events(spans, documents)
     yield from runs_of(map(_node_of, dialects.with_failures(spans)), format_name)
@@ -177,7 +177,9 @@ def _add_events(spans: list[Span], documents: list[Any]) -> None:
 
 
 def _node_of(span: Span) -> Node:
-    conventions = next((one for one in (openinference, ai_sdk, dialects) if one.follows(span)), genai)
+    conventions = next(
+        (convention for convention in (openinference, ai_sdk, dialects) if convention.follows(span)), genai
+    )
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
 
@@ -186,12 +188,16 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
     around_export = otlp.unread_around(export)
     for trace in export.data:
         around_trace = otlp.unread_around(trace)
-        processes = {name: _resource_of(one) for name, one in (trace.processes or {}).items()}
+        processes = {name: _resource_of(process) for name, process in (trace.processes or {}).items()}
         for span in trace.spans:
             resource, around_process = processes.get(span.process_id or "", ({}, Losses()))
             tags = {tag.key: tag.value for tag in span.tags or ()}
-            logs = [{one.key: one.value for one in log.fields} for log in span.logs or ()]
-            parents = [one.span_id for one in span.references or () if one.kind in (None, "CHILD_OF")]
+            logs = [{tag.key: tag.value for tag in log.fields} for log in span.logs or ()]
+            parents = [
+                reference.span_id
+                for reference in span.references or ()
+                if reference.kind in (None, "CHILD_OF")
+            ]
             yield Span(
                 trace_id=span.trace_id,
                 id=span.span_id,
@@ -240,7 +246,7 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
             start=nanoseconds(_phoenix_time(span.start)),
             end=nanoseconds(_phoenix_time(span.end)),
             attributes=attributes,
-            events=[Event(one.name, one.attributes or {}) for one in span.events or ()],
+            events=[Event(event.name, event.attributes or {}) for event in span.events or ()],
             resource=resource,
             failed=status.status_code in otlp.FAILED,
             message=status.description or "",
@@ -371,7 +377,7 @@ def _format_name_of(document: Any) -> str | None:
     """Detect the export format of a document, or of a list of documents in the same format."""
     if not isinstance(document, list):
         return next((name for name, (recognises, _) in _READERS.items() if recognises(document)), None)
-    found = {_format_name_of(one) for one in document}
+    found = {_format_name_of(item) for item in document}
     return found.pop() if len(found) == 1 else None
 
 

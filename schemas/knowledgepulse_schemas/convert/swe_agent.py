@@ -58,10 +58,10 @@ def _recognises(document: Any) -> bool:
         return False
     steps, history = document.get("trajectory"), document.get("history")
     if isinstance(steps, list) and steps:
-        return all(isinstance(one, dict) and "action" in one for one in steps)
-    if not isinstance(history, list) or not all(isinstance(one, dict) for one in history):
+        return all(isinstance(step, dict) and "action" in step for step in steps)
+    if not isinstance(history, list) or not all(isinstance(message, dict) for message in history):
         return False
-    return any("message_type" in one or "agent" in one for one in history)
+    return any("message_type" in message or "agent" in message for message in history)
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:

@@ -90,7 +90,7 @@ class Line:
     @cached_property
     def paths(self) -> list[tuple[str, str, str]]:
         """The paths of its parts, each with ``:`` or ``=`` and a type, if it has one."""
-        found = (re.split("([:=]|$)", one, maxsplit=1) for one in self.parts.split())
+        found = (re.split("([:=]|$)", part, maxsplit=1) for part in self.parts.split())
         return [(path, mark, kind) for path, mark, kind in found]
 
     @cached_property
@@ -110,18 +110,20 @@ class _Paths:
 
     def __init__(self, paths: Iterable[Any]) -> None:
         self.read = {path for path in paths if isinstance(path, str)}
-        self._above = {path[:end] for path in self.read for end, one in enumerate(path) if one == "."}
+        self._above = {
+            path[:end] for path in self.read for end, character in enumerate(path) if character == "."
+        }
 
     def rest_of(self, value: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
         """Yield what an object has at none of the paths, each with its path."""
-        for name, one in value.items():
+        for name, member in value.items():
             path = f"{within}{name}"
             if path in self.read:
                 continue
-            if path in self._above and isinstance(one, dict):
-                yield from self.rest_of(one, f"{path}.")
+            if path in self._above and isinstance(member, dict):
+                yield from self.rest_of(member, f"{path}.")
             else:
-                yield path, one
+                yield path, member
 
 
 @dataclass(frozen=True)
@@ -314,7 +316,7 @@ _CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
 CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints, and its former context.jsonl
     "chat_lines",
     "role content",
-    tuple(_CHAT | one for one in ({"content": str}, {"content": list}, {"tool_calls": list})),
+    tuple(_CHAT | layout for layout in ({"content": str}, {"content": list}, {"tool_calls": list})),
     (
         Line({"role": {"meta", "_checkpoint", "_usage"}}, sets={"id": "session_id"}, beside=True),
         Line({"role": "session_meta"}, sets={"id": "session_id", "model": "model"}, tools="tools"),  # Hermes
@@ -428,8 +430,8 @@ class _Reader(Reader):
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
-        kind = ".".join(str(one) for one in (_kind(value), _at(value, "event.type")) if one)
-        line = next((one for one in self._table.lines if _fits(value, one.where)), None)
+        kind = ".".join(str(kind_part) for kind_part in (_kind(value), _at(value, "event.type")) if kind_part)
+        line = next((known for known in self._table.lines if _fits(value, known.where)), None)
         for name, path in line.sets.items() if line else ():
             self._set(name, _at(value, path) if isinstance(path, str) else path)
         if line is None:
@@ -495,7 +497,9 @@ class _Reader(Reader):
             elif isinstance(content, dict):
                 within = f"{path}." if path else ""
                 rest = line.beside_parts.rest_of(content, within)
-                block = {name.removeprefix(within): one for name, one in rest if name not in self._known}
+                block = {
+                    name.removeprefix(within): member for name, member in rest if name not in self._known
+                }
                 yield from parts_of(block, f"{kind}.{path}".rstrip("."), self.losses, block_type)
             else:
                 self.losses.add_unknown(f"{kind}.{path}", content, {"content": content})
@@ -507,7 +511,7 @@ class _Reader(Reader):
                 self.losses.add(ANOTHER_FORM, part.arguments if part.arguments != call.arguments else None)
                 return True
         last = self.transcript.run.messages[-1:]
-        return any((one.role, one.parts) == (message.role, message.parts) for one in last)
+        return any((earlier.role, earlier.parts) == (message.role, message.parts) for earlier in last)
 
     def _own(self, role: hub.Role, part: hub.Part) -> hub.Part:
         """Return the user's own text of a part, and a tool's text as its response."""
@@ -517,7 +521,11 @@ class _Reader(Reader):
             return hub.Text(part.content.removesuffix(self._table.hidden).rstrip())
         if self._table.wrapper is None or not isinstance(part, hub.Text) or role != "user":
             return part
-        own = [one.content.strip() for one in elements(part.content, self._table.wrapper) if one.closed]
+        own = [
+            element.content.strip()
+            for element in elements(part.content, self._table.wrapper)
+            if element.closed
+        ]
         return hub.Text("\n".join(own)) if own else part
 
     def _set(self, name: str, value: Any) -> None:
@@ -566,7 +574,7 @@ def _typed(value: Any, kind: str) -> Any:
     if not kind or value is None:
         return value
     if isinstance(value, list):
-        return [_typed(one, kind) for one in value]
+        return [_typed(item, kind) for item in value]
     return {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "text": as_text(value)}
 
 
@@ -639,7 +647,7 @@ def chat_format_of(chat: Chat) -> InputFormat:
 
     def recognises(document: Any) -> bool:
         values = document.get(chat.within) if isinstance(document, dict) and chat.within else document
-        return isinstance(values, list) and bool(values) and all(_fits(one, chat.message) for one in values)
+        return isinstance(values, list) and bool(values) and all(_fits(item, chat.message) for item in values)
 
     read = _Paths(
         [*(name for name, wanted in chat.message.items() if wanted is not dict), chat.role, chat.parts]

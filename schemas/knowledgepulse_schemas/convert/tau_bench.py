@@ -72,7 +72,7 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
     stopped = simulation.termination_reason in (None, *_STOPPED)
     return hub.Run(
         NAME,
-        [message for one in simulation.messages for message in _messages(one, losses)],
+        [message for message_item in simulation.messages for message in _messages(message_item, losses)],
         native_id=simulation.id,
         ended_at=parse_time(simulation.end_time),
         ending="without_error" if stopped else "failed",
@@ -84,8 +84,8 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
 def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
     role = hub.role_of(message.role, "messages[]")
     if message.tool_messages is not None:
-        for one in message.tool_messages:
-            yield from _messages(one, losses)
+        for message_item in message.tool_messages:
+            yield from _messages(message_item, losses)
     elif role == "tool" and message.requestor == "user":
         losses.add("messages[] of the user's tools", message.content or "-")
     elif role == "tool":

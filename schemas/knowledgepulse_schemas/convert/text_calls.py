@@ -154,9 +154,11 @@ def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None
     before = text[:start].rstrip().removesuffix("Action:").rstrip()
     match parse_json(block):
         case {"commands": [*commands], **rest} if all(map(_is_keystrokes, commands or [rest])):
-            texts = [one for one in rest.values() if isinstance(one, str)]
-            losses.add("members beside commands in text", [one for one in rest.values() if one not in texts])
-            calls = [hub.ToolCall("bash_command", one) for one in commands]
+            texts = [value for value in rest.values() if isinstance(value, str)]
+            losses.add(
+                "members beside commands in text", [value for value in rest.values() if value not in texts]
+            )
+            calls = [hub.ToolCall("bash_command", command) for command in commands]
             return "\n".join(filter(None, [before, *texts])), calls
         case {"action": str(name), "action_input": given, **rest}:
             losses.add("members beside an action in text", rest)
@@ -189,8 +191,10 @@ def _call(found: re.Match[str]) -> hub.ToolCall | None:
     if found["name"] and not found["closed"] and (_PARAMETER.sub("", body).strip() or not body.strip()):
         return None
     arguments = {
-        one["name"] or one["named"]: as_text(one["value"] if one["name"] else one["given"]).strip("\n")
-        for one in _PARAMETER.finditer(body)
+        parameter["name"] or parameter["named"]: as_text(
+            parameter["value"] if parameter["name"] else parameter["given"]
+        ).strip("\n")
+        for parameter in _PARAMETER.finditer(body)
     }
     return hub.ToolCall(name, arguments or parse_json(body.strip()) or {})
 
@@ -207,5 +211,5 @@ def _answered(part: hub.Part, *, is_final: bool) -> hub.Part:
 def _without_end(text: str, ends: tuple[str, ...]) -> str:
     """Return a text without trailing space and without one of these ends."""
     text = text.rstrip()
-    end = next((one for one in ends if text.endswith(one)), "")
+    end = next((ending for ending in ends if text.endswith(ending)), "")
     return text.removesuffix(end).rstrip()

@@ -95,7 +95,7 @@ class Conversion:
     @cached_property
     def trace(self) -> ReasoningTrace:
         """The trace."""
-        steps = [StepModel.model_validate_json(one) for one in self._numbered()]
+        steps = [StepModel.model_validate_json(step) for step in self._numbered()]
         return self._frame.model_copy(update={"steps": steps})
 
     @property
@@ -141,7 +141,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or steps.hash(objective))
     trace_id = trace_id_of(native_id)
-    overrides = [options.outcomes[one] for one in (trace_id, native_id) if one in options.outcomes]
+    overrides = [options.outcomes[run_id] for run_id in (trace_id, native_id) if run_id in options.outcomes]
     outcome = reduce(hub.RunOutcome.over, [*overrides, run.outcome])
     success, outcome_source = _success(run, outcome, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
@@ -208,7 +208,7 @@ class _Steps:
 
     def prompt(self) -> Step:
         """Return the members of a task for system text and tool definitions."""
-        tools = [asdict(one) for one in self._definitions]
+        tools = [asdict(definition) for definition in self._definitions]
         members: Step = {"system": "\n\n".join(self._system), "tools": tools}
         return {name: value for name, value in members.items() if value}
 
@@ -216,8 +216,8 @@ class _Steps:
         """Count system text and tool definitions as dropped."""
         for text in self._system:
             losses.add("system text", text)
-        for one in self._definitions:
-            losses.add("tool definitions", asdict(one))
+        for definition in self._definitions:
+            losses.add("tool definitions", asdict(definition))
 
     def _add(self, message: hub.Message) -> None:
         for role, part in _joined(message):
@@ -422,9 +422,10 @@ def _plain(value: Any, levels: int = _LEVELS) -> Any:
     inner = levels - 1
     if isinstance(value, dict):
         return {
-            _plain(name) if isinstance(name, str) else name: _plain(one, inner) for name, one in value.items()
+            _plain(name) if isinstance(name, str) else name: _plain(member, inner)
+            for name, member in value.items()
         }
-    return [_plain(one, inner) for one in value]
+    return [_plain(member, inner) for member in value]
 
 
 def _json(value: Any) -> bytes:

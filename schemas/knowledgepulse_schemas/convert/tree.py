@@ -133,7 +133,7 @@ class _Tree:
         ancestors = {agent.id: self._ancestors(agent) for agent in agents}
         roots = {agent.id: agent for agent in agents}
         said: dict[tuple[str, str], Node] = {}  # the agent that first said a text or made a call
-        for agent in sorted(agents, key=lambda one: (one.start, one.end, one.id)):
+        for agent in sorted(agents, key=lambda node: (node.start, node.end, node.id)):
             calls = self._model_calls(agent)
             earlier = _continued(calls, said)
             if earlier is not None:
@@ -145,7 +145,7 @@ class _Tree:
                     said.setdefault(_said(part), agent)
         enclosing = {root.id for root in roots.values()}
         for agent in agents:
-            around = next((one for one in reversed(ancestors[agent.id]) if one.id in enclosing), None)
+            around = next((node for node in reversed(ancestors[agent.id]) if node.id in enclosing), None)
             roots[agent.id] = around or roots[agent.id]
         return list({root.id: root for root in roots.values()}.values())
 
@@ -213,7 +213,7 @@ class _Tree:
             errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
             if root.error not in errors:
                 messages.append(hub.message("assistant", root.error))
-        for shared in {id(one): one for node in nodes for one in node.shared}.values():
+        for shared in {id(shared): shared for node in nodes for shared in node.shared}.values():
             losses.merge(shared)
         for node in nodes:
             losses.merge(node.losses)
@@ -265,7 +265,7 @@ class _Tree:
                     timed.append((node.start, 0, node.event))
             elif node.agent and node.error is not None and node is not root:
                 timed.append((node.end, 0, node.error))
-        timed.sort(key=lambda one: one[:2])
+        timed.sort(key=lambda item: item[:2])
         return [event for *_, event in timed]
 
     def _last_below(self, root: Node) -> dict[str, int]:
@@ -343,7 +343,12 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
     Everything up to the last assistant message of the first call's input is from before this run.
     """
     first = next(
-        (one.input for one in events if isinstance(one, ModelCall) and any(m.parts for m in one.input)), ()
+        (
+            event.input
+            for event in events
+            if isinstance(event, ModelCall) and any(m.parts for m in event.input)
+        ),
+        (),
     )
     roles = [message.role for message in first]
     start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0

@@ -19,25 +19,25 @@ _READ = {"type", _ID, "toolName", "input", "args", "output", "result", "isError"
 
 def recognises_all(document: Any) -> bool:
     """Check for a list of messages with parts that only this SDK has."""
-    objects = isinstance(document, list) and all(isinstance(one, dict) for one in document)
+    objects = isinstance(document, list) and all(isinstance(item, dict) for item in document)
     return objects and recognises(document)
 
 
 def recognises(values: list[dict[str, Any]]) -> bool:
     """Check for tool calls, or for messages with parts that only this SDK has."""
-    if all(_ID in one for one in values):
+    if all(_ID in item for item in values):
         return True
     return any(
         isinstance(part, dict) and _ID in part
-        for one in values
-        if "role" in one and isinstance(one.get("content"), list)
-        for part in one["content"]
+        for item in values
+        if "role" in item and isinstance(item.get("content"), list)
+        for part in item["content"]
     )
 
 
 def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[hub.Message]:
     """Convert messages, or an answer's calls; raise a ConversionError if a role is unknown."""
-    if all(_ID in one for one in values):
+    if all(_ID in item for item in values):
         values = [{"role": "assistant", "content": values}]
     for number, value in enumerate(values):
         content = value.get("content")

@@ -75,7 +75,7 @@ class _Session(InputModel):
 def _recognises(document: Any) -> bool:
     match document:
         case {"responderUsername": str(), "requests": [*requests]}:
-            return all(isinstance(one, dict) and "message" in one for one in requests)
+            return all(isinstance(request, dict) and "message" in request for request in requests)
     return False
 
 
@@ -99,12 +99,16 @@ def _add_request(request: _Request, transcript: Transcript) -> None:
         transcript.reached_milliseconds(request.timestamp + result.timings.total)
     for call_id in _failed(request.response or [], metadata.rounds):
         transcript.fail(call_id)
-    for one in metadata.rounds:
-        texts = [hub.Text(one.response)] if one.response else []
-        calls = [hub.ToolCall(call.name, call.arguments, call.id) for call in one.calls]
-        thoughts = [hub.Reasoning(_joined(one.thinking))] if one.thinking and one.thinking.text else []
+    for model_round in metadata.rounds:
+        texts = [hub.Text(model_round.response)] if model_round.response else []
+        calls = [hub.ToolCall(call.name, call.arguments, call.id) for call in model_round.calls]
+        thoughts = (
+            [hub.Reasoning(_joined(model_round.thinking))]
+            if model_round.thinking and model_round.thinking.text
+            else []
+        )
         transcript.add("assistant", [*thoughts, *texts, *calls])
-        for call in one.calls:
+        for call in model_round.calls:
             if call.id in metadata.results:
                 text = _result_text(metadata.results.pop(call.id), transcript.losses)
                 transcript.add("tool", [hub.ToolCallResponse(text, call.id, call.name)])
@@ -133,11 +137,11 @@ def _failed(parts: list[dict[str, Any]], rounds: list[_Round]) -> Iterator[str]:
                 flags.setdefault(tool, []).append(
                     isinstance(details, dict) and details.get("isError") is True
                 )
-    for call in (call for one in rounds for call in one.calls):
+    for call in (call for model_round in rounds for call in model_round.calls):
         ids.setdefault(call.name, []).append(call.id or "")
     for tool, flagged in flags.items():
         if len(flagged) == len(ids.get(tool, ())):
-            yield from (one for one, failed in zip(ids[tool], flagged, strict=True) if failed)
+            yield from (call_id for call_id, failed in zip(ids[tool], flagged, strict=True) if failed)
 
 
 def _joined(text: _Text) -> str:
@@ -180,14 +184,14 @@ def _texts_of(node: dict[str, Any], losses: Losses) -> Iterator[str]:
     """Yield the texts of a tree in order."""
     rest: list[Any] = [node]
     while rest:
-        one = rest.pop()
-        if not isinstance(one, dict):
-            losses.add("toolCallResults.content[].node", one)
+        node = rest.pop()
+        if not isinstance(node, dict):
+            losses.add("toolCallResults.content[].node", node)
             continue
-        text, children = one.get("text"), one.get("children")
-        count_others(one, {"text", "children"}, "toolCallResults.content[].node", losses)
+        text, children = node.get("text"), node.get("children")
+        count_others(node, {"text", "children"}, "toolCallResults.content[].node", losses)
         if isinstance(text, str):
-            yield "\n" if one.get("lineBreakBefore") else ""
+            yield "\n" if node.get("lineBreakBefore") else ""
             yield text
         rest += reversed(children if isinstance(children, list) else [])
 

@@ -116,4 +116,4 @@ def _joined(blocks: list[dict[str, Any]], path: str, losses: Losses) -> str:
 
 def _are_gemini(blocks: list[Any]) -> bool:
     calls = {"functionCall", "function_call", "functionResponse", "function_response"}
-    return gemini.recognises({"parts": blocks}) and any(not calls.isdisjoint(one) for one in blocks)
+    return gemini.recognises({"parts": blocks}) and any(not calls.isdisjoint(block) for block in blocks)
