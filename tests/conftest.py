@@ -42,9 +42,11 @@ hypothesis.settings.load_profile("same")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Start two processes for each core, as tests of whole workers wait for half of their time.
 
-    With `--numprocesses logical`, start one: without such tests, one more only collects all tests again.
+    With `--numprocesses logical`, start one more than there are cores: the fast tests wait for a third of
+    their time, and each process has to collect all tests.
     """
-    return usable_cores() * (1 if config.option.numprocesses == "logical" else 2)
+    cores = usable_cores()
+    return cores + 1 if config.option.numprocesses == "logical" else 2 * cores
 
 
 @pytest.hookimpl(wrapper=True)

@@ -35,7 +35,7 @@ def site(built):
     """Serve the site; return its address."""
     handler = functools.partial(Quiet, directory=built)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield URL.build(scheme="http", host="127.0.0.1", port=server.server_port)
         server.shutdown()

@@ -89,7 +89,7 @@ def serve_hub(folder: Path) -> Iterator[Hub]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub = Hub(folder, f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield hub

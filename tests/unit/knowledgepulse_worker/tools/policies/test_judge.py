@@ -43,7 +43,7 @@ def server():
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         httpd.asked, httpd.answers = [], {}
-        thread = threading.Thread(target=httpd.serve_forever)
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
         thread.start()
         yield httpd
         httpd.shutdown()
