@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 
-from knowledgepulse_kafka.metadata import never_creating
+from knowledgepulse_kafka.topic_creation import never_creating
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from support.brokers import configured_broker
 from support.streams import Message, Stream, admin_of, own_settings, source_of

@@ -12,7 +12,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 
 from knowledgepulse_kafka.config import Config, revealed
-from knowledgepulse_kafka.metadata import never_creating
 from knowledgepulse_kafka.oauth import token_provider
 from knowledgepulse_kafka.reaching import reaching
 from knowledgepulse_kafka.request_waits import Waits, noting
@@ -20,6 +19,7 @@ from knowledgepulse_kafka.stopping import stoppable
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import waiting_out
 from knowledgepulse_kafka.tls import RenewedContext
+from knowledgepulse_kafka.topic_creation import never_creating
 
 _Client = TypeVar("_Client")
 

@@ -8,9 +8,9 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
-from knowledgepulse_kafka.metadata import never_creating
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import HeldBackError, logged_throttle, waiting_out
+from knowledgepulse_kafka.topic_creation import never_creating
 from support.clocks import Clock
 
 RECORDS = ProduceRequest(transactional_id="id", required_acks=-1, timeout=1, topics=[])

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from knowledgepulse_worker.process.descriptors import WANTED
+from knowledgepulse_worker.process.descriptors import WANTED_DESCRIPTORS
 
 RAISE = """
 import resource, sys
@@ -16,7 +16,9 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
-@pytest.mark.parametrize(("soft", "hard", "raised"), [(256, 1024, min(1024, WANTED)), (301, 301, 301)])
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"), [(256, 1024, min(1024, WANTED_DESCRIPTORS)), (301, 301, 301)]
+)
 def test_the_soft_limit_is_raised_as_far_as_the_hard_one_allows(soft, hard, raised):
     command = [sys.executable, "-c", RAISE, str(soft), str(hard)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
