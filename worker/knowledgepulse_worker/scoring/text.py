@@ -118,15 +118,36 @@ def embedding_text(trace: TraceLike, text: TraceText = "sdk") -> str:
     if text == "agent":
         beginning = _beginning(trace.task.objective)
         return _joined(itertools.chain([beginning], _steps(trace, replies=False)), MAX_CHARACTERS)
-    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in parts_of_trace(trace))
+    parts = (*_ends(trace.task.objective), _joined(_steps(trace, replies=True), MAX_STEPS_CHARACTERS))
+    return PART_SEPARATOR.join(part.replace(PART_SEPARATOR, " ") for part in parts)
 
 
-def parts_of_trace(trace: TraceLike) -> tuple[str, str, str]:
-    """Return the parts of the text ``parts``, in which separators still stand."""
-    objective = trace.task.objective
+def word_texts(trace: TraceLike) -> tuple[str, str, str]:
+    """Return texts with exactly the words of the parts of the text ``parts``, in a fraction of the time."""
+    ends, found, room = _ends(trace.task.objective), list[str](), MAX_CHARACTERS - len(trace.steps)
+    for step in trace.steps:
+        text = step.content or ""
+        if step.type == "observation":
+            text = text if step.tool is None else ""
+        elif step.tool or step.input:
+            text = f"{text} {step.tool.name if step.tool else ''} {_unparsed(input_json(step.input))}"
+        found.append(text)
+        room -= len(text)
+        if room < 0:  # a quarter of MAX_STEPS_CHARACTERS, from which on it may have to be cut
+            return *ends, _joined(_steps(trace, replies=True), MAX_STEPS_CHARACTERS)
+    return *ends, " ".join(found)
+
+
+def _unparsed(text: str) -> str:
+    """Return JSON as it is, if the words between its punctuation are those of its names and values."""
+    if "\\" in text or "null" in text:
+        return " ".join(_names_and_values(text[:MAX_CHARACTERS]))
+    return text
+
+
+def _ends(objective: str) -> tuple[str, str]:
     first = _beginning(objective)
-    steps = _joined(_steps(trace, replies=True), MAX_STEPS_CHARACTERS)
-    return first, _ending(objective[len(first) :]), steps
+    return first, _ending(objective[len(first) :])
 
 
 def _joined(parts: Iterable[str], room: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.policy import BUCKETS
-from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceLike, parts_of_trace
+from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceLike, word_texts
 
 MAX_PARTS = 3
 """Maximum parts of a text; any further separator counts as a space."""
@@ -66,13 +66,13 @@ def buckets_of(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
 
 def distinct_words(trace: TraceLike) -> str:
     """Return the distinct words of each part of a trace's text ``parts``, with spaces between them."""
-    parts = map(words_of, parts_of_trace(trace))
+    parts = map(words_of, word_texts(trace))
     return b" ".join(chain.from_iterable(map(dict.fromkeys, parts))).decode()
 
 
 def word_buckets(trace: TraceLike) -> bytes:
     """Return the buckets of these words for learned values, two bytes each, in any order."""
-    words = [*chain.from_iterable(map(set, map(words_of, parts_of_trace(trace))))]
+    words = [*chain.from_iterable(map(set, map(words_of, word_texts(trace))))]
     return buckets_of(hashes_of(words, len(words)), BUCKETS).astype(np.uint16).tobytes()
 
 

@@ -1,5 +1,8 @@
 """The words of a trace are the same wherever they are read, and keep their buckets."""
 
+import json
+
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,18 +71,37 @@ def test_the_stream_hashes_the_words_that_files_name(real_traces):
         assert sorted(np.frombuffer(word_buckets(trace), np.uint16)) == sorted(expected)
 
 
-PIECES = st.lists(
-    st.sampled_from(["lock", "ΑΣ", "İ", "修理", "กข", "\0", " ", "\n", '"', ".", "é", "_", "x" * 99])
-)
-
-
-@given(PIECES.map("".join), PIECES.map("".join))
-def test_the_words_are_those_of_the_text_that_an_embedder_reads(objective, content):
-    """A separator in the trace ends no part, and white space of any kind is the same."""
+def test_words_beyond_the_limit_of_the_steps_are_not_read():
+    steps = [{"type": "thought", "content": f"{'x' * 99} " * 350}, {"type": "thought", "content": "end"}]
     trace = ReasoningTrace.new(
-        objective=objective or "lock", steps=[{"type": "thought", "content": content}], result_summary="done",
-        confidence=0.5, success=True, task_domain="code", visibility="org", privacy_level="private",
+        objective="stale", steps=steps, result_summary="done", confidence=0.5, success=True,
+        task_domain="code", visibility="org", privacy_level="private",
     )  # fmt: skip
+
+    assert "end" not in distinct_words(trace).split()
+
+
+PIECES = ["lock", "ΑΣ", "İ", "修理", "กข", "\0", " ", "\n", '"', "\\", ".", "é", "_", "null", "x" * 99]
+TEXTS = st.lists(st.sampled_from(PIECES)).map("".join)
+LEAVES = TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+INPUTS = st.dictionaries(TEXTS, st.recursive(LEAVES, st.lists), max_size=3)
+
+
+@given(TEXTS, TEXTS, INPUTS, st.booleans(), st.sampled_from([1, 1, 1000]))
+def test_the_words_are_those_of_the_text_that_an_embedder_reads(objective, content, given, is_raw, times):
+    """A separator in the trace ends no part, white space of any kind is the same, and long texts are cut."""
+    trace = ReasoningTrace.new(
+        objective=objective or "lock",
+        steps=[
+            {"type": "thought", "content": content * times},
+            {"type": "tool_call", "tool": {"name": "shell"}, "input": given},
+            {"type": "observation", "content": f"{content} end"},
+        ],
+        result_summary="done", confidence=0.5, success=True, task_domain="code", visibility="org",
+        privacy_level="private",
+    )  # fmt: skip
+    if is_raw:
+        trace.steps[1].input = msgspec.Raw(json.dumps(given).encode())
     parts, _ = parts_of(embedding_text(trace, "parts"))
 
     expected = [word for part in parts for word in dict.fromkeys(words_of(part))]
