@@ -153,6 +153,8 @@ class Oracles:
             and not self._is_passed_over(partition, position - 1)
         ):
             self._violated(f"ledger: {partition} is at {kept}, the group at {position}")
+        if kept is None:
+            return  # until a worker commits in a recreated topic, the ledger is the former topic's
         if position and (held := self._held(partition)) != offsets[-self._setting.max_elements :]:
             self._violated(f"ledger: {partition} holds {held} of {offsets}")
 
