@@ -31,9 +31,9 @@ test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real mode
 		$(BIN)/python -m support.one_broker $(PYTEST) -m 'not reference'
 
 .PHONY: test-fast
-test-fast: $(VENV)/.test ## run the tests that need no broker, no model and no browser
+test-fast: $(VENV)/.test ## run the fast tests, which need no broker, no model and no browser
 	@tests/tools.sh prometheus curl
-	$(PYTEST) --numprocesses logical -m 'not integration and not model and not browser and not reference'
+	$(PYTEST) --numprocesses logical -m 'not integration and not model and not browser and not slow and not reference'
 
 .PHONY: test-unit
 test-unit: $(VENV)/.test ## run the tests that need no programs either: a first check of a change

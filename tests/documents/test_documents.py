@@ -111,6 +111,7 @@ def reader(request, tmp_path):
     reader.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "document", [marked(name) for name in DOCUMENTS if blocks(name) and name != UNENDING]
@@ -119,6 +120,7 @@ def test_a_document_does_what_it_says(document, reader):
     reader.read(document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", sorted(NEEDS_BACKEND))
 def test_each_command_of_the_table_of_wants_does_its_work(document, reader):
     """Those that need Kafka are run by the tests of `pull` and `evaluations`."""

@@ -60,6 +60,7 @@ def test_prometheus_reads_the_rules_mounted_by_compose(compose, host_path):
         assert host_path("prometheus", f"/etc/prometheus/{path}").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stories", STORIES, ids=lambda path: path.stem)
 def test_alerts_fire_and_stay_quiet_as_expected(root, tmp_path, stories):
     """Each story is told with its own alerts and the recorded series: all rules would take much longer.

@@ -80,6 +80,7 @@ def test_words_that_help_on_tasks_not_seen_are_in_the_proposed_policy(usual, cap
     assert "refund" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_value_in_the_policy_is_the_one_that_was_judged(planted):
     """Scoring sums the words as the regression does, up to the bytes that the weights are written in."""
     records, labels = planted(traces=1000)
