@@ -88,6 +88,11 @@ class PartitionTask:
             return True  # even if the position was set back since
         return self.next is not None and (self.committed is None or self.next > self.committed)
 
+    @property
+    def waits_for_commit(self) -> bool:
+        """Whether the oldest record that is not committed is complete."""
+        return self.lane is not None and bool(self.lane.complete())
+
     def unread(self, offset: int, topic_id: bytes) -> range:
         """Return the offsets that a fetch skipped, except those that have outcomes.
 

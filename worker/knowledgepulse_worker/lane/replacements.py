@@ -22,7 +22,7 @@ from knowledgepulse_worker.records.outputs import Outputs, with_current_timestam
 from knowledgepulse_worker.redaction.copies import Redaction
 
 
-@dataclass(frozen=True)
+@dataclass
 class Replacements:
     """Builds outputs that their topics accept, as far as the topics' settings tell.
 
@@ -31,12 +31,16 @@ class Replacements:
         problem_of: returns why a topic does not accept a record; None if it does.
         redaction: makes redacted copies of contributed traces; None if there are none.
         size_log: logs outputs that are too large for their topic.
+
+    Attributes:
+        count: the number of records that brokers refused and that were replaced.
     """
 
     outputs: Outputs
     problem_of: Callable[[OutputRecord], DeliveryError | None]
     redaction: Redaction | None = None
     size_log: SizeLog = field(default_factory=SizeLog)
+    count: int = field(default=0, init=False)
 
     def build(self, outcome: RecordOutcome) -> OutputRecord:
         """Build the output of a record, and return it."""
@@ -56,6 +60,7 @@ class Replacements:
         Raises:
             DeliveryError: there is nothing to replace it with.
         """
+        self.count += 1
         if refused is outcome.output:
             self._replace_output(outcome, refused, problem)
         elif refused is outcome.redacted_copy:

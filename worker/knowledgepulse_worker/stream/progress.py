@@ -85,7 +85,9 @@ class Progress:
                 continue
             stable = self._client.last_stable_offset(self._at(task))
             if task.has_unfinished:
-                progress[number] = (generation, "finished", task.committed)
+                # Each record that is replaced takes another transaction, for which the complete ones wait.
+                replaced = self._source.replaced if task.waits_for_commit else 0
+                progress[number] = (generation, "finished", task.committed, replaced)
             elif stable is not None and task.position < stable:
                 progress[number] = (generation, "fetched", task.position)
         return progress

@@ -151,6 +151,11 @@ class Source:
         """The tasks by partition; none from the moment on that a rebalance or the end begins."""
         return {} if self.is_rebalancing or self._is_stopping else self.assignment.tasks
 
+    @property
+    def replaced(self) -> int:
+        """The number of records that brokers refused and that were replaced."""
+        return self._services.replacements.count
+
     # --- life cycle and rebalances
 
     async def start(self, host: Host) -> None:
