@@ -230,6 +230,11 @@ class Lane:
                 self._request_commit()
         return blocked
 
+    @property
+    def waits_for_commit(self) -> bool:
+        """Whether the oldest record that is not committed is complete."""
+        return bool(self._outcomes) and self._outcomes[0].is_complete
+
     def complete(self) -> list[RecordOutcome]:
         """Return the records to commit next, in order, up to one whose redacted copy is missing."""
         complete = []

@@ -91,7 +91,7 @@ class PartitionTask:
     @property
     def waits_for_commit(self) -> bool:
         """Whether the oldest record that is not committed is complete."""
-        return self.lane is not None and bool(self.lane.complete())
+        return self.lane is not None and self.lane.waits_for_commit
 
     def unread(self, offset: int, topic_id: bytes) -> range:
         """Return the offsets that a fetch skipped, except those that have outcomes.
