@@ -17,6 +17,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, items_of, parse_time, read_record
+from knowledgepulse_schemas.convert.verdicts import Verdicts
 
 NAME = "atif"
 
@@ -81,12 +82,14 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
 
 def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run | ConversionError]:
     """Yield the run of a trajectory and the runs of the subagents' trajectories in it."""
+    verdicts = Verdicts(value)
     try:
-        trajectory, losses = read_record(_Trajectory if parent is None else _Subagent, value, path)
+        trajectory, losses = read_record(_Trajectory if parent is None else _Subagent, verdicts.rest, path)
     except ConversionError as error:
         yield error
         return
     run = _run(trajectory, losses)
+    run.outcome = verdicts.outcome
     if parent is not None:
         run.parent_id = parent.native_id
         if run.native_id == parent.native_id:  # an id of the session, which all of its agents share

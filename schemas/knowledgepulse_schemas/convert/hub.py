@@ -231,39 +231,6 @@ def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [asdict(part) for message in messages for part in message.parts]
 
 
-_SUCCESSES = {
-    *("success", "is_success", "resolved", "is_resolved", "solved", "passed", "correct", "is_correct"),
-}
-"""Members of a row that say whether its run succeeded; so does a ``reward`` of 0 to 1, of which 1 does."""
-_AROUND = ("metadata", "info")
-"""Members of a row in which these may also be."""
-
-
-def outcome_beside(row: Any) -> tuple[Any, RunOutcome]:
-    """Return a row of a data set without the members that judge its run, and what they say.
-
-    If they disagree, the run did not succeed.
-    """
-    if not isinstance(row, dict):
-        return row, RunOutcome()
-    verdicts: list[bool] = []
-    for around in (None, *(name for name in _AROUND if isinstance(row.get(name), dict))):
-        members = row if around is None else row[around]
-        judged = {name: _verdict(name, value) for name, value in members.items()}
-        rest = {name: value for name, value in members.items() if judged[name] is None}
-        verdicts += [verdict for verdict in judged.values() if verdict is not None]
-        row = rest if around is None else row | {around: rest}
-    return row, RunOutcome(success=all(verdicts) if verdicts else None)
-
-
-def _verdict(name: str, value: Any) -> bool | None:
-    if not isinstance(value, int | float):
-        return None
-    if name in _SUCCESSES and value in {0, 1}:
-        return bool(value)
-    return value >= 1 if name == "reward" and value <= 1 else None
-
-
 def is_outcome(name: Any, value: Any) -> bool:
     """Return whether a score is the success or the confidence of a run."""
     return outcome_of([(name, value)]) != RunOutcome()

@@ -9,8 +9,12 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import count_others, each, unwrap
+from knowledgepulse_schemas.convert.reading import count_others, each, parse_json, unwrap
 from knowledgepulse_schemas.convert.sessions import Reader, first_line, run_of_lines
+from knowledgepulse_schemas.convert.verdicts import Verdicts
+
+_CONVERSATIONS = ("messages", "conversations", "conversation", "trajectory", "history", "chat", "dialog")
+"""Members of rows that hold messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,12 @@ def runs_within(
 
 
 def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub.Run:
-    """Return the run of a row, with the outcome that the row's other members state."""
-    record, outcome = hub.outcome_beside(record)
-    run = run_of(record, path)
-    run.outcome = run.outcome.over(outcome)
+    """Return the run of a row, with what the row's other members say of its end."""
+    verdicts = Verdicts(record)
+    run = run_of(verdicts.rest, path)
+    run.outcome = run.outcome.over(verdicts.outcome)
+    if run.ending == "without_error":
+        run.ending = verdicts.ending
     return run
 
 
@@ -164,7 +170,7 @@ def _joined(document: Any) -> Any:
         return [_joined(item) for item in document]
     if not isinstance(document, dict) or "role" in document:
         return document
-    record = document
+    record = _with_messages(document)
     request, response = record.get("request"), record.get("response")
     if isinstance(request, dict) and "messages" in request and "messages" not in record:
         record = _over(
@@ -181,6 +187,31 @@ def _joined(document: Any) -> Any:
         is_told = bool(messages) and isinstance(messages[-1], dict) and answer.items() <= messages[-1].items()
         record["messages"] = messages if is_told else [*messages, answer]
     return record
+
+
+def _with_messages(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a data set with its messages in ``messages``, also if they are there as JSON text."""
+    for name in _CONVERSATIONS if not isinstance(record.get("messages"), list) else ():
+        values = parse_json(record.get(name))
+        if isinstance(values, list) and values and all(map(_is_message, values)):
+            rest = {member: value for member, value in record.items() if member != name}
+            return rest | {"messages": [_with_content(value) for value in values]}
+    return record
+
+
+def _is_message(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "role" in value
+        and not {"content", "text", "tool_calls"}.isdisjoint(value)
+    )
+
+
+def _with_content(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message whose text is its ``content``."""
+    if "content" in message or not isinstance(message.get("text"), str):
+        return message
+    return {("content" if name == "text" else name): value for name, value in message.items()}
 
 
 def _over(members: dict[str, Any], others: dict[str, Any], name: str) -> dict[str, Any]:

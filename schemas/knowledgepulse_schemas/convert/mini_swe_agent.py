@@ -33,6 +33,7 @@ from knowledgepulse_schemas.convert.reading import (
     unwrap,
 )
 from knowledgepulse_schemas.convert.text_calls import with_calls
+from knowledgepulse_schemas.convert.verdicts import Verdicts
 
 NAME = "mini_swe_agent"
 
@@ -85,8 +86,8 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         document = {"messages": document}
     if isinstance(document, dict):
         document = {"trajectory_format": _FIRST_VERSION, **document}
-    document, outcome = hub.outcome_beside(document)
-    trajectory, losses = read_record(_Trajectory, document)
+    verdicts = Verdicts(document)
+    trajectory, losses = read_record(_Trajectory, verdicts.rest)
     losses.add("info.submission", trajectory.info.submission)
     extras = [
         read(_Extra, value.get("extra") or {}, f"messages[{number}].extra")
@@ -101,7 +102,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
         ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
-        outcome=outcome,
+        outcome=verdicts.outcome,
         losses=losses,
     )
 

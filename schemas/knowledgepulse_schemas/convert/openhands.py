@@ -28,6 +28,7 @@ from knowledgepulse_schemas.convert.reading import (
     parse_time,
     read,
 )
+from knowledgepulse_schemas.convert.verdicts import Verdicts
 from knowledgepulse_schemas.convert.words import words
 
 NAME = "openhands"
@@ -119,23 +120,19 @@ class _Output(InputModel):
     instance_id: str | None = None
     instruction: str | None = None
     error: str | None = None
-    success: bool | None = None
-    report: dict[str, Any] | None = None
-    test_result: Any = None
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
-        output = read(_Output, document)
+        verdicts = Verdicts(document)
+        output = read(_Output, verdicts.rest)
         run = _run(output.history, "history", losses)
         count_unread(output, "", losses)
-        losses.add("test_result", output.test_result)
         _set_user_message(run.messages, output.instruction)
         if output.error:
             run.messages.append(hub.message("assistant", hub.Error(output.error)))
-        run.outcome = _outcome(output)
-        count_others(output.report or {}, {"resolved"}, "report", losses)
+        run.outcome = verdicts.outcome
         yield run
     else:
         yield _run(document if isinstance(document, list) else [document], "", losses)
@@ -154,14 +151,6 @@ def _set_user_message(messages: MutableSequence[hub.Message], instruction: str |
         messages.insert(0, prompt)
     else:
         messages[index] = prompt
-
-
-def _outcome(output: _Output) -> hub.RunOutcome:
-    """Return the verdict of the benchmark's tests, else that of the resolver's judge."""
-    result = output.test_result if isinstance(output.test_result, dict) else {}
-    report = output.report or result.get("report") or {}
-    resolved = report.get("resolved") if isinstance(report, dict) else None
-    return hub.RunOutcome(success=resolved if isinstance(resolved, bool) else output.success)
 
 
 def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:

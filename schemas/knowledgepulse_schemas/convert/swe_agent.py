@@ -14,6 +14,7 @@ from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
+from knowledgepulse_schemas.convert.verdicts import Verdicts
 
 NAME = "swe_agent"
 
@@ -65,8 +66,8 @@ def _recognises(document: Any) -> bool:
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
-    log = read(_Trajectory, document)
-    losses = Losses()
+    verdicts, losses = Verdicts(document), Losses()
+    log = read(_Trajectory, verdicts.rest)
     info, steps = log.info or _Info(), log.trajectory or []
     count_unread(info, "info", losses)
     losses.add("info.submission", info.submission)
@@ -82,7 +83,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     # An exit without a submission, or with one forced by an error, is a failure.
     ending: hub.Ending = "submitted" if info.exit_status in (None, "submitted") else "failed"
     names = tuple(dict.fromkeys(name for name in [*agents[:1], log.environment] if name))
-    yield hub.Run(NAME, messages, ending=ending, names=names, losses=losses)
+    yield hub.Run(NAME, messages, ending=ending, names=names, outcome=verdicts.outcome, losses=losses)
 
 
 def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:

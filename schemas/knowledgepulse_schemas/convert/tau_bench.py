@@ -12,7 +12,7 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.input_format import of_records
+from knowledgepulse_schemas.convert.input_format import judged, of_records
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read_record
 
@@ -22,10 +22,9 @@ _STOPPED = {"user_stop", "agent_stop"}
 
 
 class _Result(InputModel):
-    """A tau-bench result: OpenAI chat messages and their reward."""
+    """A tau-bench result: OpenAI chat messages."""
 
     messages: list[Any] = Field(alias="traj")
-    reward: float | None = None
 
 
 class _Call(InputModel):
@@ -45,24 +44,19 @@ class _Message(InputModel):
     tool_messages: list[_Message] | None = None
 
 
-class _Reward(InputModel):
-    reward: float | None = None
-
-
 class _Simulation(InputModel):
     """A tau2-bench simulation."""
 
     id: str
     end_time: str | None = None
     termination_reason: str | None = None
-    reward_info: _Reward | None = None
     messages: list[_Message] | None = None
 
 
 def _of_result(value: Any, path: str) -> hub.Run:
     result, losses = read_record(_Result, value, path)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
-    return hub.Run(NAME, messages, outcome=_outcome(result.reward), losses=losses)
+    return hub.Run(NAME, messages, losses=losses)
 
 
 def _of_simulation(value: Any, path: str) -> hub.Run:
@@ -76,7 +70,6 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
         native_id=simulation.id,
         ended_at=parse_time(simulation.end_time),
         ending="without_error" if stopped else "failed",
-        outcome=_outcome(simulation.reward_info.reward if simulation.reward_info else None),
         losses=losses,
     )
 
@@ -101,10 +94,6 @@ def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
         yield hub.message(role, *parts)
 
 
-def _outcome(reward: float | None) -> hub.RunOutcome:
-    return hub.RunOutcome() if reward is None else hub.RunOutcome(success=reward >= 1)
-
-
 def _is_result(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("traj"), list)
 
@@ -117,6 +106,6 @@ FORMAT = of_records(
     NAME,
     "task_id reward traj",
     lambda value: _is_result(value) or _is_simulation(value),
-    lambda value, path: _of_result(value, path) if _is_result(value) else _of_simulation(value, path),
+    lambda value, path: judged(_of_result if _is_result(value) else _of_simulation, value, path),
     within="simulations",
 )
