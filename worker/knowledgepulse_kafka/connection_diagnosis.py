@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import ssl
 import time
 from asyncio import IncompleteReadError
@@ -27,7 +26,7 @@ from knowledgepulse_kafka.client_factory import client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
 from knowledgepulse_kafka.oauth import TokenError
-from knowledgepulse_kafka.reaching import create_conn, failed_since
+from knowledgepulse_kafka.reaching import address, create_conn, failed_since, problem_of
 
 _DIAL_LIMIT_MS = 5000
 _PROBE_LIMIT_MS = 2000
@@ -103,7 +102,7 @@ async def _problem_with_advertised(servers: str) -> str:
         nodes = client.cluster.brokers()
         if any([await client.ready(node.nodeId) for node in nodes]):
             return ""
-        addresses = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+        addresses = ", ".join(address(node.host, node.port) for node in nodes)
         return f"it refers clients to {addresses or 'no broker'}, which cannot be reached"
     finally:
         await client.close()
@@ -124,7 +123,7 @@ async def _failures(
         await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
         for server, result in zip(servers, results, strict=True):
             if isinstance(result, (OSError, KafkaError, ValueError)):
-                yield _explained(config, "{}:{}".format(*server), result)
+                yield _explained(config, address(*server), result)
             elif isinstance(result, BaseException):
                 raise result
         servers = [broker for result in results if isinstance(result, list) for broker in result]
@@ -236,15 +235,8 @@ def _login(config: Config) -> str:
 
 
 def _text(config: Config, error: BaseException) -> str:
-    match error:
-        case ConnectionResetError() if config.security_protocol.endswith("SSL"):
-            # Kafka resets TLS connections to a plaintext listener, as does a proxy whose upstream is down.
-            setting = f"{config.prefix}security_protocol {config.security_protocol}"
-            return f"resets the connection; does it speak TLS ({setting})?"
-        case TimeoutError():
-            return "no answer"
-        case OSError(errno=int(number)) if number > 0:
-            return os.strerror(number)
-        case OSError(strerror=str(text)):
-            return text
-    return str(error) or type(error).__name__
+    if isinstance(error, ConnectionResetError) and config.security_protocol.endswith("SSL"):
+        # Kafka resets TLS connections to a plaintext listener, as does a proxy whose upstream is down.
+        setting = f"{config.prefix}security_protocol {config.security_protocol}"
+        return f"resets the connection; does it speak TLS ({setting})?"
+    return problem_of(error)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import time
+from asyncio import IncompleteReadError
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -20,7 +22,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.conn import collect_hosts as collected_hosts
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
@@ -46,6 +48,9 @@ _OPTIONS = (
     *("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider"),
 )
 
+# The first four bytes of an answer in HTTP, which the client takes for a length.
+_HTTP = int.from_bytes(b"HTTP")
+
 _Client = TypeVar("_Client")
 
 
@@ -56,6 +61,29 @@ class _Failure(NamedTuple):
 
 _failed: dict[tuple[str, int], _Failure] = {}
 _logged = LogInterval()
+
+
+def address(host: str, port: int) -> str:
+    """Return a server's address as ``kafka.bootstrap_servers`` takes it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def problem_of(error: BaseException) -> str:
+    """Return why a server cannot be reached, in a few words."""
+    match error:
+        case TimeoutError():
+            return "no answer"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)
+        case OSError(strerror=str(text)):
+            return text
+        case IncompatibleBrokerVersion():
+            return "does not tell where the brokers are; is it the address of a controller (KRaft)?"
+        case IncompleteReadError(expected=int(expected)) if expected == _HTTP:
+            return "answers in HTTP, not as a broker"
+        case IncompleteReadError():
+            return "closes the connection"
+    return str(error) or type(error).__name__
 
 
 def reaching(client: _Client) -> _Client:
@@ -114,7 +142,7 @@ async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asynci
     while waiting or not all(request.done() for request in asked):
         if waiting:
             host, port, _ = waiting.pop(0)
-            asked.append(asyncio.create_task(_brokers_of(client, host, port), name=f"{host}:{port}"))
+            asked.append(asyncio.create_task(_brokers_of(client, host, port), name=address(host, port)))
         pending = [request for request in asked if not request.done()]
         await asyncio.wait(pending, timeout=_NEXT if waiting else None, return_when=asyncio.FIRST_COMPLETED)
         for request in asked:
@@ -138,13 +166,19 @@ async def _brokers_of(client: AIOKafkaClient, host: str, port: int) -> Any:
     finally:
         connection.close()
     if not metadata.brokers:
-        raise KafkaConnectionError(f"{host}:{port} names no broker")
+        raise KafkaConnectionError(f"{address(host, port)} names no broker")
     return metadata
 
 
 def _name_if_dead(asked: asyncio.Task[Any]) -> None:
-    if not asked.cancelled() and asked.exception() is not None and _logged.let_pass(asked.get_name()):
-        logger.warning("bootstrap server %s cannot be reached; another one answers", asked.get_name())
+    error = None if asked.cancelled() else asked.exception()
+    if error is not None and _logged.let_pass(asked.get_name()):
+        while isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        logger.warning(
+            "bootstrap server %s cannot be reached (%s); another one answers",
+            *(asked.get_name(), problem_of(error)),
+        )
 
 
 async def _close(close: Callable[[], Awaitable[None]], asking: set[asyncio.Task[Any]]) -> None:
@@ -185,7 +219,7 @@ class _Dialling:
                     factory, host, port, happy_eyeballs_delay=_NEXT, **options
                 )
         except TimeoutError:
-            raise TimeoutError(f"{host}:{port} does not answer in {CONNECT_LIMIT:g} s") from None
+            raise TimeoutError(f"{address(host, port)} does not answer in {CONNECT_LIMIT:g} s") from None
 
 
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyped

@@ -15,7 +15,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
-from knowledgepulse_kafka.reaching import failed_since
+from knowledgepulse_kafka.reaching import address, failed_since
 from knowledgepulse_kafka.request_hook import RequestSender, changing, plain_client
 from knowledgepulse_kafka.wait import CONNECTION, Wait
 
@@ -213,10 +213,10 @@ async def _connected(
     broker = cluster.broker_metadata(node)
     connection = await connect(node, *arguments, **options)
     if broker is not None and connection is None:
-        server, error = f"{broker.host}:{broker.port}", failed_since(broker.host, broker.port)
+        server, error = address(broker.host, broker.port), failed_since(broker.host, broker.port)
         waits.unreachable(server, waits.explain(server, error) if error is not None else "none")
     elif broker is not None:
-        waits.reached(f"{broker.host}:{broker.port}")
+        waits.reached(address(broker.host, broker.port))
     return connection
 
 
@@ -227,7 +227,7 @@ async def _send(
     if name is None:
         return await send(request, expect_response=expect_response)
     owner = getattr(send, "__self__", None)
-    number, response = waits.begin(name, f"{getattr(owner, 'host', '')}:{getattr(owner, 'port', '')}"), None
+    number, response = waits.begin(name, address(getattr(owner, "host", ""), getattr(owner, "port", 0))), None
     try:
         response = await send(request, expect_response=expect_response)
     finally:

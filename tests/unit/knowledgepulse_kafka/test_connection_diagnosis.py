@@ -88,6 +88,26 @@ async def test_a_silent_server_is_reported(monkeypatch):
     assert f"{there}: no answer" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "answers in HTTP, not as a broker"),
+        (b"", "closes the connection"),
+        (b"\0\0", "closes the connection"),
+    ],
+)
+async def test_what_is_no_broker_is_told_in_words_not_in_counts_of_bytes(answer, problem):
+    async with server(answer) as there:
+        error = await diagnosed(there)
+    assert str(error) == f"bootstrap_servers: {there}: {problem}"
+
+
+async def test_an_address_of_ipv6_is_named_as_the_setting_takes_it():
+    (port,) = free_ports(1)
+    error = await diagnosed(f"[::1]:{port}")
+    assert str(error).startswith(f"bootstrap_servers: [::1]:{port}: ")
+
+
 @given(st.binary(max_size=40) | st.just(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
 @settings(max_examples=60)
 def test_any_answer_gives_an_error_with_the_address(answer):

@@ -221,7 +221,7 @@ async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, s
         assert server.asked == tries
 
     assert caplog.messages == [
-        f"bootstrap server {LOOPBACK}:{dead[1]} cannot be reached; another one answers"
+        f"bootstrap server {LOOPBACK}:{dead[1]} cannot be reached (no answer); another one answers"
     ]
     assert reaching._collect_hosts("servers")[-1][:2] == dead
 
