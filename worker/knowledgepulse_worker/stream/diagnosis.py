@@ -102,6 +102,11 @@ class Observation:
     last_output: float | None = None
     policy_refused: str = ""
 
+    @property
+    def readable(self) -> int:
+        """The part of the lag that no open transaction holds back."""
+        return max(0, self.lag - sum(records for _, records in self.held_back.values()))
+
 
 @dataclass
 class Diagnosis:
@@ -179,7 +184,7 @@ class Diagnosis:
             records = counted(seen.outcomes, "record")
             yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
         if delay := self._delay(now, seen):
-            yield _Finding(State.BEHIND, f"{counted(seen.lag, 'record')}, {delay}")
+            yield _Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
         if seen.policy_refused:
             yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
         yield _Finding(State.HEALTHY)
@@ -219,7 +224,7 @@ class Diagnosis:
         if not _is_backlog(seen):
             self._lag_seen.clear()
         self._lag_seen = [(at, lag) for at, lag in self._lag_seen if now - at <= CATCHING_UP]
-        self._lag_seen.append((now, seen.lag))
+        self._lag_seen.append((now, seen.readable))
 
     def _delay(self, now: float, seen: Observation) -> str:
         """Describe how the waiting records advance; empty if they do not wait too long."""
@@ -231,10 +236,10 @@ class Diagnosis:
 
     def _trend(self, seen: Observation) -> str:
         (began, before), (now, _) = self._lag_seen[0], self._lag_seen[-1]
-        shrinking = (before - seen.lag) / max(now - began, 1.0)
+        shrinking = (before - seen.readable) / max(now - began, 1.0)
         if shrinking <= 0:
-            return "growing" if seen.lag > before else "not shrinking"
-        minutes = seen.lag / shrinking / 60
+            return "growing" if seen.readable > before else "not shrinking"
+        minutes = seen.readable / shrinking / 60
         return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
 
 
@@ -270,4 +275,4 @@ def _throttled(requests: str, client: str, seconds: float) -> str:
 
 
 def _is_backlog(seen: Observation) -> bool:
-    return seen.lag > CATCHING_UP * seen.rate
+    return seen.readable > CATCHING_UP * seen.rate

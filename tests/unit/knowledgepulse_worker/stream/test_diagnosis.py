@@ -139,11 +139,14 @@ def test_an_open_transaction_that_holds_back_records_is_told_before_the_backlog_
     diagnosis, clock
 ):
     """It was "Healthy" for 78 s, and then "Behind, growing", whose remedy is to start workers."""
+    states = []
     for second in range(41):
         seen = replace(WELL, lag=1_000 * second, held_back={0: (17, 1_000 * second), 3: (second, 5)})
         verdict = diagnosis.observe(seen)
+        states.append(verdict.state)
         clock.now += 1
 
+    assert list(dict.fromkeys(states)) == [State.HEALTHY, State.HELD_BACK]
     assert str(verdict) == (
         "Held back: another producer's open transaction has held back 40,000 records of partition 0 for 40 s"
     )
