@@ -50,6 +50,7 @@ async def test_topics_adds_partitions_to_the_raw_topic_if_it_is_told_to(make_str
     _, without_a_number, _ = await kp_worker("topics", "--config", settings)
     status, output, errors = await kp_worker("topics", "--config", settings, "--partitions", "5")
     _, again, fewer = await kp_worker("topics", "--config", settings, "--partitions", "3")
+    _, _, replicas = await kp_worker("topics", "--config", settings, "--replication-factor", "3")
 
     assert f"{raw}: exists, 2 partitions" in without_a_number
     assert status == 0
@@ -58,6 +59,8 @@ async def test_topics_adds_partitions_to_the_raw_topic_if_it_is_told_to(make_str
     assert f"contribute has 2 partitions, {raw} has 5: the key decides" in errors
     assert f"{raw}: exists, 5 partitions" in again
     assert f"{raw} has 5 partitions, not 3; Kafka cannot remove partitions" in fewer
+    assert "replica" not in fewer
+    assert f"differs: {raw} has 1 replica, not 3; kafka-reassign-partitions.sh adds them" in replicas
 
 
 async def test_publish_sends_lines_unchanged_with_the_requested_key(

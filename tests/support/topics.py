@@ -83,7 +83,8 @@ class Brokers:
 
     async def describe_topics(self, names):
         return [
-            {"topic": name, "error_code": 0, "partitions": [None] * self.partitions[name]} for name in names
+            {"topic": name, "error_code": 0, "partitions": [{"replicas": [1]}] * self.partitions[name]}
+            for name in names
         ]
 
     async def list_consumer_group_offsets(self, group, partitions):

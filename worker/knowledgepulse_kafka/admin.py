@@ -70,11 +70,13 @@ class Admin:
         """Return the topics that exist among the given names, by name."""
         wanted = set(names) & set(await self.names())
         described = await self._client.describe_topics(sorted(wanted)) if wanted else []
-        partitions = {
-            topic["topic"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0
+        replicas = {
+            topic["topic"]: [len(partition["replicas"]) for partition in topic["partitions"]]
+            for topic in described
+            if topic["error_code"] == 0
         }
-        settings = await self._settings(list(partitions))
-        return {name: topic_of(name, partitions[name], config) for name, config in settings.items()}
+        settings = await self._settings(list(replicas))
+        return {name: topic_of(name, replicas[name], config) for name, config in settings.items()}
 
     async def committed(self, topic: Topic) -> list[int]:
         """Return the group's committed offset in each partition of a topic; 0 where there is none.

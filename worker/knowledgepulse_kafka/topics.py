@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledgepulse_kafka.errors import TopicError
@@ -44,6 +44,7 @@ class Topic:
         timestamp_type: ``CreateTime`` for timestamps from producers, ``LogAppendTime`` for the broker's.
         timestamp_before_max_ms: how far a producer's timestamp may lie in the past; None if unlimited.
         timestamp_after_max_ms: how far a producer's timestamp may lie in the future; None if unlimited.
+        replicas: the number of replicas of the partition that has the fewest.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Topic:
     timestamp_type: str = "CreateTime"
     timestamp_before_max_ms: int | None = None
     timestamp_after_max_ms: int | None = None
+    replicas: int = 1
 
     @property
     def kept_ms(self) -> int | None:
@@ -76,15 +78,21 @@ class Topic:
         return self.cleanup_policy is None or "delete" in self.cleanup_policy
 
 
-def topic_of(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
-    """Return a topic's state, with defaults for settings that the brokers do not report."""
+def topic_of(name: str, replicas: Sequence[int], config: Mapping[str, str]) -> Topic:
+    """Return a topic's state, with defaults for settings that the brokers do not report.
+
+    Args:
+        name: the topic's name.
+        replicas: the number of replicas of each partition.
+        config: its settings.
+    """
 
     def limit(setting: str) -> int | None:
         return int(config[setting]) if setting in config else None
 
     return Topic(
         name,
-        partitions,
+        len(replicas),
         int(config[MAX_MESSAGE_BYTES]),
         cleanup_policy=config.get(CLEANUP_POLICY),
         retention_ms=int(config.get(RETENTION_MS, -1)),
@@ -92,6 +100,7 @@ def topic_of(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
         timestamp_type=config.get(TIMESTAMP_TYPE, "CreateTime"),
         timestamp_before_max_ms=limit(TIMESTAMP_BEFORE_MAX_MS),
         timestamp_after_max_ms=limit(TIMESTAMP_AFTER_MAX_MS),
+        replicas=min(replicas),
     )
 
 

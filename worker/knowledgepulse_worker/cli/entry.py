@@ -153,18 +153,26 @@ class _Group(CommandGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None and args[1:]:
-            self._find_elsewhere(ctx, *args[:2])
-        name, command, rest = super().resolve_command(ctx, args)
+            self._find_elsewhere(ctx, " ".join(args[:2]), args[1])
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if "Did you mean" not in error.message:
+                self._find_elsewhere(ctx, args[0], args[0])
+            raise
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
-    def _find_elsewhere(self, ctx: click.Context, group: str, name: str) -> None:
-        """Fail with the group that has a command, if one has."""
+    def _find_elsewhere(self, ctx: click.Context, given: str, name: str) -> None:
+        """Fail with the option or the groups' commands that have a name, if there are any."""
+        places = [f"--{name}"] if any(f"--{name}" in each.opts for each in self.get_params(ctx)) else []
         for lazy in self.commands.values():
             if isinstance(lazy, LazyCommand) and not lazy.hidden:
                 with suppress(MissingExtraError):
                     command = lazy.load()
                     if isinstance(command, click.Group) and name in command.commands:
-                        ctx.fail(f"No such command '{group} {name}'. Did you mean '{lazy.name} {name}'?")
+                        places.append(f"{lazy.name} {name}")
+        if places:
+            ctx.fail(f"No such command {given!r}. Did you mean {' or '.join(map(repr, places))}?")
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -32,7 +32,7 @@ from knowledgepulse_worker.tools.terminal.console import errors
     type=int,
     default=-1,
     show_default="the broker's",
-    help="Replication factor of new topics.",
+    help="Replication factor of new topics; existing ones with fewer replicas are reported.",
 )
 @click.pass_context
 def topics(ctx: click.Context, config: Path | None, partitions: int, replication_factor: int) -> None:
@@ -51,6 +51,13 @@ def topics(ctx: click.Context, config: Path | None, partitions: int, replication
     if grow and raw.partitions > partitions:
         has = counted(raw.partitions, "partition")
         errors.print(f"differs: {raw.name} has {has}, not {partitions}; Kafka cannot remove partitions")
+    for topic in existing.values():
+        if topic.replicas < replication_factor:
+            has = counted(topic.replicas, "replica")
+            errors.print(
+                f"differs: {topic.name} has {has}, not {replication_factor}; "
+                "kafka-reassign-partitions.sh adds them"
+            )
 
 
 async def _topics(

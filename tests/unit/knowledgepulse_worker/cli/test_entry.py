@@ -143,6 +143,25 @@ def test_a_command_of_another_group_is_named_for_one_that_is_looked_for_elsewher
     assert "No such command 'threshold tune'. Did you mean 'policy tune'?" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("tune", "'policy tune'"),
+        ("replay", "'dead-letters replay'"),
+        ("list", "'dead-letters list' or 'traces list'"),
+        ("version", "'--version'"),
+        ("help", "'--help'"),
+    ],
+)
+def test_what_is_meant_is_named_for_a_command_of_a_group_or_an_option_without_its_beginning(
+    kp_worker, word, meant
+):
+    result = kp_worker(word)
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: No such command {word!r}. Did you mean {meant}?\n")
+
+
 def test_a_hidden_command_is_not_named_for_a_misspelt_one(kp_worker):
     assert kp_worker("wor").stderr.endswith("Error: No such command 'wor'.\n")
 
@@ -453,6 +472,7 @@ def test_an_option_before_its_command_is_told_its_place(kp_worker, traces):
     ("name", "problem"),
     [
         ("{file}", "'{file}' is a file; name one of its lines, such as {file}:1"),
+        ("{file}:x", "'{file}:x' names no line of '{file}'; lines are named such as {file}:1"),
         ("missing.jsonl:1", "file 'missing.jsonl' does not exist"),
     ],
 )

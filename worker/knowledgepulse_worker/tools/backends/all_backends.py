@@ -55,7 +55,8 @@ async def connected(
         wait: waits before a request is repeated.
 
     Raises:
-        InputError: the file cannot be read, or the key has characters that HTTP headers do not allow.
+        InputError: the address is none, the file cannot be read, or the key has characters that HTTP headers
+            do not allow.
     """
     kind, headers = _KINDS[name]
     key = backend_key(kind.variables, key_file)

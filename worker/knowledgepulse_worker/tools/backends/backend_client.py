@@ -16,8 +16,10 @@ from yarl import URL
 from knowledgepulse_kafka import http_client as client
 from knowledgepulse_kafka.errors import SecurityError
 from knowledgepulse_kafka.http_client import HttpAnswer
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
+from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 TIMEOUT = 60.0
@@ -34,6 +36,8 @@ _BUSY = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
+
+_printed = LogInterval()
 
 Query = Sequence[tuple[str, str]]
 WaitFunction = Callable[[float, str], Awaitable[None]]
@@ -54,9 +58,26 @@ class BackendRefusal(Exception):  # noqa: N818 - the caller decides whether this
         self.answer = answer
 
 
-async def wait(seconds: float, _reason: str) -> None:
-    """Wait."""
+async def wait(seconds: float, reason: str) -> None:
+    """Wait, and print the reason, at most once a minute."""
+    if _printed.let_pass(reason):
+        errors.print(f"waiting for the backend: {printable(reason)}", markup=False)
     await asyncio.sleep(seconds)
+
+
+def _address(url: str) -> str:
+    """Return a backend's address without a slash at its end.
+
+    Raises:
+        InputError: it is not an address.
+    """
+    try:
+        parsed = URL(url)
+    except ValueError:
+        parsed = URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InputError(f"{printable(url)}: should be a URL such as http://localhost:6006")
+    return url.rstrip("/")
 
 
 def backend_key(variables: Sequence[Sequence[str]], file: Path | None) -> str | None:
@@ -114,6 +135,9 @@ class BackendClient:
         secrets: texts that no message may show.
         patience: seconds for which a request is repeated before the command gives up; None for no limit.
         wait: waits before a request is repeated.
+
+    Raises:
+        InputError: the address is none.
     """
 
     def __init__(
@@ -125,7 +149,7 @@ class BackendClient:
         patience: float | None = 120.0,
         wait: WaitFunction = wait,
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = _address(url)
         self._headers = {"Accept": "application/json", **headers}
         known = [text for secret in secrets if secret for text in (secret, secret.partition(":")[2])]
         self._secrets = [*known, *(value.rpartition(" ")[2] for value in headers.values())]

@@ -177,7 +177,9 @@ def _with_its_file(name: str, given: Inputs) -> tuple[str, Inputs]:
         return name, given
     if Path(name).is_file():
         raise click.UsageError(f"'{name}' is a file; name one of its lines, such as {name}:1")
-    if not line.isdecimal() or not Path(file).is_file():
+    if Path(file).is_file() and not line.isdecimal():
+        raise click.UsageError(f"'{name}' names no line of '{file}'; lines are named such as {file}:1")
+    if not Path(file).is_file():
         if Path(file).suffix in _SUFFIXES:
             raise click.UsageError(f"file '{file}' does not exist")
         return name, given

@@ -12,10 +12,11 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from knowledgepulse_kafka.errors import SecurityError
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.backends import pull_command
+from knowledgepulse_worker.tools.backends import backend_client, pull_command
 from knowledgepulse_worker.tools.backends.all_backends import _KINDS, connected
 from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
 from knowledgepulse_worker.tools.backends.pull_output import FileOutput, file_name
@@ -146,6 +147,26 @@ async def test_a_backend_that_is_down_ends_the_pull_after_a_while(fake, pull):
     fake.script += [web.Response(status=503) for _ in range(20)]
     with pytest.raises(InputError, match="status 503; gave up after "):
         await pull(fake, waits=[])
+
+
+@pytest.mark.parametrize("url", ["localhost:6006", "phoenix", "ftp://phoenix", "http://", "http://[::1", ""])
+def test_what_is_no_address_of_a_backend_is_refused_at_once(url):
+    """It was tried for 92 s, without a line."""
+    result = CliRunner().invoke(main, ["pull", "phoenix", url])
+
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {url}: should be a URL such as http://localhost:6006\n"
+
+
+async def test_a_wait_for_a_backend_is_told_once_for_each_reason(monkeypatch, capsys):
+    monkeypatch.setattr(backend_client, "_printed", LogInterval())
+    for reason in ("status 503", "status 503", "no answer in time"):
+        await backend_client.wait(0.0, reason)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "waiting for the backend: status 503",
+        "waiting for the backend: no answer in time",
+    ]
 
 
 async def test_a_key_is_sent_and_never_shown(fake, pull):
