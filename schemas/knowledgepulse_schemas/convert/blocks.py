@@ -94,7 +94,7 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         yield None, hub.Reasoning(text) if block.get("thought") is True else hub.Text(text)
     elif kind in _REASONING:
         yield None, hub.Reasoning(_read(block, (*_REASONING, "text", "content"), path, losses))
-    elif kind in _CALL or (not kind and isinstance(block.get("name"), str)):
+    elif kind in _CALL or (kind in ("", "function") and isinstance(block.get("name"), str)):
         count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS}, path, losses)
         name, call_id = as_text(_first(block, _NAMES)), _text(_first(block, _CALL_IDS))
         yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id)

@@ -189,6 +189,16 @@ def unread_kind(line: Any) -> str | None:
             return "OpenTelemetry's metrics hold no conversation; convert the agent's spans"
         case {"sid": str(), "spanId": str(), "attrs": dict()}:
             return "Copilot's debug log in VS Code is not read; convert what `Chat: Export Chat…` writes"
+        case {"ts": int(), "type": "say" | "ask"}:
+            return (
+                "what Cline and Roo Code show on the screen is not read; convert the "
+                "`api_conversation_history.json` beside it"
+            )
+        case {"answer_generation": {"train_messages": _}}:
+            return (
+                "ToolBench's trees are not read; convert the last list of messages in "
+                "`answer_generation.train_messages`"
+            )
     return None
 
 

@@ -81,7 +81,10 @@ def _has_content(value: Any) -> bool:
             if value_part and is_content:
                 return True
         elif isinstance(value_part, dict):
-            rest.extend((member, is_content or name in _CONTENT) for name, member in value_part.items())
+            rest.extend(
+                (member, is_content or name in _CONTENT or not _CONTENT.isdisjoint(name.split("_")))
+                for name, member in value_part.items()
+            )
         elif isinstance(value_part, list):
             rest.extend((inner, is_content) for inner in value_part)
     return False

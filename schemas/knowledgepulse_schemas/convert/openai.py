@@ -120,11 +120,17 @@ def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None
     messages = []
     for number, value in enumerate(items):
         item = read(_Item, value, f"{path}[{number}]")
-        if not item.is_hosted_call:
-            count_unread(item, lost_at, losses)
         convert = _message if item.role is not None else _of_item
         messages.append(convert(item, f"{path}[{number}]", lost_at, losses))
+        if _is_empty_response(messages[-1]):  # the response may be in a member that is not known
+            losses.add_unknown(f"{lost_at} of an empty response", item.model_extra)
+        elif not item.is_hosted_call:
+            count_unread(item, lost_at, losses)
     return messages
+
+
+def _is_empty_response(message: hub.Message) -> bool:
+    return any(isinstance(part, hub.ToolCallResponse) and not part.response for part in message.parts)
 
 
 def nested_function(call: Any, name: str = "name") -> Any:

@@ -133,7 +133,7 @@ def parse_time(value: Any) -> datetime | None:
 
 def parse_json(text: Any) -> Any:
     """Parse JSON text, or return the value unchanged if it is not JSON text."""
-    if not isinstance(text, str) or not re.match(r'\s*[\[{"]', text):
+    if not isinstance(text, str) or not text.lstrip().startswith(("[", "{", '"')):
         return text
     try:
         return json.loads(text, parse_constant=str)  # traces have no NaN

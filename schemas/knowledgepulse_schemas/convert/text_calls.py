@@ -2,10 +2,11 @@
 
 The forms are those of OpenHands, SWE-smith and Qwen3-Coder (``<function=bash><parameter=command>…``), of
 Hermes and Qwen (``<tool_call>{"name": …}``), of Anthropic's early API (``<invoke name="bash">``), of ReAct
-(``Action: … Action Input: …``, ``Action: search[…]``, or JSON with ``action`` and ``action_input``), and of
-Terminus (JSON with ``commands``). They are read only in runs that have no other calls, and only at the end of
-a text, where a model stops for the response: elsewhere a text may just quote them. The last ``</function>``
-may be missing, since OpenHands stops the model at it.
+(``Action: … Action Input: …``, ``Action: search[…]``), of Terminus (JSON with ``commands``), and JSON with a
+call's name and arguments (``tool_name`` and ``arguments``, ``action`` and ``action_input``). They are read
+only in runs that have no other calls, and only at the end of a text, where a model stops for the response:
+elsewhere a text may just quote them. The last ``</function>`` may be missing, since OpenHands stops the model
+at it.
 """
 
 from __future__ import annotations
@@ -41,15 +42,26 @@ _ENDS_IN_JSON = re.compile(r"\}\s*(?:```\s*)?\Z")
 _MARKS = (
     *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
     *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>", "\nAction Input:"),
-    *("<keystrokes", '"keystrokes"', '"action_input"'),
+    *("<keystrokes", '"keystrokes"', '"action_input"', '"tool_name"', "<functioncall>", "functools["),
+    *("<execute_", "<execute>", "<bash>", "<tool_use>", "<tool_calls>", "<tool_code>", "```tool_code"),
+    *("<|channel|>commentary to=", "<|plugin|>", "\u273fFUNCTION\u273f"),
 )
 """Beginnings of calls in text, also in forms that are not read."""
 _RESPONSE = re.compile(
     r"\s*(?:OBSERVATION:|Observation(?: \d++)?:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>"
     r"|<function_results>)\s*"
 )
-_ANSWER = re.compile(r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:)")
+_ANSWER = re.compile(
+    r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:|Exit code:|Result:|Output:|stdout:"
+    r"|\[?(?:tool|function|command|execution|action)[ _](?:results?|outputs?|response)\b"
+    r"|<(?:tool_|function_|execution_)?(?:results?|outputs?|observation|stdout)>)",
+    re.IGNORECASE,
+)
 """How other responses begin, which keep their beginning."""
+_PROMPT = "bash-$"
+"""How the responses of SWE-agent's first shells end."""
+_CALL_NAMES = ("name", "tool_name", "tool", "function_name", "function", "action")
+_CALL_ARGUMENTS = ("arguments", "args", "parameters", "params", "tool_input", "action_input", "input")
 _FINAL = {"finish", "submit"}
 """Tools that end the run: only a text with the mark of a response answers them."""
 _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
@@ -97,7 +109,8 @@ def _taken(messages: MutableSequence[hub.Message]) -> Iterator[hub.Message]:
 def _suspect(before: hub.Message | None, message: hub.Message, losses: Losses) -> None:
     """Suspect the agent's text before a text that reads like the response to a call."""
     text = hub.join_texts(message.parts)
-    if before and before.role == "assistant" and (_RESPONSE.match(text) or _ANSWER.match(text)):
+    is_answer = _RESPONSE.match(text) or _ANSWER.match(text) or text.rstrip().endswith(_PROMPT)
+    if before and before.role == "assistant" and is_answer:
         said = hub.join_texts(before.parts)
         if not any(mark in said for mark in _MARKS):  # else it is a suspect already
             losses.add_unknown(UNREAD, said, {"text": said})
@@ -147,25 +160,33 @@ def _of_json(text: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None
     """Return the text around the JSON object at the end of a text, and its calls; None in any other form."""
     text = text.rstrip()
     is_fenced = text.endswith("```")
-    start = text.rfind("```", 0, -3) if is_fenced else text.find("{")
-    if start < 0:
-        return None
-    block = text[start:].removeprefix("```").removeprefix("json").removesuffix("```").strip()
-    before = text[:start].rstrip().removesuffix("Action:").rstrip()
-    match parse_json(block):
+    for start in (text.rfind("```", 0, -3),) if is_fenced else (text.find("{"), text.rfind("\n{") + 1):
+        block = text[start:].removeprefix("```").removeprefix("json").removesuffix("```").strip()
+        value = parse_json(block) if start >= 0 else None
+        if isinstance(value, dict):
+            return _called_in(value, text[:start].rstrip().removesuffix("Action:").rstrip(), losses)
+    return None
+
+
+def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str, list[hub.ToolCall]] | None:
+    match value:
         case {"commands": [*commands], **rest} if all(map(_is_keystrokes, commands or [rest])):
-            texts = [value for value in rest.values() if isinstance(value, str)]
+            texts = [member for member in rest.values() if isinstance(member, str)]
             losses.add(
-                "members beside commands in text", [value for value in rest.values() if value not in texts]
+                "members beside commands in text",
+                [member for member in rest.values() if not isinstance(member, str)],
             )
             calls = [hub.ToolCall("bash_command", command) for command in commands]
             return "\n".join(filter(None, [before, *texts])), calls
-        case {"action": str(name), "action_input": given, **rest}:
-            losses.add("members beside an action in text", rest)
-            if name.lower() == "final answer":
-                return "\n".join(filter(None, [before, as_text(given)])), []
-            return before, [hub.ToolCall(name, given)]
-    return None
+    names = [name for name in _CALL_NAMES if isinstance(value.get(name), str)]
+    given = [name for name in _CALL_ARGUMENTS if name in value]
+    if not names or not given or not (isinstance(value[given[0]], dict) or given[0] == "action_input"):
+        return None
+    name, arguments = value[names[0]], value[given[0]]
+    losses.add("members beside a call in text", [value[name] for name in value.keys() - {names[0], given[0]}])
+    if name.lower() == "final answer":
+        return "\n".join(filter(None, [before, as_text(arguments)])), []
+    return before, [hub.ToolCall(name, arguments)]
 
 
 def _is_keystrokes(command: Any) -> bool:

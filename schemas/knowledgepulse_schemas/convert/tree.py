@@ -7,6 +7,7 @@ with ``agent`` in its name. Such steps continue one conversation, so their run i
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -177,9 +178,9 @@ class _Tree:
         return losses
 
     def _outermost_agents(self) -> Iterator[Node]:
-        rest = list(self._roots)
+        rest = deque(self._roots)
         while rest:
-            node = rest.pop(0)
+            node = rest.popleft()
             if node.agent:
                 yield node
             else:

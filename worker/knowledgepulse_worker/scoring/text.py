@@ -77,7 +77,7 @@ PART_SEPARATOR = "\0"
 # Scripts without spaces between words count by the character, long words such as URLs by 20 characters.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,20}}")
-_WORDS = re.compile(rf"(?:\s*+(?:{_WORD.pattern})){{0,{OBJECTIVE_WORDS}}}+")
+_FIRST_WORDS = re.compile(rf"(?:\s*+(?:{_WORD.pattern})){{0,{OBJECTIVE_WORDS}}}+")
 
 _MAX_ENDING = OBJECTIVE_WORDS * 21
 """Maximum characters of that many words, with at most 20 characters and a space each."""
@@ -172,7 +172,7 @@ def _steps(trace: TraceLike, *, replies: bool) -> Iterator[str]:
 
 
 def _beginning(objective: str) -> str:
-    words = _WORDS.match(objective, 0, MAX_CHARACTERS)
+    words = _FIRST_WORDS.match(objective, 0, MAX_CHARACTERS)
     return words[0] if words else ""
 
 

@@ -66,6 +66,24 @@ SPOKEN = {"type": "voice", "text": "Count the lines"}
             ],
             "tool calls in text, in a form that is not known",
         ),
+        (
+            [
+                ASK,
+                {"role": "assistant", "content": "I look.\n\n```\nls\n```"},
+                {"role": "user", "content": "Tool output: a.py"},
+                DONE,
+            ],
+            "tool calls in text, in a form that is not known",
+        ),
+        (
+            [
+                ASK,
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "wc"}}]},
+                {"role": "tool", "tool_call_id": "1", "content": None, "tool_result_full": "42"},
+                DONE,
+            ],
+            "[] of an empty response",
+        ),
     ],
 )
 def test_content_of_an_unknown_kind_is_a_suspect_loss(document, path):
