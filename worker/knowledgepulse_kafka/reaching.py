@@ -72,18 +72,20 @@ def problem_of(error: BaseException) -> str:
     """Return why a server cannot be reached, in a few words."""
     match error:
         case TimeoutError():
-            return "no answer"
+            problem = "no answer"
         case OSError(errno=int(number)) if number > 0:
-            return os.strerror(number)
+            problem = os.strerror(number)
         case OSError(strerror=str(text)):
-            return text
+            problem = text
         case IncompatibleBrokerVersion():
-            return "does not tell where the brokers are; is it the address of a controller (KRaft)?"
+            problem = "does not tell where the brokers are; is it the address of a controller (KRaft)?"
         case IncompleteReadError(expected=int(expected)) if expected == _HTTP:
-            return "answers in HTTP, not as a broker"
+            problem = "answers in HTTP, not as a broker"
         case IncompleteReadError():
-            return "closes the connection"
-    return str(error) or type(error).__name__
+            problem = "closes the connection"
+        case _:
+            problem = str(error) or type(error).__name__
+    return problem
 
 
 def reaching(client: _Client) -> _Client:
