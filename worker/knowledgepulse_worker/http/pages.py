@@ -10,6 +10,8 @@ from importlib import resources
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from aiohttp import HttpVersion11
+
 from knowledgepulse_worker.settings import WebSettings
 
 _SAFE = {
@@ -59,24 +61,28 @@ PAGE = resources.files("knowledgepulse_worker.http").joinpath("status.html").rea
 
 PAGE_HEADERS = page_headers(PAGE)
 
-_PROXIES = ("Forwarded", "Via", "X-Real-Ip")
-_PROXY_PREFIX = "X-Forwarded-"
+_OF_A_PROXY = re.compile(r"(x-)?forwarded(-.*)?|x-original-.*|via|.*-ip", re.IGNORECASE)
+"""The headers of proxies (RFC 7239, RFC 9110) and their vendors, such as X-Real-IP and True-Client-IP."""
 
 
-def shows_content(web: WebSettings, request: Mapping[str, str]) -> bool:
+def shows_content(
+    web: WebSettings, request: Mapping[str, str], version: tuple[int, int] = HttpVersion11
+) -> bool:
     """Return whether a request may see trace content.
 
     If ``web.show_content`` is not set, content is shown only on loopback: both the listening address and the
     request's ``Host`` must be loopback. The latter excludes sites whose own name resolves to loopback. A
-    proxy on this machine passes on requests of others, so its headers (RFC 7239, RFC 9110) exclude them.
+    proxy on this machine passes on requests of others, so its headers exclude them, as does HTTP/1.0: no
+    browser speaks it, but nginx does, without such headers, unless it is configured otherwise.
 
     Args:
         web: the settings.
         request: the request's headers.
+        version: its version of HTTP.
     """
     if web.show_content is not None:
         return web.show_content
-    is_passed_on = any(name.title() in _PROXIES or name.title().startswith(_PROXY_PREFIX) for name in request)
+    is_passed_on = version < HttpVersion11 or any(_OF_A_PROXY.fullmatch(name) for name in request)
     return not is_passed_on and _is_loopback(web.host) and _is_loopback(_host(request.get("Host", "")))
 
 

@@ -165,7 +165,7 @@ class Port:
         """Return an answer of the child that was requested after this request; None if there is none."""
         if not self._has_child:
             return None
-        content = shows_content(self._settings, request.headers)
+        content = shows_content(self._settings, request.headers, request.version)
         openmetrics = request.path == METRICS and _OPENMETRICS in request.headers.get("Accept", "")
         wanted = WantedPage(request.path, content, openmetrics)
         asking = self._answers.get(wanted)

@@ -5,6 +5,7 @@ from base64 import b64encode
 from hashlib import sha256
 
 import pytest
+from aiohttp import HttpVersion10, HttpVersion11
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
 from knowledgepulse_worker.settings import WebSettings
@@ -37,7 +38,11 @@ def test_content_is_shown_on_loopback_only_by_default(show, host, asked, shown):
 
 
 @pytest.mark.parametrize(
-    "name", ["X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"]
+    "name",
+    [
+        *("X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"),
+        *("X-Original-Forwarded-For", "X-Original-URL", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP"),
+    ],
 )
 def test_a_request_that_a_proxy_on_this_machine_passed_on_is_not_shown_content(name):
     """The proxy connects from loopback, and may name it in `Host`, for anybody."""
@@ -45,6 +50,14 @@ def test_a_request_that_a_proxy_on_this_machine_passed_on_is_not_shown_content(n
 
     assert not shows_content(WebSettings(), request)
     assert shows_content(WebSettings(show_content=True), request)
+
+
+def test_a_request_in_http_1_0_is_not_shown_content_as_nginx_passes_it_on_without_a_header():
+    request = {"Host": "127.0.0.1:6066", "Connection": "close"}
+
+    assert not shows_content(WebSettings(), request, HttpVersion10)
+    assert shows_content(WebSettings(show_content=True), request, HttpVersion10)
+    assert shows_content(WebSettings(), request, HttpVersion11)
 
 
 @pytest.mark.parametrize("tag", ["script", "style"])
