@@ -127,6 +127,8 @@ class _Group(CommandGroup):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command; an error of standard output is one line, and the exit status 1."""
+        for number in stop_signals():  # before the imports: a container's first process ignores others
+            signal.signal(number, _exit_on_signal)
         _require_streams()
         try:
             try:
@@ -192,8 +194,6 @@ class _Group(CommandGroup):
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """Score AI agents' reasoning traces from Kafka and route them by quality."""
-    for number in stop_signals():
-        signal.signal(number, _exit_on_signal)
     leave_out_attempts()
     if ctx.invoked_subcommand != "work":  # its parent has said so
         _warn_of_ignored_variables()

@@ -488,6 +488,20 @@ def test_a_count_out_of_range_is_a_usage_error(kp_worker, traces, count):
     assert kp_worker("publish", "--dry-run", traces, "--skip", count).exit_code == 2
 
 
+def test_a_signal_ends_a_command_that_is_being_imported(kp_worker, monkeypatch):
+    """A container's first process ignores the signals for which it has no handler."""
+
+    def load(_command):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(cli.LazyCommand, "load", load)
+    former = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert kp_worker("run").exit_code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
 def test_an_ignored_sighup_stays_ignored():
     """`nohup kp-worker …`."""
     code = "import signal; from knowledgepulse_worker.cli import entry; "
