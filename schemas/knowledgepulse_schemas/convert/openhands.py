@@ -24,9 +24,11 @@ from knowledgepulse_schemas.convert.reading import (
     as_text,
     count_others,
     count_unread,
+    items_of,
     parse_json,
     parse_time,
     read,
+    unwrap,
 )
 from knowledgepulse_schemas.convert.verdicts import Verdicts
 from knowledgepulse_schemas.convert.words import words
@@ -35,6 +37,8 @@ NAME = "openhands"
 
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 _FAILURE = "ConversationErrorEvent"
+_OWN = {"kind", "source", "args", "extras"}
+"""Members that no other program's records of actions have, as far as is known."""
 _UUID = len("xxxxxxxx-xxxx-xxxx")
 """The least length of the SDK's ids; earlier versions number their events."""
 _BOOKKEEPING = words(
@@ -308,10 +312,19 @@ def _is_event(value: Any) -> bool:
     return has_content and isinstance(value.get("observation"), str)
 
 
+def _recognises(document: Any) -> bool:
+    """Check for events, one of which has a member that others' actions have not, or for the oldest files."""
+    events = unwrap(document, "history")
+    if not are_all(_is_event, events):
+        return False
+    is_oldest = isinstance(document, dict) and "instruction" in document
+    return is_oldest or any(not _OWN.isdisjoint(event) for _, event in items_of(events))
+
+
 FORMAT = InputFormat(
     NAME,
     "kind source timestamp",
-    lambda document: are_all(_is_event, document, within="history"),
+    _recognises,
     _runs,
     is_fragment=lambda line: isinstance(line, dict) and "history" not in line,
 )

@@ -214,7 +214,10 @@ KIMI = Table(  # ~/.kimi/sessions/*/*/agents/*/wire.jsonl, of protocol 1.4 and 1
     ),
     at="time",
 )
-_MANAGED_BESIDE = ("session.", "span.", "agent.thinking", "agent.thread_context_compacted", "user.interrupt")
+_MANAGED_BESIDE = (
+    *("session", "span.", "agent.thinking", "agent.thread_context_compacted"),
+    *("user.interrupt", "user.tool_confirmation"),
+)
 MANAGED = Table(  # the events of a session of Claude's Managed Agents
     "claude_managed",
     "id type processed_at",
