@@ -196,6 +196,9 @@ def _with_messages(record: dict[str, Any]) -> dict[str, Any]:
         if isinstance(values, list) and values and all(map(_is_message, values)):
             rest = {member: value for member, value in record.items() if member != name}
             return rest | {"messages": [_with_content(value) for value in values]}
+    match record:
+        case {"prompt": [*asked], "completion": [*answered], **rest} if all(map(_is_message, asked)):
+            return {**rest, "messages": [*asked, *answered]}
     return record
 
 

@@ -23,6 +23,7 @@ from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.elements import elements
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
+from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import as_text, count_others, each
 from knowledgepulse_schemas.convert.sessions import ANOTHER_FORM, Reader
@@ -35,6 +36,7 @@ ROLES: dict[str, hub.Role] = {
     "request": "user",
     "tool_result": "tool",
     "observation": "tool",
+    "function_call": "assistant",  # the text is the call
 }
 """Names of roles, also those of Pydantic AI's messages and of ShareGPT's."""
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
@@ -645,6 +647,19 @@ CHATS = (
 )
 
 
+def _of_chat(chat: Chat, value: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
+    """Yield a message's parts, each as a message of its own; a role that is not known is a suspect loss."""
+    name = str(_at(value, chat.role))
+    role = ROLES.get(name, "system")
+    if name not in ROLES:
+        losses.add_unknown(f"[].{chat.role} {name}", "-", {"content": value})
+    for own, part in parts_of(_at(value, chat.parts), "[]", losses):
+        is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
+        response = hub.ToolCallResponse(part.content) if isinstance(part, hub.Text) else part
+        yield hub.message(own or role, response if is_answer else part)
+    yield from (hub.message(role, error) for error in hub.cut_off(value.get("finish_reason")))
+
+
 def chat_format_of(chat: Chat) -> InputFormat:
     """Return the format of a framework's messages."""
 
@@ -664,14 +679,9 @@ def chat_format_of(chat: Chat) -> InputFormat:
             count_others(document, {chat.within, "id"}, "", run.losses)
             run.native_id = document["id"] if isinstance(document.get("id"), str) else None
         for value in document[chat.within] if chat.within else document:
-            role = ROLES.get(str(_at(value, chat.role)), "system")
             for name, rest in read.rest_of(value):
                 run.losses.add(f"[].{name}", rest)
-            for own, part in parts_of(_at(value, chat.parts), "[]", run.losses):
-                is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
-                response = hub.ToolCallResponse(part.content) if isinstance(part, hub.Text) else part
-                run.messages.append(hub.message(own or role, response if is_answer else part))
-            run.messages += [hub.message(role, error) for error in hub.cut_off(value.get("finish_reason"))]
+            run.messages += _of_chat(chat, value, run.losses)
         return run
 
     def runs(document: Any) -> Iterator[hub.Run | ConversionError]:

@@ -11,7 +11,10 @@ at it.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import warnings
 from collections.abc import Iterator, MutableSequence
 from typing import Any
 
@@ -41,18 +44,21 @@ _REACT_IN_BRACKETS = re.compile(
 _ENDS_IN_JSON = re.compile(r"\}\s*(?:```\s*)?\Z")
 _MARKS = (
     *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
-    *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>", "\nAction Input:"),
+    *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>"),
     *("<keystrokes", '"keystrokes"', '"action_input"', '"tool_name"', "<functioncall>", "functools["),
     *("<execute_", "<execute>", "<bash>", "<tool_use>", "<tool_calls>", "<tool_code>", "```tool_code"),
     *("<|channel|>commentary to=", "<|plugin|>", "\u273fFUNCTION\u273f"),
 )
 """Beginnings of calls in text, also in forms that are not read."""
+_ACTION = re.compile(r"^(?:Action|Act)(?: \d++| Input)?:", re.MULTILINE | re.IGNORECASE)
+"""A line that begins one."""
 _RESPONSE = re.compile(
     r"\s*(?:OBSERVATION:|Observation(?: \d++)?:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>"
     r"|<function_results>)\s*"
 )
 _ANSWER = re.compile(
     r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:|Exit code:|Result:|Output:|stdout:"
+    r"|The output of the OS:"
     r"|\[?(?:tool|function|command|execution|action)[ _](?:results?|outputs?|response)\b"
     r"|<(?:tool_|function_|execution_)?(?:results?|outputs?|observation|stdout)>)",
     re.IGNORECASE,
@@ -62,6 +68,8 @@ _PROMPT = "bash-$"
 """How the responses of SWE-agent's first shells end."""
 _CALL_NAMES = ("name", "tool_name", "tool", "function_name", "function", "action")
 _CALL_ARGUMENTS = ("arguments", "args", "parameters", "params", "tool_input", "action_input", "input")
+_LITERAL = 20_000
+"""The most characters of a literal of Python, whose parser needs much more memory than JSON's."""
 _FINAL = {"finish", "submit"}
 """Tools that end the run: only a text with the mark of a response answers them."""
 _RESPONSE_ENDS = ("</tool_response>", "</function_results>")
@@ -87,7 +95,7 @@ def with_calls(
     before: hub.Message | None = None
     called: list[str] = []  # the tools that the next text of the user responds to
     for message in _taken(messages):
-        if message.role == "user" and not (called or has_calls):
+        if message.role in ("user", "tool") and not (called or has_calls):
             _suspect(before, message, losses)
         parts = message.parts
         if message.role == "assistant":
@@ -109,16 +117,21 @@ def _taken(messages: MutableSequence[hub.Message]) -> Iterator[hub.Message]:
 def _suspect(before: hub.Message | None, message: hub.Message, losses: Losses) -> None:
     """Suspect the agent's text before a text that reads like the response to a call."""
     text = hub.join_texts(message.parts)
-    is_answer = _RESPONSE.match(text) or _ANSWER.match(text) or text.rstrip().endswith(_PROMPT)
+    is_answer = (
+        message.role == "tool"
+        or _RESPONSE.match(text) is not None
+        or _ANSWER.match(text) is not None
+        or text.rstrip().endswith(_PROMPT)
+    )
     if before and before.role == "assistant" and is_answer:
         said = hub.join_texts(before.parts)
-        if not any(mark in said for mark in _MARKS):  # else it is a suspect already
+        if said and not _has_mark(hub.Text(said)):  # else it is a suspect already
             losses.add_unknown(UNREAD, said, {"text": said})
 
 
 def _has_mark(part: hub.Part) -> bool:
     return isinstance(part, hub.Text) and (
-        any(mark in part.content for mark in _MARKS) or _REACT_IN_BRACKETS.search(part.content) is not None
+        any(mark in part.content for mark in _MARKS) or _ACTION.search(part.content) is not None
     )
 
 
@@ -180,9 +193,11 @@ def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str,
             return "\n".join(filter(None, [before, *texts])), calls
     names = [name for name in _CALL_NAMES if isinstance(value.get(name), str)]
     given = [name for name in _CALL_ARGUMENTS if name in value]
-    if not names or not given or not (isinstance(value[given[0]], dict) or given[0] == "action_input"):
+    if not names or not given:
         return None
     name, arguments = value[names[0]], value[given[0]]
+    if not isinstance(parse_json(arguments), dict) and given[0] != "action_input":
+        return None
     losses.add("members beside a call in text", [value[name] for name in value.keys() - {names[0], given[0]}])
     if name.lower() == "final answer":
         return "\n".join(filter(None, [before, as_text(arguments)])), []
@@ -204,7 +219,7 @@ def _is_between(text: str) -> bool:
 
 def _call(found: re.Match[str]) -> hub.ToolCall | None:
     if found["json"] is not None:
-        match parse_json(found["json"]):
+        match _literal(found["json"]):
             case {"name": str(name), **rest}:
                 return hub.ToolCall(name, rest.get("arguments", rest.get("parameters")))
         return None
@@ -218,6 +233,18 @@ def _call(found: re.Match[str]) -> hub.ToolCall | None:
         for parameter in _PARAMETER.finditer(body)
     }
     return hub.ToolCall(name, arguments or parse_json(body.strip()) or {})
+
+
+def _literal(text: str) -> Any:
+    """Return the value of JSON, or of a literal of Python without others' values, as Hermes' data has it."""
+    value = parse_json(text)
+    if not isinstance(value, str) or len(value) > _LITERAL:
+        return value
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of escapes that Python does not know
+            return json.loads(json.dumps(ast.literal_eval(value)))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return value
 
 
 def _answered(part: hub.Part, *, is_final: bool) -> hub.Part:
