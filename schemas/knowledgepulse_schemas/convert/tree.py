@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub, wrapped
@@ -244,6 +245,8 @@ class _Tree:
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
             events.append(ModelCall(output=root.event.output))
         messages = conversation(events, _earlier_runs(events, losses))
+        if isinstance(root.event, ModelCall) and not _has_answer(messages):
+            messages += _untold(root.event.output, messages)
         transcript = hub.transcript_of(messages)
         for node in nodes:
             if node.agent and isinstance(node.event, ModelCall):
@@ -336,6 +339,19 @@ def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
 
 def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
     return isinstance(event, ModelCall) and any(message.parts for message in event.output)
+
+
+def _has_answer(messages: list[hub.Message]) -> bool:
+    """Check whether a conversation ends otherwise than with a call or its response."""
+    parts = [part for message in messages for part in message.parts]
+    return not parts or not isinstance(parts[-1], hub.ToolCall | hub.ToolCallResponse)
+
+
+def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
+    """Return the end of an agent's output that its calls do not tell: often only it has the answer."""
+    told = {_said(part) for message in messages for part in message.parts}
+    ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
+    return ending[::-1]
 
 
 def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses) -> tuple[hub.Message, ...]:
