@@ -303,20 +303,6 @@ def test_detects_a_wrong_nearest_trace(worked):
         assert what in report.differing[0].what
 
 
-def test_recomputes_every_record_under_the_policy_that_it_names(worked):
-    made = worked(6)
-    old = Policy(threshold=0.9)
-    made.publish(3)
-    made.work(policy=old)
-    made.kept_policies = [old]
-
-    assert counts(made.audit()) == {}
-
-    made.outputs[7] = with_score(made.outputs[7], threshold=0.75)
-
-    assert [d.offset for d in made.audit().differing] == [7]
-
-
 def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(worked):
     made = worked(6)
     old = Policy(threshold=0.9)

@@ -133,19 +133,6 @@ def test_a_broker_of_the_demos_own_needs_no_login_of_the_users(monkeypatch):
     assert demo_settings(replace(BROKER, kind="started")).kafka.security_protocol == "PLAINTEXT"
 
 
-def test_no_confidence_is_derived_from_success(documents):
-    outcomes = {
-        (
-            one["outcome"]["confidence"],
-            one["metadata"]["confidence_source"],
-            one["metadata"]["outcome_source"],
-        )
-        for one in documents
-    }
-    assert outcomes == {(0.5, "default", "label")}
-    assert {one["metadata"]["success"] for one in documents} == {True, False}
-
-
 def test_each_trace_has_its_runs_reward_as_label(documents, labels):
     assert [one["id"] for one in documents] == list(labels)
     assert all(one["metadata"]["success"] == (labels[one["id"]]["reward"] >= 1) for one in documents)

@@ -189,11 +189,6 @@ def test_an_overlong_text_is_cut(scored):
     assert len(value) < 10_000
 
 
-def test_the_span_is_that_of_the_traces_metadata(make_document):
-    context = {"trace_id": TRACE, "span_id": SPAN, "trace_flags": 1}
-    assert span_of(make_document(span_context=context)) == SpanIds(TRACE, SPAN)
-
-
 @pytest.mark.parametrize(
     "context",
     [
@@ -213,7 +208,3 @@ def test_something_else_is_no_span(make_document, context):
     document = json.loads(make_document())
     document["metadata"]["span_context"] = context
     assert span_of(json.dumps(document).encode()) is None
-
-
-def test_a_trace_without_the_member_has_no_span(make_document):
-    assert span_of(make_document()) is None

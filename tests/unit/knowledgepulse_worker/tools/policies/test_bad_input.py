@@ -40,6 +40,9 @@ BAD = {
     # Policies.
     "no TOML": (CONFIG, (*TUNE, "--policy", "EQUAL"), "EQUAL: is not TOML: "),
     "a threshold above 1": (CONFIG, (*TUNE, "--policy", "WRONG"), "WRONG: policy.threshold: got 1.2;"),
+    "none": (CONFIG, ("policy", "check", "EMPTY"), "EMPTY: has no [policy]"),
+    # Too little to be seen in a rounded sum.
+    "a sum above 1": (CONFIG, ("policy", "check", "SUM"), "outcome_confidence 0.2000001 = 1.0000001"),
     "the second of two": (
         CONFIG,
         (*EVALUATE, "--labels", str(LABELS), "--policy", "POLICY", "--policy", "WRONG"),
@@ -121,6 +124,10 @@ def placed(scored, tmp_path, real_traces):
         "CUT": "".join(labels)[: len(labels[0]) + 20],
         "POLICY": "[policy]\n",
         "WRONG": "[policy]\nthreshold = 1.2\n",
+        "SUM": (
+            "[policy.domains.code.weights]\n"
+            "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.2000001\n"
+        ),
         "EQUAL": [{**lines[0], "id": f"{n}", "content": {**lines[n]["content"]}} for n in range(60)],
         "EVEN": [{"id": f"{n}", "keep": n % 2 == 0} for n in range(60)],
         "ONE": [{"id": one["id"], "keep": n % 2 == 0, "group": 1} for n, one in enumerate(lines)],

@@ -66,18 +66,6 @@ def test_a_corner_says_what_the_figures_are_of_and_what_is_left_out(evaluation_p
     assert f"{about}\nleft out: code, where all 14 labels are equal" in texts(evaluation_plot)
 
 
-def test_chance_and_the_interval_of_the_precision_are_drawn(evaluation_plot):
-    aucs, operating = axes_of(evaluation_plot)[:2]
-    assert [one.get_text() for one in aucs.get_legend().get_texts()] == ["chance"]
-    assert [one.get_text() for one in operating.get_legend().get_texts()] == [
-        "precision",
-        "its 95% interval",
-        "recall",
-        "precision by chance",
-        "current threshold",
-    ]
-
-
 def test_no_legend_covers_the_data(evaluation_plot, tuning_plot, tmp_path):
     for figure in (evaluation_plot, tuning_plot):
         save(figure, tmp_path / "plot.png")

@@ -1,7 +1,5 @@
 """The commands `kp-worker policy check` and `diff`; finding a policy by its digest."""
 
-import os
-
 import pytest
 
 from knowledgepulse_worker.errors import InputError
@@ -69,31 +67,6 @@ def test_check_and_diff_print_the_changes(kp_worker, policy_file, text, change):
     assert f"  {change}" in kp_worker("policy", "check", new).stdout.splitlines()
     assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == [f"  {change}"]
     assert kp_worker("policy", "diff", old, old).stdout == "no effect on the score or decision of any trace\n"
-
-
-WEIGHTS = (
-    "[policy.domains.code.weights]\n"
-    "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.2000001\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "has no [policy]"),
-        ("[polcy]\nthreshold = 0.5\n", "polcy: no such setting; did you mean policy?"),
-        (WEIGHTS, "outcome_confidence 0.2000001 = 1.0000001"),  # too little to be seen in a rounded sum
-        ("policy = 3\n", "policy: got 3;"),
-    ],
-)
-def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, message):
-    file = policy_file(text)
-    result = kp_worker("policy", "check", file)
-
-    assert (result.exit_code, result.stdout) == (os.EX_CONFIG, "")
-    assert result.stderr.startswith(f"Error: {file}: ")
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
 
 
 HISTORY = [KeptPolicy(Policy(threshold=number / 100), number) for number in range(40)]

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -189,32 +187,3 @@ def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker,
 
 def proposed(file):
     return tomllib.loads(file.read_text())["policy"]
-
-
-def test_fit_prints_the_policy_to_review_and_is_the_same_again(kp_worker, scored, mixed):
-    text = output(kp_worker("policy", "fit", scored, "--labels", mixed))
-
-    assert output(kp_worker("policy", "fit", scored, "--labels", mixed)) == text
-    report = json.loads(output(kp_worker("policy", "fit", scored, "--labels", mixed, "--json")))
-    assert tomllib.loads(text[text.index("# code") :])["policy"] == report["proposed"]
-
-
-def test_more_partitions_are_scored_apart(kp_worker):
-    """Each trace has fewer earlier ones to be like."""
-    mean = {}
-    for total in (1, 16):
-        text = output(kp_worker("score", TRACES, "--embedder", "lexical", "--partitions", total))
-        mean[total] = sum(json.loads(line)["novelty"] for line in text.splitlines())
-    assert mean[16] > 1.5 * mean[1]
-
-
-def test_help_needs_neither_numpy_nor_kafka():
-    """`kp-worker policy --help` stays fast."""
-    code = (
-        "import sys; from knowledgepulse_worker.cli.entry import main; "
-        "main(['policy', 'tune', '--help'], standalone_mode=False); "
-        "heavy = {'numpy', 'scipy', 'sklearn', 'aiokafka', 'torch'} & set(sys.modules); "
-        "sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

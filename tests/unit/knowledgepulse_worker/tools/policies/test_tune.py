@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from dataclasses import astuple, replace
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -148,12 +148,3 @@ def test_what_to_know_of_a_proposal_is_noted(make_record, scores, notes):
     assert found == [f"note: default{note}" for note in notes]
     assert (tuning.proposed == Policy(threshold=0.5)) is (len(scores) == 4)
     assert ("# default: no threshold" in proposed_toml(tuning)) is (len(scores) == 4)
-
-
-def test_rescoring_uses_the_traces_own_domain_and_visibility(make_record):
-    record = replace(make_record(), task_domain="legal")
-    policy = Policy(domains={"legal": {"threshold": 0.4}}, contribute_visibility=["network"])
-
-    assert (record.score.domain, record.under(policy).domain) == ("default", "legal")
-    assert record.under(policy).decision == "contribute"
-    assert replace(record, visibility="private").under(policy).decision == "rejected"
