@@ -164,9 +164,6 @@ def test_last_scores_that_no_worker_can_have_written_change_nothing(value, probl
     assert changelog.scores == {}
 
 
-# --- keys
-
-
 # --- the changelog's records
 
 

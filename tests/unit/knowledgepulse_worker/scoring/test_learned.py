@@ -31,7 +31,6 @@ from knowledgepulse_worker.scoring.words import buckets_of, hashes_of, word_buck
 from support.drawn_policies import POLICIES
 
 UNIT = st.floats(0, 1)
-TERM_OF_1 = {"mean": 0, "deviation": 1, "weight": 1, "clip": 3}
 TERM = st.builds(
     Term,
     mean=st.floats(-10, 10),

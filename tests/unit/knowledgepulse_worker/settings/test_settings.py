@@ -154,7 +154,11 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ("", {"KP_KAFKA__GRUOP": "1"}, "KP_KAFKA__GRUOP: no such setting; did you mean kafka.group? "),
         ("", {"KP_WEB": '{"port": 0}'}, "KP_WEB: web.port: got 0; "),
         ("[web]\nport = 0", {"KP_WEB": '{"host": "0.0.0.0"}'}, "worker.toml: web.port: got 0; "),
-        ("[kafka]\nssl_keyfile = 'key.pem'", {}, "worker.toml: kafka: got these values; "),
+        (
+            "[kafka]\nssl_keyfile = 'key.pem'",
+            {},
+            "worker.toml: kafka: got these values; ssl_keyfile needs ssl_certfile",
+        ),
         ("", {"KP_KAFKA__SSL_KEYFILE": "key.pem"}, "KP_KAFKA__SSL_KEYFILE: kafka: got these values; "),
         (
             "[topics]\nraw = 'x'",
@@ -197,10 +201,6 @@ def test_an_error_names_the_file_or_the_variable_that_set_the_value(
             "policy.contribute_visibility: got these values; should be a list of one or more of private, org",
         ),
         (
-            '[policy]\ncontribute_visibility = ["org", "public"]',
-            "; 'public' is not accepted",
-        ),
-        (
             '[kafka]\nsecurity_protocol = "SASL_SSL"',
             "SASL_SSL needs sasl_username and sasl_password or sasl_password_file",
         ),
@@ -209,18 +209,14 @@ def test_an_error_names_the_file_or_the_variable_that_set_the_value(
             "OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, ",
         ),
         ('[kafka]\nsasl_password = "x"\nsasl_password_file = "x"', "sasl_password_file are both set"),
-        ('[kafka]\nssl_keyfile = "key.pem"', "ssl_keyfile needs ssl_certfile"),
         (
             '[kafka]\nsasl_oauthbearer_token_provider = "os"',
             "kafka.sasl_oauthbearer_token_provider: got 'os'",
         ),
-        ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
         ("kafka = 5", "kafka: got 5"),
         ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk', 'agent' or 'parts'"),
-        ("shadow = 5", "shadow: got 5"),
         ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),
         ('[fleet]\nagent_ids = "planner"', "fleet.agent_ids: got 'planner'"),
-        ('[fleet]\nframeworks = [""]', "fleet.frameworks.0: got ''"),
         (f"[fleet]\nframeworks = {[str(n) for n in range(51)]}", "at most 50 items"),
     ],
 )
@@ -273,7 +269,6 @@ def test_a_name_that_kafka_refuses_for_a_topic_is_reported(problems_of, setting,
     ("text", "message"),
     [
         ("[kafak]", "kafak: no such setting; did you mean kafka? the file takes kafka, topics, "),
-        ("[kafka]\ngruop = 1", "kafka.gruop: no such setting; did you mean kafka.group? [kafka] takes "),
         ("[policy]\ntreshold = 1", "did you mean policy.threshold? [policy] takes threshold, share, "),
         (
             "[policy.domains.x]\ntreshold = 1",
@@ -283,7 +278,6 @@ def test_a_name_that_kafka_refuses_for_a_topic_is_reported(problems_of, setting,
             "[policy.domains.x.weights]\nnovlty = 1",
             "did you mean policy.domains.x.weights.novelty? [policy.domains.x.weights] takes complexity, ",
         ),
-        ("[shadow]\ntreshold = 1", "did you mean shadow.threshold? [shadow] takes threshold, share, "),
         ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
     ],
 )
@@ -371,7 +365,6 @@ def test_a_file_that_cannot_be_parsed_is_named(tmp_path, content):
 @pytest.mark.parametrize(
     "text",
     [
-        f'[kafka]\nsasl_password = ["{SECRET}"]',
         f'[kafka]\nsasl_pasword = "{SECRET}"',
         f'[kafka.sasl_password]\nvalue = "{SECRET}"',
         f'[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_password = "{SECRET}"',
