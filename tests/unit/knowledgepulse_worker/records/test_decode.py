@@ -132,13 +132,6 @@ def test_a_message_lists_the_first_errors_and_quotes_nothing_from_the_trace(docu
 # --- what is accepted
 
 
-def test_an_escaped_backslash_before_ud800_is_not_a_surrogate(document):
-    objective = "a path: C:\\ud800 and \\\\udfff"
-    value = json.dumps(document(task={"objective": objective})).encode()
-
-    assert decode_trace(value, LIMIT).task.objective == objective
-
-
 # --- properties
 
 
@@ -342,27 +335,6 @@ def test_only_the_trace_s_own_score_is_set_whatever_else_has_its_names(decoy, ow
 
     trace["metadata"]["quality_score"] = 0.5
     assert scored == trace
-
-
-@pytest.mark.parametrize("name", ["metadata", "met\\u0061data", "\\u006detadata"])
-def test_duplicate_metadata_is_invalid(name, document):
-    """A consumer that keeps the first would read the producer's score as ours."""
-    decoy = f'{{"{name}": {{"quality_score": 1}}, '
-    value = (decoy + json.dumps(document())[1:]).encode()
-    with pytest.raises(InvalidRecordError, match="metadata: appears more than once") as caught:
-        decode_trace(value, LIMIT)
-    assert caught.value.reason == "invalid_trace"
-
-
-@pytest.mark.parametrize("name", ["quality_score", "quality\\u005fscore"])
-def test_a_duplicate_score_is_invalid(name, document):
-    metadata = json.dumps({**document()["metadata"], "quality_score": 0.9})
-    twice = f'{{"{name}": 1, ' + metadata[1:]
-    value = (
-        json.dumps({**document(), "metadata": 0}).replace('"metadata": 0', f'"metadata": {twice}').encode()
-    )
-    with pytest.raises(InvalidRecordError, match="quality_score: appears more than once"):
-        decode_trace(value, LIMIT)
 
 
 edits = st.lists(

@@ -6,11 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import InvalidRecordError
-from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.scoring import count_trace, embedding_text, score_trace
+from knowledgepulse_worker.scoring import count_trace
 from knowledgepulse_worker.scoring.text import input_json
 
 LIMIT = 1_048_576
@@ -99,19 +97,6 @@ def test_an_invalid_item_is_named_wherever_it_is(place, index, document):
 
     with pytest.raises(InvalidRecordError, match=rf"^{path}\.{index}\.(type|fact): Input should be"):
         decode_trace(json.dumps(trace).encode(), LIMIT)
-
-
-def test_a_long_trace_scores_as_its_model_does(document):
-    kinds = ("thought", "tool_call", "observation", "error_recovery")
-    steps = [
-        {"step_id": n, "type": kinds[n % 4], "content": f"step {n}", "tool": {"name": f"tool {n % 7}"}}
-        for n in range(1_000)
-    ]
-    value = json.dumps(document(steps=steps)).encode()
-    decoded, model = decode_trace(value, LIMIT), ReasoningTrace.model_validate_json(value)
-
-    assert embedding_text(decoded) == embedding_text(model)
-    assert score_trace(decoded, None, Policy()) == score_trace(model, None, Policy())
 
 
 @pytest.mark.parametrize("earlier", ["null", "0", '"x"', "{}", '[{"input": 1}]'])

@@ -271,17 +271,6 @@ def test_a_contribution_is_told_beside_the_usual_value(make_trace):
     assert told["calls"].startswith("it has no calls (usually ")
 
 
-def test_the_dimensions_are_left_out_where_the_learned_value_is_the_whole_score(make_trace):
-    trace = make_trace("thought", "observation", task_domain="elsewhere")
-    policy = with_learned(repeating(share=1), threshold=0.9)
-    score = score_trace(trace, None, policy, count_trace(trace))
-
-    explanation = explain_score(ScoredRecord.of("raw/0/1", trace, score, counts=count_trace(trace)), policy)
-
-    assert [part.dimension for part in explanation.parts] == ["learned"]
-    assert explanation.verdict.endswith("this would suffice:")
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

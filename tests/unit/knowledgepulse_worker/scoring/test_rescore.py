@@ -1,10 +1,9 @@
 """Rescoring from the dimensions equals scoring the trace."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.policy import PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES
 from knowledgepulse_worker.scoring import Nearest, rescore, score_trace
 from support.drawn_policies import DOMAINS, POLICIES
 
@@ -35,16 +34,3 @@ def test_a_rescored_trace_equals_one_scored_under_that_policy(
 
     assert rescore(score, trace.metadata, policy) == score_trace(trace, nearest, policy)
     assert rescore(score, trace.metadata, scored_under) == score
-
-
-def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):
-    """The score's own domain is `default`; only the trace says `legal`."""
-    trace = make_trace("tool_call a", "tool_call b", task_domain="legal")
-    score = score_trace(trace, None, Policy())
-    legal = DomainPolicy(threshold=0.1, weights=REFERENCE_WEIGHTS["medical"])
-
-    rescored = rescore(score, trace.metadata, Policy(domains={"legal": legal}))
-
-    assert (score.domain, score.decision) == ("default", "rejected")
-    assert (rescored.domain, rescored.threshold, rescored.decision) == ("legal", 0.1, "contribute")
-    assert rescored.quality_score == pytest.approx(0.15 * 0.145 + 0.2 * 0.5 + 0.1 * 1 + 0.55 * 0.5)

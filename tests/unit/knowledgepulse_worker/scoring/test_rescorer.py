@@ -45,12 +45,6 @@ def test_the_order_is_that_of_the_offsets_whatever_that_of_the_records():
     ]
 
 
-def test_partitions_are_ranked_apart():
-    records = [record(number, partition) for number in range(60) for partition in (0, 1)]
-
-    assert scores_under(records, TENTH)[::2] == decided(records[::2])
-
-
 def test_lines_are_ranked_in_the_partition_that_they_name():
     lines = [
         replace(record(number), source=f"some/3/scored.jsonl:{number}", partition=number % 2)

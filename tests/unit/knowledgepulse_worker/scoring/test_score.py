@@ -78,14 +78,6 @@ def test_what_a_guard_of_the_policy_does_not_list_is_withheld_whatever_its_score
     assert (score.withheld, score.decision, score.passes) == (withheld, decision, threshold == 0)
 
 
-def test_overrides_are_applied_before_the_decision(make_trace):
-    trace = make_trace("thought", confidence=1)
-
-    score = score_trace(trace, None, Policy(threshold=0.2))
-
-    assert (score.quality_score, score.overrides, score.decision) == (0.1, ("single_thought",), "rejected")
-
-
 @given(st.lists(st.integers(0, 10**6), min_size=4, max_size=4).filter(any))
 def test_a_score_is_never_above_1(make_trace, parts):
     """Weights are accepted if they sum to 1 within rounding; even so a perfect score must not exceed 1."""

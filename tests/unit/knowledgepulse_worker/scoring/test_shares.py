@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from knowledgepulse_worker.policy import MAX_DOMAINS, DomainPolicy, Policy, Weights, places
 from knowledgepulse_worker.scoring import LastScores, RecentScores, Score
-from support.drawn_policies import POLICIES
 
 TENTH = Policy(share=0.1, share_window=100)
 UNIT = st.floats(0, 1)
@@ -59,14 +58,6 @@ def test_of_equal_scores_the_share_passes_at_any_time(share):
     assert all(block == pytest.approx(share, abs=0.03) for block in blocks)
 
 
-def test_a_rank_counts_the_better_scores_among_the_last_ones():
-    scores = decided([1] * 100 + [number / 200 for number in range(100)] + [0.2, 0.9])
-
-    assert [(one.rank, one.of) for one in scores[-2:]] == [(60, 100), (1, 100)]
-    assert scores[-2].threshold == 90 / 200
-    assert (scores[-2].decision, scores[-1].decision) == ("rejected", "contribute")
-
-
 def test_the_threshold_decides_until_one_trace_would_pass():
     policy = Policy(share=0.1, share_window=100, domains={"code": DomainPolicy(share=0.01)})
     few = decided([0.7, 0.8, 0.7, 0.8, 0.9], policy)
@@ -76,13 +67,6 @@ def test_the_threshold_decides_until_one_trace_would_pass():
     assert [one.passes for one in few] == [False, True, False, True, True]
     assert (few[4].rank, few[4].of) == (1, 5)
     assert [one.rank is None for one in rare] == [True] * 49 + [False] * 71
-
-
-def test_until_the_window_is_full_the_newer_half_of_the_scores_counts():
-    scores = decided(shuffled(300))
-
-    assert [score.of for score in scores[:20]] == [*range(1, 11), *[10] * 10]
-    assert [score.of for score in scores[20:220]] == [min(100, count // 2) for count in range(21, 221)]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2])
@@ -113,15 +97,6 @@ def test_a_withheld_trace_shows_the_cut_that_it_would_have_to_reach():
     assert (withheld.threshold, withheld.passes, withheld.decision) == (last.threshold, True, "rejected")
 
 
-def test_a_change_of_the_share_or_of_another_domain_starts_nothing_again():
-    recent = RecentScores()
-    decided(shuffled(200), recent=recent)
-    other = {"code": DomainPolicy(threshold=0.3, weights=weights(1, 0, 0, 0))}
-    (score,) = decided([0.5], Policy(share=0.3, share_window=100, domains=other), recent=recent)
-
-    assert (score.of, score.share) == (100, 0.3)
-
-
 def test_scores_under_other_weights_are_not_ranked_together():
     recent = RecentScores()
     decided(shuffled(100), recent=recent)
@@ -129,14 +104,6 @@ def test_scores_under_other_weights_are_not_ranked_together():
     (score,) = decided([0.5], changed, recent=recent)
 
     assert (score.of, score.rank, score.threshold) == (1, None, 0.75)
-
-
-def test_domains_are_ranked_apart():
-    recent = RecentScores()
-    decided([1.0] * 100, recent=recent)
-    *_, low = decided([0.95] * 100 + shuffled(100), domain="code", recent=recent)
-
-    assert (low.of, low.threshold) == (100, 0.9)
 
 
 def weights(*values):
@@ -235,21 +202,6 @@ def test_a_rank_is_that_of_a_sorted_list(values, window, value):
         assert places(0.1, len(last)) == 0
     else:
         assert better < score.rank <= better + equal
-
-
-@given(POLICIES, UNIT)
-def test_a_policy_without_a_share_decides_as_before(policy, value):
-    profile = policy.profile("default")
-    score = scored(value, policy=policy)
-
-    assert profile.share is not None or RecentScores().decide(score, profile) is score
-
-
-def test_last_scores_of_another_scale_are_dropped():
-    recent = RecentScores({"code": LastScores("other", 3, [0.1, 0.2, 0.3])})
-    recent.decide(scored(0.5, "code"), TENTH.profile("code"))
-
-    assert recent.last_scores() == {"code": LastScores(TENTH.profile("code").scale, 1, [0.5])}
 
 
 def test_a_rank_without_a_number_is_no_rank():
