@@ -247,23 +247,5 @@ def test_removes_only_the_series_of_a_lost_partition(metrics):
     assert {name: values(metrics, name) for name in gauges} == {name: {("11",): 6} for name in gauges}
 
 
-@pytest.mark.parametrize(
-    ("accept", "content_type"),
-    [
-        ("", "text/plain; version=0.0.4; charset=utf-8"),
-        ("text/html, */*", "text/plain; version=0.0.4; charset=utf-8"),
-        (
-            f"{OPENMETRICS};q=0.7, text/plain;q=0.3",
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        ),
-    ],
-)
-def test_the_content_type_matches_the_format(metrics, accept, content_type):
-    actual, page = metrics.render(accept, content=True)
-
-    assert actual == content_type
-    assert page.endswith(b"# EOF\n") == ("openmetrics" in content_type)
-
-
 def test_there_are_no_created_series(metrics):
     assert not [name for name in families(metrics) if name.endswith("_created")]

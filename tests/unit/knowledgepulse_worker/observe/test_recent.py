@@ -104,15 +104,6 @@ def test_a_domain_that_only_looks_like_a_profile_is_explained_by_the_default():
     assert [part.weight for part in trace.explanation.parts] == [0.25, 0.35, 0.15, 0.25]
 
 
-def test_without_its_policy_a_trace_has_no_explanation():
-    """As one that was scored by a policy that has since changed."""
-    recent = Recent()
-    recent.policies.append(Policy(threshold=0.1))
-    decide(recent)
-
-    assert recent.traces["rejected"][0].explanation is None
-
-
 @given(st.text(st.characters(), max_size=3 * MAX_TEXT))
 def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
     recent = Recent()
@@ -132,16 +123,6 @@ def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
         assert len(excerpt) <= MAX_TEXT
         assert excerpt.splitlines() in ([excerpt], [])
         excerpt.encode()
-
-
-def test_only_truncated_excerpts_end_with_an_ellipsis():
-    recent = Recent()
-    decide(recent, text="x" * MAX_TEXT)
-    decide(recent, text="x" * (MAX_TEXT + 1))
-
-    whole, cut = recent.traces["rejected"]
-    assert whole.objective == "x" * MAX_TEXT
-    assert cut.objective == "x" * (MAX_TEXT - 1) + "…"
 
 
 def test_rates_are_over_the_last_whole_seconds(seconds):

@@ -179,17 +179,6 @@ def test_counts_times_over_the_budget(metrics, status):
     assert [round(scoring[q], 3) for q in ("p50", "p95", "p99")] == [0.101, 0.19, 0.198]
 
 
-def test_lists_the_newest_record_first(metrics, status):
-    for number in range(3):
-        finished(metrics, text=f"kp:trace:{number}")
-
-    assert [one["trace_id"] for one in data_of(status)["rejected"]] == [
-        "kp:trace:2",
-        "kp:trace:1",
-        "kp:trace:0",
-    ]
-
-
 def test_partitions_reflect_the_current_metrics(metrics, status):
     metrics.on_scrape(lambda: metrics.lag(10, 5))
     metrics.cache_size(10, 30)
