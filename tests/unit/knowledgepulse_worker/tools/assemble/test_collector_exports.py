@@ -52,16 +52,6 @@ def test_each_span_alone_keeps_its_resource_and_scope():
     ]
 
 
-def test_a_run_in_both_encodings_is_one_run(real_traces):
-    spans = spans_of(real_traces[0])
-    records = export(spans[:2]), export(spans[2:], as_json=True)
-
-    joined = join(span.value for value in records for span in split(value))
-
-    assert len(joined) == 2
-    assert converted([one for value in joined for one in read(value)]) == converted(read(export(spans)))
-
-
 @pytest.mark.parametrize(
     "value",
     [

@@ -20,14 +20,6 @@ def stream_of(stream, count):
     return made
 
 
-def test_accepts_what_a_worker_decided(stream):
-    made = stream_of(stream, 150)
-    report = made.audit()
-
-    assert {score_of(output).get("rank") is None for output in made.outputs} == {True, False}
-    assert (report.differing, report.shares_unaudited, report.shares_begun) == ([], 0, 0)
-
-
 @pytest.mark.parametrize("change", [{"rank": 1}, {"of": 29}, {"share": 0.5}, {"threshold": 0.123}])
 def test_detects_a_wrong_decision(stream, change):
     made = stream_of(stream, 150)

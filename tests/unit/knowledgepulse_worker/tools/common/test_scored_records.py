@@ -7,11 +7,8 @@ import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Scorer, score_trace
-from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.common.scored_records import read_line, read_scored_record
-from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
-from support.scored import published
+from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 
 
 def changed(record, **values):
@@ -32,13 +29,6 @@ def test_parses_a_published_record(published_traces, real_traces):
         assert (read.success, read.confidence) == (trace.metadata.success, trace.outcome.confidence)
         assert (read.source, read.policy) == (f"raw-traces/0/{record.offset}", Policy().digest)
         assert read.under(Policy()) == read.score
-
-
-def test_parses_a_line_of_the_score_command(real_traces):
-    scorer = make_scorer(Settings(), None)
-    for line in real_traces:
-        scored = score_line(line, scorer, 10**7)
-        assert read_line("file:1", scored.to_json("none").encode()).score == scored.score
 
 
 def test_ignores_producer_headers_named_like_the_workers(published_traces):
@@ -89,14 +79,3 @@ def with_score(record, **parts):
 )
 def test_a_record_not_written_by_a_worker_is_none(published_traces, spoil):
     assert read_scored_record(spoil(published_traces[0])) is None
-
-
-def test_a_withheld_record_is_read_back(real_traces):
-    trace = ReasoningTrace.model_validate_json(real_traces[0])
-    guarded = Policy(threshold=0, contribute_visibility=["private"])
-    score = score_trace(trace, None, guarded)
-
-    read = read_scored_record(published(0, real_traces[0], score, guarded))
-
-    assert (read.score, read.visibility) == (score, trace.metadata.visibility)
-    assert (read.score.withheld, read.under(guarded)) == ("visibility", score)

@@ -66,19 +66,6 @@ def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by,
     assert (found["novelty"].traces, found["novelty"].reference) == (count, 1000)
 
 
-def test_decisions_are_compared_under_the_same_policy_only(make_record):
-    records = shifted(make_record, 10, 0)
-    reference = distributions(records, POLICY)
-
-    same, other = (
-        {one.dimension for one in drifts(distributions(records, policy), reference)}
-        for policy in (POLICY, Policy(threshold=0.6))
-    )
-
-    assert same - other == {"quality_score", "decision"}
-    assert other == set(DIMENSIONS)
-
-
 def test_a_reference_of_release_0_3_0_has_the_same_policy(make_record):
     now = distributions(shifted(make_record, 10, 0), POLICY)
 

@@ -258,17 +258,6 @@ def test_rejects_labels_that_are_all_equal(make_record, keep, said):
         evaluate([make_record()], {"kp:trace:1": Label("kp:trace:1", keep=keep)}, Policy())
 
 
-def test_no_threshold_reaches_the_requested_precision(line_up):
-    """The best five are worth keeping, but not the best ten."""
-    records = line_up(100, 100)
-
-    one = only(records, judged(records, lambda n, _: n > 30 and n % 9 != 4), precision=1.0)
-
-    assert one.best_f1 is not None
-    assert one.precise is None
-    assert "; no threshold with 10 traces on each side has precision 1; " in verdict(one, 1.0)
-
-
 @pytest.mark.parametrize(
     ("noise", "sign", "expected", "sentence"),
     [

@@ -5,15 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from knowledgepulse_schemas.convert import from_openai
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords
-from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.command_inputs import labels_to_use
-from knowledgepulse_worker.tools.policies.labels import Label, label_of, labels_of_files, read_label
+from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files, read_label
 from knowledgepulse_worker.tools.policies.scored_topics import labels_of_records
-from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import dead_letter
 
 
@@ -93,15 +89,3 @@ async def test_a_record_of_a_stranger_is_no_label_and_ends_no_command():
     assert await labels_of_records(records(), foreign) == {"kp:trace:1": Label("kp:trace:1", True)}
     assert foreign.count == 4
     assert foreign.example.startswith("offset 1 (partition 0: not a label: JSON is malformed")
-
-
-def test_a_converted_runs_label_may_name_its_own_id():
-    """As the agent's platform knows the run; the trace's id is derived from it."""
-    messages = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
-    trace = from_openai({"id": "run-7", "messages": messages}).trace
-    scored = score_line(trace.to_json(), make_scorer(Settings(), None), 10_000)
-    record = ScoredRecord.of("file:1", scored.trace, scored.score, content=scored.content)
-
-    found = [label_of(record, {name: Label(name, keep=True)}) for name in ("run-7", trace.id, "run-8")]
-
-    assert [one and one.id for one in found] == ["run-7", trace.id, None]

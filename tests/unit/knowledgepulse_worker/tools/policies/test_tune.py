@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
 from knowledgepulse_worker.tools.policies.tune import proposed_toml, tune, with_changes
-from knowledgepulse_worker.tools.policies.tune_report import tuning_tables
 from knowledgepulse_worker.tools.terminal.reports import plain
 
 CUSTOMER_SERVICE = np.array([0.20, 0.30, 0.20, 0.30])
@@ -79,16 +78,6 @@ def test_describes_a_domain_by_its_own_traces_and_lets_the_target_share_pass(tun
     assert Policy.model_validate(report["proposed"]) == tuning.proposed
 
 
-def test_tunes_under_the_given_policy(make_record):
-    """Traces in a topic may have been scored under several policies."""
-    records = [make_record(policy=Policy(threshold=0.1)), make_record()]
-
-    tuning = tune(records, Policy(threshold=0.6), 0.5)
-
-    assert tuning.domains["default"].current.threshold == 0.6
-    assert tuning.domains["default"].traces == 2
-
-
 @given(
     st.dictionaries(st.sampled_from(["default", "code", "finance", "legal"]), st.floats(0, 1)),
     st.dictionaries(
@@ -127,24 +116,3 @@ def test_the_policy_as_written_passes_at_most_the_target_and_the_share_that_is_p
     else:
         assert passing == round(proposal.passing.share.value * len(records))
         assert passing <= target * len(records) + 1e-6
-
-
-LESS = "is less than the 0.80 that the SDK's retrieval asks for"
-
-
-@pytest.mark.parametrize(
-    ("scores", "notes"),
-    [
-        ([0.9, 0.1], []),
-        ([0.78, 0.1], [f": 0.78 {LESS}"]),
-        ([0.4, 0.1], [f": 0.4 {LESS}, and the 0.75 of its search"]),
-        ([0.6] * 3 + [0.2], [": no threshold, as the best 3 of 4 traces, 0.6, are too many"]),
-    ],
-)
-def test_what_to_know_of_a_proposal_is_noted(make_record, scores, notes):
-    tuning = tune([make_record((score,) * 4) for score in scores], Policy(threshold=0.5), 0.5)
-
-    found = [line for line in map(str, tuning_tables(tuning)) if line.startswith("note")]
-    assert found == [f"note: default{note}" for note in notes]
-    assert (tuning.proposed == Policy(threshold=0.5)) is (len(scores) == 4)
-    assert ("# default: no threshold" in proposed_toml(tuning)) is (len(scores) == 4)

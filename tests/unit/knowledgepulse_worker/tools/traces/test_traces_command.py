@@ -60,12 +60,6 @@ def test_shows_a_trace_by_id_or_location(kp_worker, scored):
     assert output(kp_worker("traces", "show", first, scored)) == by_place
 
 
-def test_a_line_of_a_file_is_found_without_naming_the_file_twice(kp_worker, scored):
-    assert output(kp_worker("traces", "show", f"{scored}:1")) == output(
-        kp_worker("traces", "show", f"{scored}:1", scored)
-    )
-
-
 def test_a_line_is_shown_although_a_later_one_is_invalid(kp_worker, real_traces, tmp_path):
     raw = tmp_path / "raw.jsonl"
     raw.write_bytes(real_traces[0] + b"\n" + "no trace".encode("utf-16") + b"\n")
@@ -87,14 +81,3 @@ def test_a_scored_trace_is_shown_with_the_score_that_the_given_policy_would_give
     assert ", which did not score it:" in shown
     assert "reaches the threshold 0.1 of" in shown
     assert "×" in shown
-
-
-def test_a_raw_trace_is_scored_under_the_given_policy(kp_worker, real_traces, tmp_path):
-    raw, policy = tmp_path / "raw.jsonl", tmp_path / "policy.toml"
-    raw.write_bytes(real_traces[0])
-    policy.write_text("[policy]\nthreshold = 0.1\n[policy.domains.customer_service]\nthreshold = 0.1\n")
-
-    shown = output(kp_worker("traces", "show", f"{raw}:1", "--policy", policy, "--embedder", "none"))
-
-    assert "reaches the threshold 0.1 of customer_service: contribute" in shown
-    assert " × " in shown
