@@ -277,13 +277,17 @@ class MemoryTopicIds:
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
+        self._is_connected = False
 
     async def start(self) -> None:
-        """Connect to nothing."""
+        """Connect."""
+        self._is_connected = True
 
     async def stop(self) -> None:
-        """Close nothing."""
+        """Close the connection."""
+        self._is_connected = False
 
     async def current(self, partitions: Iterable[int]) -> bytes:
         """Return the topic's id."""
+        assert self._is_connected
         return self._topic.id

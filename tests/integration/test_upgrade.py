@@ -181,7 +181,7 @@ async def test_a_worker_waits_for_workers_of_the_former_release_to_be_stopped(ma
     async with former_member(stream) as former:
         first = [await former.getone() for _ in range(5)]
         async with stream.worker() as worker:
-            await worker.logged("workers of a release before 0.3.0, or another application, are members")
+            await worker.logged("another application, or an earlier release of this one, has members")
             assert (await former.getone()).offset == 5, "the former member is not disturbed"
             await former.commit({TopicPartition(raw[0].topic, 0): first[-1].offset + 1})
             await former.stop()

@@ -180,7 +180,7 @@ class AssemblerPod(Pod):
 
         new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
 
-        def join(on_revoked, start_of):
+        def join(rebalances):
             return Session(
                 settings.kafka.client_config(),
                 [settings.assemble.spans],
@@ -188,10 +188,9 @@ class AssemblerPod(Pod):
                 decoded_bytes=settings.limits.batch_bytes,
                 batch_bytes=BATCH_BYTES,
                 rebalance_timeout=settings.limits.rebalance,
-                on_revoked=on_revoked,
-                start_of=start_of,
+                rebalances=rebalances,
                 new_producer=new_producer,
-                new_member=lambda config, _, rebalance: SimMember(
+                new_member=lambda config, _, rebalance, __: SimMember(
                     cluster,
                     self.name,
                     (settings.assemble.spans,),

@@ -95,7 +95,7 @@ class EvaluatorPod(Pod):
         config, group = settings.kafka.client_config(), evaluations_group(settings.kafka.group)
         new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
 
-        def new_member(config, _, rebalance):
+        def new_member(config, _, rebalance, __):
             session = config.session_timeout
             return SimMember(cluster, self.name, SOURCES, session, rebalance, self.note, patience=1)
 

@@ -15,8 +15,8 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.errors import StalledError
@@ -204,8 +204,6 @@ class WorkerPod(Pod):
             writer=process.name,
             taken=partial(world.watch.taken, self),
         )
-        # The supervisor gives its processes the same id, one after another.
-        publisher = TransactionalPublisher(kafka.client_config(), self.name, BATCH_BYTES, new_producer)
         raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
         self.in_force = in_force
         random = Random(f"{world.seed} {process.name}")
@@ -220,6 +218,19 @@ class WorkerPod(Pod):
             settings.limits.rebalance,
             self.note,
         )
+
+        def join(rebalances):
+            return Session(
+                kafka.client_config(),
+                [raw],
+                self.name,  # the supervisor gives its processes the same id, one after another
+                decoded_bytes=settings.limits.batch_bytes,
+                batch_bytes=BATCH_BYTES,
+                rebalances=rebalances,
+                new_member=lambda *_: self.member,
+                new_producer=new_producer,
+            )
+
         METRICS._refreshers.clear()
         topics, changelog = world.required_topics(), changelog_topic_name(kafka.group)
         self.app = app = WorkerApp(
@@ -234,14 +245,13 @@ class WorkerPod(Pod):
             ),
             topics[raw],
             topics[changelog],
-            client=self.member,
+            join=join,
             topic_ids=SimTopicIds(cluster, self.name, raw),
-            commit=publisher.commit,
             reader=lambda: SimReader(cluster, self.name, kafka.request_timeout),
             on_failure=fail,
         )
-        await publisher.__aenter__()
         program = SimProgram(app, kafka.commit_interval, fail)
+        await app.source.__aenter__()
         await program.start()
         watching = [asyncio.create_task(repeat(app.checks.check, INTERVAL)), *program._tasks]
         for task in watching:
@@ -255,7 +265,7 @@ class WorkerPod(Pod):
                 await program.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_LIMIT):
-                await publisher.__aexit__()
+                await app.source.__aexit__()
         suspects.close()
         if failed.done():
             failed.result()

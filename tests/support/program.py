@@ -3,8 +3,6 @@
 import asyncio
 from contextlib import suppress
 
-from aiokafka.errors import KafkaError
-
 
 class Program:
     """The host of a source.
@@ -16,14 +14,13 @@ class Program:
     def __init__(self, worker, commit_interval=0.05, on_crash=lambda _: None):
         self.error = None
         self.source = worker.source
+        self.source.host = self
         self._commit_interval = commit_interval
         self._on_crash = on_crash
         self._batches = asyncio.Queue()
         self._tasks = []
 
     async def start(self):
-        await self.source.start(self)
-        self.source.subscribe()
         self._tasks = [asyncio.create_task(work()) for work in (self._fetch, self._score, self._commit)]
 
     async def stop(self):
@@ -35,7 +32,7 @@ class Program:
     async def _fetch(self):
         try:
             await self.source.hand_over(lambda: self.error is None)
-        except KafkaError as error:
+        except Exception as error:
             await self.crash(error)
 
     async def _score(self):

@@ -8,6 +8,7 @@
     ├── SecurityError             a certificate, a login or a right is refused; names the setting or the right
     ├── BrokerError               a setting or the release of the brokers does not allow what the client needs
     ├── TopicError                a topic is missing, or cannot be read
+    ├── MembershipError           a group does not accept the client as a member
     └── DeliveryError             the brokers did not confirm a record or a transaction
         ├── TooLargeError         the broker rejected the record, or its batch, as too large
         ├── TimestampError        the broker rejected the record's timestamp
@@ -55,6 +56,10 @@ class BrokerError(ClientError):
 
 class TopicError(ClientError):
     """A topic is missing or unsuitable, or cannot be read."""
+
+
+class MembershipError(ClientError):
+    """A group does not accept the client as a member, or the client has failed for good."""
 
 
 class DeliveryError(ClientError):

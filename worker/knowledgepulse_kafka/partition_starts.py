@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, TypeAlias
 
 from aiokafka import TopicPartition
 
 from knowledgepulse_kafka.errors import first_of_group
-from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.group_member import CommittedPositions, GroupMember
 from knowledgepulse_kafka.request_waits import MEMBERSHIP
 from knowledgepulse_kafka.wait import Wait
 
 logger = logging.getLogger(__name__)
 
-StartOf: TypeAlias = Callable[[TopicPartition, int | None], Awaitable[int | None]]
-"""Returns the offset at which to start, given a partition and the offset that its group has committed.
+Begin: TypeAlias = Callable[[TopicPartition, int | None], Awaitable[None]]
+"""Begins to read a partition at an offset, or at its first one if that is None."""
 
-None stands for no committed offset, and for the first offset of the partition.
-"""
+Recover: TypeAlias = Callable[[CommittedPositions, Begin], Coroutine[Any, Any, None]]
+"""Recovers what a program keeps of partitions, given the group's positions in them, and begins each."""
 
 _TOLD_AFTER = 5.0
 """Seconds after which a partition that is not read yet is logged."""
@@ -28,29 +28,25 @@ _TOLD = 5
 """Number of partitions that are named."""
 
 
-async def start_at_committed(_: TopicPartition, committed: int | None) -> int | None:
-    """Start where the group has committed; a :data:`StartOf`."""
-    return committed
-
-
 class PartitionStarts:
     """The partitions of an assignment, each of which is read as soon as it is known where to start.
 
     Args:
         member: the client.
-        start_of: returns where to start a partition. All partitions whose committed offsets are known are
-            asked for at the same time.
+        recover: recovers partitions as soon as the group's positions in them are known, which for some may
+            be later than for others.
 
     Attributes:
         reading: the partitions that are read. Between an assignment and its :meth:`begin`, the client may
             read others, too, from offsets that a transaction in progress replaces.
     """
 
-    def __init__(self, member: GroupMember, start_of: StartOf) -> None:
+    def __init__(self, member: GroupMember, recover: Recover) -> None:
         self._member = member
-        self._start_of = start_of
+        self._recover = recover
         self.reading = set[TopicPartition]()
         self._assigned: Collection[TopicPartition] = ()
+        self._awaited = set[TopicPartition]()  # those whose positions are not known yet
         self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
         self._telling: asyncio.TimerHandle | None = None
@@ -61,7 +57,7 @@ class PartitionStarts:
         for place in assigned:  # otherwise, the client awaits all committed offsets before it reads
             self._member.seek(place, 0)
         loop = asyncio.get_running_loop()
-        self._assigned, self._began = assigned, loop.time()
+        self._assigned, self._awaited, self._began = assigned, set(assigned), loop.time()
         self._starting = asyncio.create_task(self._start_all(assigned), name="starts of partitions")
         self._telling = loop.call_later(_TOLD_AFTER, self._tell)
 
@@ -85,7 +81,7 @@ class PartitionStarts:
         if not self._member.assignment():
             reason = "partitions are not assigned yet"
         elif unread := self._unread():
-            reason = f"not read yet: {_names(unread)}"
+            reason = _not_read(unread)
         else:
             return []
         return ["; ".join((reason, *map(str, self._waits())))]
@@ -103,27 +99,26 @@ class PartitionStarts:
         return set(self._assigned) - self.reading
 
     def _tell(self) -> None:
-        if self._unread():
-            logger.warning("%s", *self.not_ready)
+        if self._awaited:
+            logger.warning("%s", "; ".join((_not_read(self._awaited), *map(str, self._waits()))))
 
     async def _start_all(self, assigned: Collection[TopicPartition]) -> None:
         with first_of_group():
             async with asyncio.TaskGroup() as group:
                 async for positions in self._member.stable_positions(assigned):
-                    for place, position in positions.items():
-                        group.create_task(self._start(place, None if position is None else position.offset))
+                    self._awaited -= positions.keys()
+                    group.create_task(self._recover(positions, self._begin))
 
-    async def _start(self, place: TopicPartition, committed: int | None) -> None:
-        start = await self._start_of(place, committed)
-        if start is None:
+    async def _begin(self, place: TopicPartition, offset: int | None) -> None:
+        if offset is None:
             await self._member.seek_to_beginning(place)
         else:
-            self._member.seek(place, start)
+            self._member.seek(place, offset)  # the client may have fetched before it was paused
         self._member.resume(place)
         self.reading.add(place)
 
 
-def _names(places: Collection[TopicPartition]) -> str:
+def _not_read(places: Collection[TopicPartition]) -> str:
     names = [f"{place.topic}/{place.partition}" for place in sorted(places)]
     more = [f"{len(names) - _TOLD} more"] if len(names) > _TOLD else []
-    return ", ".join(names[:_TOLD] + more)
+    return f"not read yet: {', '.join(names[:_TOLD] + more)}"

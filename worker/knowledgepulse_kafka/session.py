@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Self, TypeAlias
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -12,22 +12,52 @@ from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.connection_diagnosis import connect, unreachable
-from knowledgepulse_kafka.group_member import GroupMember
+from knowledgepulse_kafka.connection_diagnosis import connect
+from knowledgepulse_kafka.group_member import CommittedPositions, GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.partition_starts import PartitionStarts, StartOf, start_at_committed
+from knowledgepulse_kafka.membership_errors import membership_error
+from knowledgepulse_kafka.partition_starts import Begin, PartitionStarts
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_reader import Record, held_offsets
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_kafka.wait import Wait
 
-_CLOSE_LIMIT = 5.0
-
-OnRevoked: TypeAlias = Callable[[], Awaitable[None]]
+# Seconds for leaving the group.
+_LEAVE_LIMIT = 2.0
 
 Positions: TypeAlias = Mapping[tuple[str, int], Position]
 """The positions to commit, by topic and partition."""
+
+
+class Rebalances:
+    """What a program does at the rebalances of its group.
+
+    By default, it reads on where the group has committed. The next poll raises an error of any method.
+    """
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Take note of the partitions that the member owns from now on, none of which is read yet."""
+
+    async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
+        """Recover what is kept of some of these partitions, and begin to read each.
+
+        Only these partitions wait. At the next rebalance, this is cancelled.
+
+        Args:
+            positions: the group's positions in the partitions, which no open transaction may replace.
+            begin: begins to read a partition.
+        """
+        await asyncio.gather(
+            *(
+                begin(place, None if position is None else position.offset)
+                for place, position in positions.items()
+            )
+        )
+
+    async def revoked(self) -> None:
+        """Finish before all partitions are assigned anew; until this returns, the session can commit."""
 
 
 class Session:
@@ -43,13 +73,16 @@ class Session:
         decoded_bytes: the largest batch to decode, inflated.
         batch_bytes: the size limit of a batch to publish with more than one record.
         rebalance_timeout: seconds that a rebalance allows the group's members to finish.
-        on_revoked: awaited before partitions are reassigned; until it returns, the session can commit.
-        start_of: returns where to start an assigned partition; by default, at the committed offset. Only the
-            partition itself waits for it.
+        rebalances: what to do at rebalances.
+        throttles: note the times for which brokers throttle the clients; by default, these log them.
         granted: the name that the right to the transactional id is granted on: a prefix with a ``*``, or the
             transactional id.
         new_member: makes the consumer.
         new_producer: makes the producer.
+
+    Attributes:
+        member: the client that reads, which can pause partitions and seek in those that are read.
+        publisher: the client that publishes.
     """
 
     def __init__(
@@ -61,19 +94,23 @@ class Session:
         decoded_bytes: int,
         batch_bytes: int = BATCH_BYTES,
         rebalance_timeout: float = 30.0,
-        on_revoked: OnRevoked | None = None,
-        start_of: StartOf = start_at_committed,
+        rebalances: Rebalances | None = None,
+        throttles: Throttles | None = None,
         granted: str | None = None,
         new_member: Callable[..., GroupMember] = GroupMember,
         new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
     ) -> None:
         self._config = config
         self._topics = topics
-        self._on_revoked = on_revoked
-        self._publisher = TransactionalPublisher(config, transactional_id, batch_bytes, new_producer, granted)
-        self._consumer = new_member(config, decoded_bytes, rebalance_timeout)
-        self._starts = PartitionStarts(self._consumer, start_of)
-        self._member = GroupMetadata(config.group)
+        producer, consumer = (throttles.producer, throttles.consumer) if throttles else (None, None)
+        self.publisher = TransactionalPublisher(
+            config, transactional_id, batch_bytes, new_producer, granted, producer
+        )
+        self.member = new_member(config, decoded_bytes, rebalance_timeout, consumer)
+        rebalances = rebalances or Rebalances()
+        self._starts = PartitionStarts(self.member, rebalances.recover)
+        self._listener = _Listener(self._starts, rebalances)
+        self._group = GroupMetadata(config.group)
         self._resources = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -85,10 +122,10 @@ class Session:
             DeliveryError: no transaction can begin.
         """
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._publisher)
-            await connect(self._consumer, self._config)
+            await stack.enter_async_context(self.publisher)
+            await connect(self.member, self._config)
             stack.push_async_callback(self._leave)
-            self._consumer.subscribe(self._topics, listener=_Listener(self._starts, self._on_revoked))
+            self.member.subscribe(topics=self._topics, listener=self._listener)
             self._resources = stack.pop_all()
         return self
 
@@ -101,18 +138,31 @@ class Session:
         After a rebalance, each partition is read again from its committed position, once that is known.
 
         Raises:
-            NoBrokerError: no broker can be reached any more.
-            SecurityError: the brokers refuse the login, the certificate or the group.
-            Exception: any that ``start_of`` raised.
+            ClientError: see :meth:`check`.
         """
+        self.check()
         try:
-            self._starts.check()
-            batches = await self._consumer.getmany(timeout_ms=int(seconds * 1000))
+            batches = await self.member.getmany(timeout_ms=int(seconds * 1000))
         except KafkaError as error:
-            raise await unreachable(self._config, error) from error
-        self._member = self._consumer.group
+            raise membership_error(error, self._config, self.member.waits) from error
+        self._group = self.member.group
         reading = self._starts.reading
         return [record for place, records in batches.items() if place in reading for record in records]
+
+    def check(self) -> None:
+        """Raise the error that ended the session, as every poll does.
+
+        Raises:
+            SecurityError: a right is missing.
+            MembershipError: the group does not accept the client, or the client failed for good.
+            Exception: any that a method of the rebalances raised.
+        """
+        self._listener.check()
+        self._starts.check()
+        try:
+            self.member.check_membership()
+        except Exception as error:
+            raise membership_error(error, self._config, self.member.waits) from error
 
     async def commit(
         self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord] = ()
@@ -129,12 +179,12 @@ class Session:
                 the brokers whether it was committed.
             SecurityError: a right is missing.
         """
-        return await self._publisher.commit(records, positions, self._member, alone)
+        return await self.publisher.commit(records, positions, self._group, alone)
 
     @property
     def is_current(self) -> bool:
         """Whether the membership that read the last records still holds."""
-        return bool(self._member == self._consumer.group)
+        return bool(self._group == self.member.group)
 
     @property
     def not_ready(self) -> list[str]:
@@ -151,46 +201,63 @@ class Session:
 
         An offset that an open transaction may still replace is awaited.
         """
-        position = (await self._consumer.committed([place])).get(place)
+        position = (await self.member.committed([place])).get(place)
         return None if position is None else position.offset
 
     async def bounds(self, place: TopicPartition) -> range:
         """Return the offsets that a partition holds now."""
-        return await held_offsets(self._consumer, place)
+        return await held_offsets(self.member, place)
 
     async def at_end(self, places: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions with nothing left to read; an empty set if the brokers do not answer."""
         try:
-            ends = await self._consumer.end_offsets(list(places))
-            return {place for place in places if await self._consumer.position(place) >= ends[place]}
+            ends = await self.member.end_offsets(list(places))
+            return {place for place in places if await self.member.position(place) >= ends[place]}
         except KafkaError:
             return set()
 
     async def lag(self) -> int:
         """Return the number of offsets between the positions and the ends reported by the last fetches."""
         lag = 0
-        for tp in self._consumer.assignment():
-            end = self._consumer.highwater(tp)
+        for tp in self.member.assignment():
+            end = self.member.highwater(tp)
             with suppress(IllegalStateError):  # the partition has been reassigned meanwhile
-                lag += end - await self._consumer.position(tp) if end is not None else 0
+                lag += end - await self.member.position(tp) if end is not None else 0
         return lag
 
     async def _leave(self) -> None:
         await self._starts.end()
         with suppress(TimeoutError):  # closing may wait forever while a broker is down
-            async with asyncio.timeout(_CLOSE_LIMIT):
-                await self._consumer.stop()
+            async with asyncio.timeout(_LEAVE_LIMIT):
+                await self.member.stop()
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    def __init__(self, starts: PartitionStarts, on_revoked: OnRevoked | None) -> None:
+    """Passes on rebalances, and keeps the error of one, which the client would only log."""
+
+    def __init__(self, starts: PartitionStarts, rebalances: Rebalances) -> None:
         self._starts = starts
-        self._on_revoked = on_revoked
+        self._rebalances = rebalances
+        self._error: Exception | None = None
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        await self._starts.end()
-        if self._on_revoked is not None:
-            await self._on_revoked()
+        with self._keeping_error():
+            await self._starts.end()
+            await self._rebalances.revoked()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._starts.begin(assigned)
+        with self._keeping_error():
+            self._rebalances.assigned(assigned)
+            self._starts.begin(assigned)
+
+    def check(self) -> None:
+        """Raise the error of a rebalance."""
+        if self._error is not None:
+            raise self._error
+
+    @contextmanager
+    def _keeping_error(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the next poll raises it
+            self._error = error

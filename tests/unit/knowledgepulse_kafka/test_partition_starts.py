@@ -8,7 +8,8 @@ from aiokafka import TopicPartition
 from fakes.memory_group import MemoryGroupMember, MemoryTopic
 from knowledgepulse_kafka import partition_starts
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.partition_starts import PartitionStarts, start_at_committed
+from knowledgepulse_kafka.partition_starts import PartitionStarts
+from knowledgepulse_kafka.session import Rebalances
 from knowledgepulse_kafka.wait import Wait
 
 NAME, PARTITIONS = "spans", 8
@@ -40,9 +41,9 @@ def member(topic, monkeypatch):
     return member
 
 
-async def assigned(member, start_of=start_at_committed):
+async def assigned(member):
     """Return the starts of all partitions, after all but the unstable ones are read."""
-    starts = PartitionStarts(member, start_of)
+    starts = PartitionStarts(member, Rebalances().recover)
     member.subscribe(topics=[NAME], listener=Listener(starts))
     await member.rebalance(range(PARTITIONS))
     while len(starts.reading) < PARTITIONS - len(member.unstable):
@@ -73,7 +74,7 @@ async def test_what_is_not_read_is_named_with_what_it_waits_for(member, caplog, 
 
 
 async def test_without_partitions_the_group_is_waited_for(member):
-    starts = PartitionStarts(member, start_at_committed)
+    starts = PartitionStarts(member, Rebalances().recover)
     reason = "partitions are not assigned yet; OffsetFetch to spans/1: UNSTABLE_OFFSET_COMMIT (88)"
     assert starts.not_ready == [reason]
 
@@ -92,11 +93,11 @@ async def test_a_rebalance_gives_up_what_has_not_started(topic, member):
 async def test_a_partition_that_cannot_start_is_the_reader_s_error(member):
     asked = asyncio.Event()
 
-    async def start_of(_place, _committed):
+    async def recover(_positions, _begin):
         asked.set()
         raise TopicError("the log cannot be read")
 
-    starts = PartitionStarts(member, start_of)
+    starts = PartitionStarts(member, recover)
     member.subscribe(topics=[NAME], listener=Listener(starts))
     await member.rebalance([0])
     starts.check()

@@ -20,6 +20,9 @@ class Consumer:
     def __init__(self, *_):
         self.group = GroupMetadata("a-group", "a-member", 1)
 
+    def check_membership(self):
+        """The group knows it."""
+
     async def getmany(self, **_):
         return {AT: [ConsumerRecord(*AT, 0, 0, 0, None, b"", None, -1, 0, ())]}
 
@@ -56,7 +59,7 @@ async def session(consumer, publisher):
         new_member=lambda *_: consumer,
         new_producer=lambda **_: None,
     )
-    session._publisher = publisher
+    session.publisher = publisher
     return session
 
 

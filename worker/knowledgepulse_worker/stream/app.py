@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from knowledgepulse_kafka.group_member import HEARTBEATS
-from knowledgepulse_kafka.request_waits import TRANSACTION, Waits
+from knowledgepulse_kafka.request_waits import TRANSACTION
+from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
-from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
@@ -31,7 +31,7 @@ from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
 from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
-from knowledgepulse_worker.stream.kafka_interfaces import Client, Commit, TopicIdentity
+from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import ReaderFactory
 from knowledgepulse_worker.stream.source import Source
@@ -49,9 +49,8 @@ class WorkerApp:
         services: the dependencies that all lanes share.
         raw: the raw topic.
         changelog: the changelog topic.
-        client: the consumer group member.
+        join: makes the session of the group, given what to do at its rebalances.
         topic_ids: identifies the raw topic.
-        commit: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader, which connects on entry.
         on_failure: called on a fatal error; the process must then end.
 
@@ -69,9 +68,8 @@ class WorkerApp:
         raw: Topic,
         changelog: Topic,
         *,
-        client: Client,
+        join: Callable[[Rebalances], Session],
         topic_ids: TopicIdentity,
-        commit: Commit,
         reader: ReaderFactory,
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -88,15 +86,14 @@ class WorkerApp:
             services,
             raw,
             changelog,
-            client=client,
+            join=join,
             topic_ids=topic_ids,
-            commit=commit,
             reader=reader,
             on_assigned=self._on_assigned,
             on_recovered=self._on_recovered,
             on_failure=on_failure,
         )
-        self.progress = Progress(raw.name, client, self.source)
+        self.progress = Progress(raw.name, self.source)
         self.checks = Checks(
             self.source,
             self.progress,
@@ -113,25 +110,15 @@ class WorkerApp:
         """Return the report with which the parent process answers the probes."""
         return {"reasons": self.readiness.reasons, "verdict": self.diagnosis.verdict.as_dict()}
 
-    async def diagnose(self, producer_silence: Callable[[], float], producer_waits: Waits) -> None:
-        """Observe the worker for the verdict on its state and for the metric of it.
-
-        Args:
-            producer_silence: returns the seconds for which the producer has waited to start.
-            producer_waits: what the producer waits for.
-        """
-        observation = self.observe(producer_silence(), tuple(producer_waits.current(TRANSACTION)))
-        verdict = self.diagnosis.observe(observation)
+    async def diagnose(self) -> None:
+        """Observe the worker for the verdict on its state and for the metric of it."""
+        verdict = self.diagnosis.observe(self.observe())
         self.metrics.set_state(verdict.state)
         self.metrics.waiting(verdict.waits, self.diagnosis.seconds)
 
-    def observe(self, producer_silence: float, producer_waits: tuple[Wait, ...] = ()) -> Observation:
-        """Return an observation of the worker's current state; this sends no requests.
-
-        Args:
-            producer_silence: the seconds for which the producer has waited to start.
-            producer_waits: what the producer waits for.
-        """
+    def observe(self) -> Observation:
+        """Return an observation of the worker's current state; this sends no requests."""
+        publisher = self.source.session.publisher
         throttles, recent = self._services.throttles, self.metrics.recent
         ended = recent.outcomes()
         return replace(
@@ -140,8 +127,8 @@ class WorkerApp:
             partitions=len(self.owned),
             publishing_throttled=throttles.producer.recent,
             reading_throttled=throttles.consumer.recent,
-            producer_silence=producer_silence,
-            producer_waits=producer_waits,
+            producer_silence=publisher.start_age,
+            producer_waits=tuple(publisher.waits.current(TRANSACTION)),
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             dead_letters=ended["dead_letter"],
             outcomes=ended.total(),

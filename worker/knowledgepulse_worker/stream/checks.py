@@ -77,13 +77,13 @@ class Checks:
         """Check once; to be called every :data:`INTERVAL`.
 
         Raises:
-            WorkerError: the client is no longer a member of its group.
+            MembershipError: the client is no longer a member of its group.
             StalledError: a partition or the group stalls; a new process would recover.
             TopicError: the raw topic is gone, or its partition count has changed; a new process would read
                 added partitions.
         """
         progress = self._progress
-        progress.check_membership()
+        self._source.session.check()  # the worker may be waiting for its first records
         self._require_partitions(progress.partition_count())
         await progress.refresh_positions()
         await self._source.unread_offsets.count_deleted()

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome
-from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.lane.assignment import Assignment
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.stream.kafka_interfaces import Client, Commit
 
 logger = logging.getLogger(__name__)
 
@@ -22,19 +20,17 @@ class Committer:
     """Commits an assignment's complete records with their positions; one call at a time.
 
     Args:
-        client: the group member, whose generation the coordinator checks.
+        session: the membership of the group, which the coordinator checks.
         topic: the raw topic.
-        commit: publishes as a member of the group, in a transaction.
         metrics: notes the partitions with a commit.
 
     Attributes:
         transaction_began: when the transaction in progress began (``time.monotonic``); None without one.
     """
 
-    def __init__(self, client: Client, topic: str, commit: Commit, metrics: Metrics) -> None:
-        self._client = client
+    def __init__(self, session: Session, topic: str, metrics: Metrics) -> None:
+        self._session = session
         self._topic = topic
-        self._commit_records = commit
         self._metrics = metrics
         self._has_failed = False
         self.transaction_began: float | None = None
@@ -47,11 +43,11 @@ class Committer:
         Raises:
             WorkerError: the transaction failed, and the process must end; nothing is committed any more.
         """
-        if not self._client.is_member or self._has_failed:
+        if not self._session.member.is_member or self._has_failed:
             return False
         self.transaction_began = time.monotonic()
         try:
-            positions = await assignment.commit(partial(self._publish, self._client.group))
+            positions = await assignment.commit(self._publish)
         except EXPECTED:
             self._has_failed = True  # the producer begins no other transaction
             raise
@@ -70,11 +66,10 @@ class Committer:
 
     async def _publish(
         self,
-        group: GroupMetadata,
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
     ) -> CommitOutcome:
-        """Commit in the raw topic; with its first argument bound, this is a ``Publisher``."""
+        """Commit in the raw topic; this is a ``Publisher``."""
         places = {(self._topic, partition): position for partition, position in positions.items()}
-        return await self._commit_records(records, places, group, alone)
+        return await self._session.commit(records, places, alone)

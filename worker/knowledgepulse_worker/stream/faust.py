@@ -21,12 +21,9 @@ from faust.web.base import BlueprintManager
 from mode import CrashingSupervisor
 from yarl import URL
 
-from knowledgepulse_kafka.aiokafka_types import KafkaError
-from knowledgepulse_kafka.request_waits import MEMBERSHIP
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
-from knowledgepulse_worker.stream.refusal import explained
 from knowledgepulse_worker.stream.source import Batch
 from knowledgepulse_worker.stream.worker_pages import Page, pages
 
@@ -61,6 +58,7 @@ class FaustApp(faust.App):
         )
         self._worker = worker
         self.source = worker.source
+        self.source.host = self
         self._batches = self.channel()
 
         # Faust's default would restart the agent, which would go on behind the batch that failed.
@@ -81,17 +79,15 @@ class FaustApp(faust.App):
         """Create no directories: they would stay empty, and the file system may be read-only."""
 
     async def on_start(self) -> None:
-        """Connect."""
+        """Let the agent consume."""
         await super().on_start()
         self.flow_control.resume()  # as Faust's own consumer would once it has partitions
-        await self.source.start(self)
 
     async def _fetch(self) -> None:
-        """Join the group, and fetch until the app stops."""
-        self.source.subscribe()
+        """Fetch until the app stops."""
         try:
             await self.source.hand_over(lambda: not self.should_stop)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - also one of a rebalance: lanes may be left that nothing commits
             await self.crash(error)
 
     async def _commit_outcomes(self) -> None:
@@ -112,7 +108,7 @@ class FaustApp(faust.App):
             pause = max(interval - taken, min(interval, taken))
 
     async def on_stop(self) -> None:
-        """Finish and commit, then leave the group."""
+        """Finish and commit."""
         await self.source.stop()
         await super().on_stop()
         # Faust has made a consumer that it does not start, and that has an event loop of its own.
@@ -130,10 +126,6 @@ class FaustApp(faust.App):
         A failed transaction or a refusal is no defect, so the error is logged once; Faust would add a
         traceback.
         """
-        if isinstance(reason, KafkaError):
-            reason = explained(
-                reason, self._worker.settings.kafka.group, self._worker.progress.waits(MEMBERSHIP)
-            )
         if isinstance(reason, EXPECTED):
             self._worker.on_failure(reason)
         else:

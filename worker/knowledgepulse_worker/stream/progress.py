@@ -12,8 +12,6 @@ from knowledgepulse_kafka.request_waits import MEMBERSHIP, READING
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.diagnosis import Observation
-from knowledgepulse_worker.stream.kafka_interfaces import Client
-from knowledgepulse_worker.stream.refusal import explained
 from knowledgepulse_worker.stream.source import Source
 
 # Milliseconds without a response to a fetch after which the broker counts as silent.
@@ -25,13 +23,12 @@ class Progress:
 
     Args:
         topic: the raw topic's name.
-        client: the group member.
         source: has the tasks.
     """
 
-    def __init__(self, topic: str, client: Client, source: Source) -> None:
+    def __init__(self, topic: str, source: Source) -> None:
         self._topic = topic
-        self._client = client
+        self._client = source.session.member
         self._source = source
 
     def observe(self, heartbeats: float) -> Observation:
@@ -64,17 +61,6 @@ class Progress:
             with suppress(IllegalStateError, TimeoutError):
                 async with asyncio.timeout(0.1):  # a position that is being reset is not worth waiting for
                     task.position = await self._client.position(self._at(task))
-
-    def check_membership(self) -> None:
-        """Raise the error that ended the group membership, even before the first fetch.
-
-        Raises:
-            WorkerError: the group rejected this member, or the client failed permanently.
-        """
-        try:
-            self._client.check_membership()
-        except Exception as error:
-            raise explained(error, self._client.group.group, self.waits(MEMBERSHIP)) from error
 
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait."""

@@ -1,4 +1,4 @@
-"""Recover the ledgers of the owned partitions from the changelog topic, and begin to consume each."""
+"""Recover the ledgers of the owned partitions from the changelog topic, and begin to read each."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from operator import attrgetter
 from typing import TypeAlias
 
 from knowledgepulse_kafka.errors import first_of_group
 from knowledgepulse_kafka.group_member import CommittedPositions
+from knowledgepulse_kafka.partition_starts import Begin
 from knowledgepulse_kafka.topic_reader import Reader, Record
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.stream.fetch_positions import FetchPositions
-from knowledgepulse_worker.stream.kafka_interfaces import Client
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.start_offset import start_of
 from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
@@ -33,11 +31,9 @@ ReaderFactory: TypeAlias = Callable[[], AbstractAsyncContextManager[Reader]]
 
 
 class Recovery:
-    """Recovers the ledgers of an assignment's partitions; each is consumed once its own ledger is recovered.
+    """Recovers the ledgers of an assignment's partitions; each is read once its own ledger is recovered.
 
     Args:
-        client: fetches the group's positions.
-        positions: the client's positions.
         log: knows the id of the raw topic.
         unread_offsets: counts the offsets that the group's position passes over.
         changelog: the changelog topic.
@@ -46,47 +42,55 @@ class Recovery:
 
     def __init__(
         self,
-        client: Client,
-        positions: FetchPositions,
         log: LogChanges,
         unread_offsets: UnreadOffsets,
         changelog: str,
         connect: ReaderFactory,
     ) -> None:
-        self._client = client
-        self._positions = positions
         self._log = log
         self._unread_offsets = unread_offsets
         self._changelog = changelog
         self._connect = connect
+        self._identified: Mapping[int, PartitionTask] = {}
+        self._identifying = asyncio.Lock()
 
-    async def recover(self, tasks: Mapping[int, PartitionTask]) -> None:
-        """Recover the ledgers of these tasks, and begin to consume.
+    async def recover(
+        self, tasks: Mapping[int, PartitionTask], committed: CommittedPositions, begin: Begin
+    ) -> None:
+        """Recover the ledgers of some partitions, and begin to read them.
+
+        The group's positions are known before a ledger is read, which then includes all entries up to there.
+
+        Args:
+            tasks: all tasks of the assignment; a partition without a task has no ledger, and is not read.
+            committed: the group's positions in the partitions to recover.
+            begin: begins to read a partition.
 
         Raises:
             WorkerError: a changelog cannot be read or holds an entry of a newer worker.
         """
-        if not tasks:
+        places = {tasks[at.partition]: at for at in committed if at.partition in tasks}
+        if not places:
             return
-        await self._log.identify(tasks)
-        with first_of_group():
-            async with asyncio.TaskGroup() as group:
-                # Each is fetched before its ledger, which then includes all entries up to there.
-                async for committed in self._client.stable_positions(map(self._positions.at, tasks.values())):
-                    ready = [tasks[at.partition] for at in committed]
-                    begin = partial(self._begin, committed)
-                    group.create_task(read_changelogs(ready, self._changelog, self._connect, begin))
+        await self._identify(tasks)
 
-    async def _begin(self, committed: CommittedPositions, task: PartitionTask) -> None:
-        """Start consuming a partition after its ledger's recovery, given the group's positions."""
-        at = self._positions.at(task)
-        start = start_of(at, committed[at], task.changelog, self._log.topic_id)
-        task.begin(start.offset, start.leader_epoch)
-        if start.passed_over is not None:
-            await self._unread_offsets.count_passed_over(start.passed_over)
-        await self._positions.seek_to_next(task)  # the client may have fetched before it was paused
-        task.is_recovered = True
-        self._positions.resume(task)
+        async def recovered(task: PartitionTask) -> None:
+            at = places[task]
+            start = start_of(at, committed[at], task.changelog, self._log.topic_id)
+            task.begin(start.offset, start.leader_epoch)
+            if start.passed_over is not None:
+                await self._unread_offsets.count_passed_over(start.passed_over)
+            await begin(at, start.offset)
+            task.is_recovered = True
+
+        await read_changelogs(places, self._changelog, self._connect, recovered)
+
+    async def _identify(self, tasks: Mapping[int, PartitionTask]) -> None:
+        """Look up the topic's id once an assignment: whoever reads it already would miss a later one."""
+        async with self._identifying:
+            if self._identified is not tasks:
+                await self._log.identify(tasks)
+                self._identified = tasks
 
 
 async def read_changelogs(

@@ -1,4 +1,4 @@
-"""The source fetches the raw topic's records for the tasks, as a member of the group.
+"""The source reads the raw topic's records for the tasks, in a session of the group.
 
 It makes an assignment of tasks at every rebalance, controls the flow of every partition, and hands batches
 to its :class:`Host`, the program that runs it. What else happens to a partition is told by its parts: the
@@ -9,18 +9,20 @@ completes (``committer``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Protocol, Self
 
-from knowledgepulse_kafka.aiokafka_types import (
-    ConsumerRebalanceListener,
-    TopicPartition,
-)
+from knowledgepulse_kafka.aiokafka_types import TopicPartition
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
+from knowledgepulse_kafka.group_member import CommittedPositions
+from knowledgepulse_kafka.partition_starts import Begin
 from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED
@@ -30,16 +32,16 @@ from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.committer import Committer
 from knowledgepulse_worker.stream.fetch_positions import FetchPositions
-from knowledgepulse_worker.stream.kafka_interfaces import Client, Commit, TopicIdentity
+from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
 from knowledgepulse_worker.stream.truncation import Truncation
 from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
 
-# Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
-_FETCH_WAIT_MS = 200
-# Seconds for stopping a client.
-_STOP_LIMIT = 2.0
+# Seconds that a poll waits for records. A poll also raises the error that ended the session.
+_POLL = 0.2
+# Seconds for closing a connection.
+_CLOSE_LIMIT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,45 +64,25 @@ class Host(Protocol):
         ...
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Passes on rebalances; an exception ends the program, since the client would only log it."""
+class Source(Rebalances):
+    """Reads records for the tasks that have room and commits what they complete.
 
-    def __init__(self, source: Source, host: Host) -> None:
-        self._source = source
-        self._host = host
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        async with self._crashing():
-            await self._source.revoke()
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        async with self._crashing():
-            await self._source.assign(assigned)
-
-    @asynccontextmanager
-    async def _crashing(self) -> AsyncIterator[None]:
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - after any error, lanes may be left that nothing commits
-            await self._host.crash(error)
-
-
-class Source:
-    """Fetches records for the tasks that have room and commits what they complete.
+    An asynchronous context manager, which joins the group on entry, and leaves it on exit.
 
     Args:
         services: dependencies shared by all lanes.
         raw: the raw topic as it was at the start.
         changelog: the changelog topic as it was at the start.
-        client: the group member.
+        join: makes the session of the group, given what to do at its rebalances.
         topic_ids: identifies the raw topic.
-        commit: publishes as a member of the group, in a transaction.
         reader: returns a changelog reader.
         on_assigned: called with the owned partitions that are read, after each rebalance.
         on_recovered: called once all owned ledgers are recovered, even if none is owned.
         on_failure: called on a lane's fatal error; the process must then end.
 
     Attributes:
+        session: the session of the group.
+        host: the program that runs this source, set by it before it is entered.
         assignment: the tasks of the present assignment; during a rebalance, those of the former one.
         committer: commits what the lanes complete.
         commit_requested: set when a lane waits for a commit.
@@ -114,15 +96,16 @@ class Source:
         raw: Topic,
         changelog: Topic,
         *,
-        client: Client,
+        join: Callable[[Rebalances], Session],
         topic_ids: TopicIdentity,
-        commit: Commit,
         reader: ReaderFactory,
         on_assigned: Callable[[Collection[int]], None],
         on_recovered: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._client = client
+        self.session = join(self)
+        self.host: Host
+        self._resources = AsyncExitStack()
         self._raw = raw
         self._changelog = changelog
         self._topic_ids = topic_ids
@@ -130,20 +113,17 @@ class Source:
         self._on_assigned = on_assigned
         self._on_recovered = on_recovered
         self._on_failure = on_failure
-        self._recovery: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
         self._is_stopping = False
         self.is_rebalancing = False
         self.commit_requested = asyncio.Event()
-        metrics = services.metrics
+        client, metrics = self.session.member, services.metrics
         self.unread_offsets = UnreadOffsets(client, metrics)
-        self.committer = Committer(client, raw.name, commit, metrics)
+        self.committer = Committer(self.session, raw.name, metrics)
         self._positions = FetchPositions(client, raw.name)
         truncation = Truncation(client, raw.name, metrics)
         self._log = LogChanges(topic_ids, truncation, self._positions, lambda: self.tasks)
-        self._ledgers = Recovery(
-            client, self._positions, self._log, self.unread_offsets, changelog.name, reader
-        )
+        self._recovery = Recovery(self._log, self.unread_offsets, changelog.name, reader)
         self.assignment = self._assignment_of({})
 
     @property
@@ -158,17 +138,24 @@ class Source:
 
     # --- life cycle and rebalances
 
-    async def start(self, host: Host) -> None:
-        """Connect; from now on, the host runs this source."""
-        self._host = host
-        await self._client.start()
-        await self._topic_ids.start()
+    async def __aenter__(self) -> Self:
+        """Connect; see :class:`~knowledgepulse_kafka.session.Session` for the errors."""
+        async with AsyncExitStack() as stack:
+            await self._topic_ids.start()
+            stack.push_async_callback(self._close_topic_ids)
+            await stack.enter_async_context(self.session)
+            self._resources = stack.pop_all()
+        return self
 
-    def subscribe(self) -> None:
-        """Join the group."""
-        self._client.subscribe(topics={self._raw.name}, listener=_Listener(self, self._host))
+    async def __aexit__(self, *_: object) -> None:
+        await self._resources.aclose()
 
-    async def revoke(self) -> None:
+    async def _close_topic_ids(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_LIMIT):
+                await self._topic_ids.stop()
+
+    async def revoked(self) -> None:
         """Finish and commit before partitions are revoked; every rebalance revokes all of them.
 
         Partitions that the group has already reassigned are left to their new owners (``onPartitionsLost``
@@ -177,13 +164,9 @@ class Source:
         self.is_rebalancing = True
         await self._finish()
 
-    async def assign(self, assigned: Iterable[TopicPartition]) -> None:
-        """Start the recovery of the ledgers; a partition is consumed once its own ledger is recovered."""
-        assigned = list(assigned)
-        self._client.pause(*assigned)
-        for at in assigned:  # otherwise, the client awaits committed positions, which may be held back
-            self._client.seek(at, 0)
-        owned = [at.partition for at in assigned if self._has_ledger(at.partition)]
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Make the tasks of an assignment."""
+        owned = [at.partition for at in partitions if self._has_ledger(at.partition)]
         if self._is_stopping:
             return
         # Another worker may have written to the ledgers of all other partitions.
@@ -193,16 +176,16 @@ class Source:
         )
         self._on_assigned(owned)
         self.is_rebalancing = False
-        self._recovery = asyncio.create_task(self._recover(self.assignment), name="ledger recovery")
-        self._recovery.add_done_callback(self._recovery_ended)
+        self._note_recovered()
 
-    async def _recover(self, assignment: Assignment) -> None:
-        await self._ledgers.recover(assignment.tasks)
-        self._on_recovered()
+    async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
+        """Recover the ledgers of partitions; each is read once its own ledger is recovered."""
+        await self._recovery.recover(self.assignment.tasks, positions, begin)
+        self._note_recovered()
 
-    def _recovery_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            asyncio.ensure_future(self._host.crash(error))  # noqa: RUF006 - the app ends with it
+    def _note_recovered(self) -> None:
+        if all(task.is_recovered for task in self.assignment.tasks.values()):
+            self._on_recovered()
 
     def _has_ledger(self, partition: int) -> bool:
         """Return whether a partition has a ledger; others are not read.
@@ -224,26 +207,19 @@ class Source:
         )
 
     async def stop(self) -> None:
-        """Commit what is complete, then leave the group."""
+        """Commit what is complete, and take no more."""
         self._is_stopping = True
         await self._finish()
-        for stop in (self._topic_ids.stop, self._client.stop):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_LIMIT):
-                    await stop()
 
     async def _finish(self) -> None:
         """Commit what is complete, and drop the rest, which the next owner scores again."""
         self._log.close()
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.wait([self._recovery])
         drain = self._services.settings.limits.drain
         try:
             async with asyncio.timeout(drain):
                 await self.commit()
         except TimeoutError:
-            await self._host.crash(
+            await self.host.crash(
                 DeliveryError(f"the last transaction was not committed in {drain:g} s (limits.drain)")
             )
         finally:
@@ -252,16 +228,16 @@ class Source:
     # --- records
 
     async def hand_over(self, is_wanted: Callable[[], bool]) -> None:
-        """Fetch and hand over batches as long as they are wanted.
+        """Read and hand over batches as long as they are wanted.
 
-        The client returns only records of the present assignment, from its position on.
+        The session returns only records of the present assignment, from the client's positions on.
 
         Raises:
-            KafkaError: the group membership has ended, or the broker refuses to serve the client.
+            Exception: what has ended the session; see its ``check``.
         """
         while is_wanted():
-            fetched = await self._client.getmany(timeout_ms=_FETCH_WAIT_MS)
-            batches = {at.partition: records for at, records in fetched.items()}
+            polled = groupby(await self.session.poll(_POLL), attrgetter("partition"))
+            batches = {number: list(records) for number, records in polled}
             consumed = [task for task in self.tasks.values() if task.is_recovered]
             fetched_for = [task for task in consumed if task.partition in batches]
             if not fetched_for:
@@ -278,7 +254,7 @@ class Source:
         task.fetched(records[-1].offset + 1, epoch_of(records[-1]))
         if task.is_full:
             self._positions.pause(task)
-        await self._host.take(Batch(task, [raw_record(record, topic_id) for record in records]))
+        await self.host.take(Batch(task, [raw_record(record, topic_id) for record in records]))
 
     def feed(self, batch: Batch) -> None:
         """Pass a batch to its task, unless the task's assignment is over."""
@@ -301,5 +277,5 @@ class Source:
             try:
                 return await self.committer.commit(self.assignment)
             except EXPECTED as error:
-                await self._host.crash(error)
+                await self.host.crash(error)
                 return False

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from knowledgepulse_kafka.errors import DeliveryError, SecurityError, TopicError
-from knowledgepulse_kafka.group_member import GroupMember
 from knowledgepulse_kafka.rights import require_rights
+from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttle, Throttles
 from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.embedding import Batcher, Embedder, load_embedder
 from knowledgepulse_worker.embedding.cores import usable_cores
@@ -152,24 +151,20 @@ class _Process:
         async with AsyncExitStack() as stack:
             stack.callback(self.suspects.close)
             services = await self._services(stack, metrics, in_force)
-            publisher = self._publisher(services.throttles.producer)
-            app = self._app(services, publisher, fail)
+            app = self._app(services, fail)
             program = FaustApp(app, self.socket)
 
             async def start() -> None:
-                await stack.enter_async_context(publisher)
+                await stack.enter_async_context(app.source)
                 web, raw = settings.web, settings.topics.raw
                 logger.info("scoring %s; status page and metrics at http://%s:%d/", raw, web.host, web.port)
                 await program.start()
 
-            diagnose = partial(app.diagnose, lambda: publisher.start_age, publisher.waits)
             watching = [
                 _start_background(work, fail)
-                for work in (beat(self.pipe, app.report), repeat(diagnose, INTERVAL))
+                for work in (beat(self.pipe, app.report), repeat(app.diagnose, INTERVAL))
             ]
-            background = [
-                _start_background(work, fail) for work in self._background(app, publisher, metrics, in_force)
-            ]
+            background = [_start_background(work, fail) for work in self._background(app, metrics, in_force)]
             gc.collect()
             gc.freeze()  # full collections need not visit the objects of all imports
             await _serve(start, program, settings, stop, failed, watching, background)
@@ -198,44 +193,41 @@ class _Process:
             ),
         )
 
-    def _publisher(self, throttle: Throttle) -> TransactionalPublisher:
-        prefix = worker_id_prefix(self.settings.kafka.group)
-        return TransactionalPublisher(
+    def _session(self, throttles: Throttles, rebalances: Rebalances) -> Session:
+        limits, prefix = self.settings.limits, worker_id_prefix(self.settings.kafka.group)
+        return Session(
             self.settings.kafka.client_config(),
+            [self.settings.topics.raw],
             # Unique to the supervisor, so that a restarted process ends its predecessor's transaction.
             f"{prefix}{self.socket.rpartition('-')[2]}",
-            min(MAX_BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
+            decoded_bytes=limits.batch_bytes,
+            batch_bytes=min(MAX_BATCH_BYTES, *(topic.max_message_bytes for topic in self.topics.values())),
+            rebalance_timeout=limits.rebalance,
+            rebalances=rebalances,
+            throttles=throttles,
             granted=f"{prefix}*",
-            throttle=throttle,
         )
 
-    def _app(
-        self,
-        services: Services,
-        publisher: TransactionalPublisher,
-        fail: Callable[[BaseException], None],
-    ) -> WorkerApp:
+    def _app(self, services: Services, fail: Callable[[BaseException], None]) -> WorkerApp:
         limits, raw = self.settings.limits, self.settings.topics.raw
-        kafka = self.settings.kafka.client_config()
-        throttle = services.throttles.consumer
+        kafka, throttles = self.settings.kafka.client_config(), services.throttles
         return WorkerApp(
             services,
             self.topics[raw],
             self.topics[changelog_topic_name(kafka.group)],
-            client=GroupMember(kafka, limits.batch_bytes, limits.rebalance, throttle=throttle),
+            join=partial(self._session, throttles),
             topic_ids=TopicIds(kafka, raw),
-            commit=publisher.commit,
-            reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttle),
+            reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttles.consumer),
             on_failure=fail,
         )
 
     def _background(
-        self, app: WorkerApp, publisher: TransactionalPublisher, metrics: Metrics, in_force: PolicyInForce
+        self, app: WorkerApp, metrics: Metrics, in_force: PolicyInForce
     ) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what runs beside the stream until it begins to end."""
         settings = self.settings
         yield repeat(app.checks.check, INTERVAL)
-        yield repeat(partial(check_topics, publisher.missing_topics), INTERVAL)
+        yield repeat(partial(check_topics, app.source.session.publisher.missing_topics), INTERVAL)
         yield repeat(partial(check_changelog, settings, self.topics), CHANGELOG_INTERVAL)
         if self.config is not None:
             reload = PolicyReload(self.config, settings, in_force, metrics, partial(keep_policy, settings))

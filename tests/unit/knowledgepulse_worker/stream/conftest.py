@@ -11,6 +11,8 @@ from fakes.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
 from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.request_waits import Waits
+from knowledgepulse_kafka.session import Session
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_kafka.transactional_publisher import metadata_of
@@ -77,6 +79,37 @@ class MemoryReader:
         self.reading.discard(partition)
 
 
+class GroupPublisher:
+    """Publishes in memory, and commits a group's positions, in place of a ``TransactionalPublisher``."""
+
+    start_age = 0.0
+
+    def __init__(self, member, topic, publisher):
+        self.waits = Waits()
+        self._member = member
+        self._topic = topic
+        self._publisher = publisher
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        """Close nothing."""
+
+    async def commit(self, records, positions, group, alone=()):
+        await self._publisher.gate.wait()
+        if group != self._member.group or not self._member.is_member:
+            return Rebalanced()
+        by_number = {number: position for (_, number), position in positions.items()}
+        outcome = await self._publisher.publish(records, by_number, alone)
+        if not isinstance(outcome, Committed):
+            return outcome
+        for number, position in by_number.items():
+            self._topic.committed[number] = position.offset
+            self._topic.metadata[number] = metadata_of(position)
+        return outcome
+
+
 class World:
     """One worker, on a topic that outlives it.
 
@@ -108,9 +141,8 @@ class World:
             ),
             topics[RAW],
             Topic(self.changelog, count if ledgers is None else ledgers, 1_000_000),
-            client=self.member,
+            join=self._join,
             topic_ids=self.topic_ids,
-            commit=self.commit,
             reader=self.reader.connect,
             on_failure=self.failures.append,
         )
@@ -120,19 +152,16 @@ class World:
     def source(self):
         return self.program.source
 
-    async def commit(self, records, positions, group, alone=()):
-        """Publish in memory, and commit the group's positions."""
-        await self.publisher.gate.wait()
-        if group != self.member.group or not self.member.is_member:
-            return Rebalanced()
-        by_number = {number: position for (_, number), position in positions.items()}
-        outcome = await self.publisher.publish(records, by_number, alone)
-        if not isinstance(outcome, Committed):
-            return outcome
-        for number, position in by_number.items():
-            self.topic.committed[number] = position.offset
-            self.topic.metadata[number] = metadata_of(position)
-        return outcome
+    def _join(self, rebalances):
+        config = self.settings.kafka.client_config()
+        made = {"new_member": lambda *_: self.member, "new_producer": lambda **_: None}
+        session = Session(config, [RAW], "an-id", decoded_bytes=10**6, rebalances=rebalances, **made)
+        session.publisher = GroupPublisher(self.member, self.topic, self.publisher)
+        return session
+
+    async def start(self):
+        await self.source.__aenter__()
+        await self.program.start()
 
     async def check(self):
         """Check as the worker does every second."""
@@ -141,6 +170,7 @@ class World:
     async def stop(self):
         self.publisher.gate.set()
         await self.program.stop()
+        await self.source.__aexit__()
 
     def publish(self, partition, *numbers):
         for number in numbers:
@@ -181,7 +211,7 @@ async def start_in():
         topic = topic or MemoryTopic.empty(RAW, partitions, b"first")
         world = World(program, topic, publisher or MemoryPublisher(len(topic.records)), **limits)
         worlds.append(world)
-        await world.program.start()
+        await world.start()
         return world
 
     yield new

@@ -64,7 +64,7 @@ async def test_the_end_of_the_group_membership_is_reported_in_one_line(start):
     world.member.error = KafkaError("the group is gone")
 
     await world.until(lambda: world.failures)
-    assert str(world.failures[0]) == "consumer group: KafkaError('the group is gone')"
+    assert str(world.failures[0]) == "kafka.group: knowledgepulse-worker: KafkaError('the group is gone')"
 
 
 async def test_a_ledger_entry_of_a_newer_worker_is_reported_in_one_line(start):

@@ -23,7 +23,7 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
     task.is_recovered = True
     if waits_for == "a commit":
         task.fetched(9, epoch=0)
-    progress = Progress("raw", client, SimpleNamespace(tasks={0: task}))
+    progress = Progress("raw", SimpleNamespace(session=SimpleNamespace(member=client), tasks={0: task}))
     found = progress.silent if waits_for == "an answer" else progress.waiting
     before = found()
     assert before.keys() == {0}

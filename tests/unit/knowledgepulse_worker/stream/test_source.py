@@ -5,11 +5,12 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaError
 
+from knowledgepulse_kafka.errors import MembershipError
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.transactional_publisher import metadata_of
-from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.stream import log_changes, truncation
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
+from support.program import Program
 
 RAW = "raw-traces"
 
@@ -20,10 +21,10 @@ async def test_a_worker_that_waits_for_a_position_says_so(start):
     world.member.unstable[0] = is_stable = asyncio.Event()
     await world.member.rebalance([0])
     await world.settle()
-    assert world.app.observe(0.0).recovering == 1
+    assert world.app.observe().recovering == 1
 
     is_stable.set()
-    await world.until(lambda: world.app.observe(0.0).recovering == 0)
+    await world.until(lambda: world.app.observe().recovering == 0)
 
 
 async def test_a_partition_does_not_wait_for_the_position_of_another(start):
@@ -35,7 +36,7 @@ async def test_a_partition_does_not_wait_for_the_position_of_another(start):
 
     await world.member.rebalance([0, 1])
     await world.committed({1: 1})
-    assert world.app.observe(0.0).recovering == 1
+    assert world.app.observe().recovering == 1
     assert world.outputs() == [2]
 
     is_stable.set()
@@ -96,6 +97,19 @@ async def test_a_record_of_a_stranger_in_the_changelog_is_skipped_and_counted(st
     (line,) = [one for one in caplog.messages if "foreign" in one]
     assert line.startswith(f"{first.changelog}/0: foreign records skipped: 3, such as offset ")
     assert line.endswith("; let nobody but the workers write to this topic")
+
+
+async def test_partitions_that_are_assigned_before_the_program_runs_are_read(start_in):
+    """A group that exists admits a member before Faust has started."""
+
+    class Late(Program):
+        async def start(self):
+            await self.source.session.member.rebalance([0])
+            await super().start()
+
+    world = await start_in(Late)
+    world.publish(0, 1)
+    await world.committed({0: 1})
 
 
 async def test_ledgers_are_recovered_a_few_at_a_time(start):
@@ -253,13 +267,13 @@ async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(st
     assert not world.source.tasks[0].changelog.entries
 
 
-@pytest.mark.parametrize("moment", ["revoke", "assign"])
+@pytest.mark.parametrize("moment", ["revoked", "assigned"])
 async def test_an_error_in_a_rebalance_ends_the_program(start, monkeypatch, moment):
     """The client would only log it, and lanes that nobody drained would go on."""
     world = await start()
     await world.member.rebalance([0])
 
-    async def fail(*_):
+    def fail(*_):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(world.source, moment, fail)
@@ -287,7 +301,7 @@ async def test_a_rejected_member_is_detected_before_the_first_fetch(start):
     world = await start()
     world.member.error = KafkaError("inconsistent group protocol")
 
-    with pytest.raises(WorkerError, match="inconsistent group protocol"):
+    with pytest.raises(MembershipError, match="inconsistent group protocol"):
         await world.check()
 
 
@@ -302,7 +316,7 @@ async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
     await world.settle()
 
     assert world.outputs() == []
-    assert world.app.observe(0.0).recovering == 0
+    assert world.app.observe().recovering == 0
     assert world.failures == []
 
 
@@ -376,7 +390,7 @@ async def test_a_recreation_found_in_a_rebalance_is_left_to_the_next_assignment(
     async def current(partitions):
         if has_asked.is_set():
             return await look_up(partitions)
-        await world.source.revoke()  # the rebalance begins while the leader is asked
+        await world.source.revoked()  # the rebalance begins while the leader is asked
         has_asked.set()
         return b"second"
 

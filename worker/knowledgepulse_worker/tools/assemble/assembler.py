@@ -13,10 +13,11 @@ from functools import partial
 from typing import TypeAlias
 
 from knowledgepulse_kafka.aiokafka_types import TopicPartition
-from knowledgepulse_kafka.errors import LostPartitionsError
-from knowledgepulse_kafka.partition_starts import StartOf
+from knowledgepulse_kafka.errors import LostPartitionsError, first_of_group
+from knowledgepulse_kafka.group_member import CommittedPositions
+from knowledgepulse_kafka.partition_starts import Begin
 from knowledgepulse_kafka.records import RawRecord
-from knowledgepulse_kafka.session import OnRevoked, Session
+from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.shutdown import close_within
@@ -38,11 +39,8 @@ brokers were away, and spans may be on their way."""
 READS = 8
 """Number of partitions whose logs are read at the same time, each with a client of its own."""
 
-SessionFactory: TypeAlias = Callable[[OnRevoked, StartOf], AbstractAsyncContextManager[Session]]
-"""Joins the group.
-
-The first argument is awaited before partitions are reassigned; the second returns where to start one.
-"""
+SessionFactory: TypeAlias = Callable[[Rebalances], AbstractAsyncContextManager[Session]]
+"""Joins the group, given what to do at its rebalances."""
 
 
 @dataclass
@@ -52,7 +50,7 @@ class _Partition:
 
 
 @dataclass
-class Assembler:
+class Assembler(Rebalances):
     """Assembles the runs of the partitions that the group assigns to this process."""
 
     settings: AssembleSettings
@@ -88,7 +86,7 @@ class Assembler:
             WorkerError: a fatal error.
         """
         try:
-            async with self.join(self._leave, self._start) as session:
+            async with self.join(self) as session:
                 self._session = session
                 while not is_stopping():
                     records = _by_partition(await session.poll(POLL))
@@ -105,7 +103,18 @@ class Assembler:
             logger.warning("%s; its partitions are read again by their owners", error)
             self._close_all()
 
-    async def _start(self, place: TopicPartition, watermark: int | None) -> int:
+    async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
+        """Recover the open runs of partitions, each beside the others."""
+
+        async def begin_at(place: TopicPartition, watermark: int | None) -> None:
+            await begin(place, await self._start_of(place, watermark))
+
+        with first_of_group():
+            async with asyncio.TaskGroup() as group:
+                for place, position in positions.items():
+                    group.create_task(begin_at(place, None if position is None else position.offset))
+
+    async def _start_of(self, place: TopicPartition, watermark: int | None) -> int:
         """Return where to read a partition from: after its last transaction, which may be its former owner's.
 
         An open transaction withholds its watermark, and then its records: both are awaited.
@@ -161,7 +170,8 @@ class Assembler:
                 await partition.assembler.wait(min(now - partition.seen, LONGEST_STEP))
             partition.seen = now
 
-    async def _leave(self) -> None:
+    async def revoked(self) -> None:
+        """Close the partitions after the transactions of this turn."""
         async with self._turn:
             self._close_all()
 

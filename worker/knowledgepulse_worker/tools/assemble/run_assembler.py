@@ -11,9 +11,8 @@ from functools import partial
 from uuid import uuid4
 
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.partition_starts import StartOf
 from knowledgepulse_kafka.rights import require_rights
-from knowledgepulse_kafka.session import OnRevoked, Session
+from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.errors import StartError
@@ -65,7 +64,7 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
 
 @asynccontextmanager
 async def _joined(
-    settings: Settings, batch_bytes: int, metrics: AssemblyMetrics, on_revoked: OnRevoked, start_of: StartOf
+    settings: Settings, batch_bytes: int, metrics: AssemblyMetrics, rebalances: Rebalances
 ) -> AsyncIterator[Session]:
     group = assembly_group(settings.kafka.group)
     session = Session(
@@ -75,8 +74,7 @@ async def _joined(
         decoded_bytes=settings.limits.batch_bytes,
         batch_bytes=batch_bytes,
         rebalance_timeout=settings.limits.rebalance,
-        on_revoked=on_revoked,
-        start_of=start_of,
+        rebalances=rebalances,
         granted=f"{group}-*",
     )
     async with session, serving_metrics(settings.web, metrics, session):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.aiokafka_types import OffsetAndMetadata, TopicPartition
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
@@ -55,14 +55,18 @@ class Kafka:
     # the reader
 
     @asynccontextmanager
-    async def join(self, on_revoked, start_of):
-        self.on_revoked, self._start_of = on_revoked, start_of
+    async def join(self, rebalances):
+        self.rebalances = rebalances
         yield self
 
     async def assign(self):
         """Assign the partition, and read it from where the assembler says."""
-        self._offset = await self._start_of(PLACE, self._watermark)
-        self.sought.append(self._offset)
+        watermark = None if self._watermark is None else OffsetAndMetadata(self._watermark, "")
+        await self.rebalances.recover({PLACE: watermark}, self._begin)
+
+    async def _begin(self, _place, offset):
+        self._offset = offset
+        self.sought.append(offset)
 
     async def committed(self, _place):
         return self._watermark
@@ -171,7 +175,7 @@ async def test_a_partition_whose_step_the_group_refuses_is_read_again(run):
     kafka = Kafka(run, [])
 
     async def rebalance():
-        await kafka.on_revoked()
+        await kafka.rebalances.revoked()
         await kafka.assign()
         return []
 
