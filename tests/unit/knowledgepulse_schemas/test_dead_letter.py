@@ -55,12 +55,6 @@ def test_the_later_of_two_dead_letters_in_one_record_wins(earlier, later):
     assert DeadLetterHeaders.from_kafka([*earlier.to_kafka(), *FOREIGN, *later.to_kafka()]) == later
 
 
-def test_the_attempt_is_read_from_the_records_own_headers():
-    """The replaying client writes it, before the worker's headers are appended."""
-    own = [("kp-attempt", b"1"), ("kp-attempt", b"2"), ("kp-attempt", b"junk")]
-    assert DeadLetterHeaders.from_kafka([*own, *headers().to_kafka()]) == headers(attempt=2)
-
-
 record_headers = st.lists(
     st.tuples(
         st.text() | st.sampled_from([field.alias for field in DeadLetterHeaders.model_fields.values()]),

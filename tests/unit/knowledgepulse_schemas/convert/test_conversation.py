@@ -3,7 +3,7 @@
 import pytest
 
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun, conversation
-from knowledgepulse_schemas.convert.hub import Error, Message, Text, ToolCall, ToolCallResponse
+from knowledgepulse_schemas.convert.hub import Message, Text, ToolCall, ToolCallResponse
 
 ASK = Message("user", (Text("Fix it"),))
 CALL = Message("assistant", (ToolCall("shell", {}, "1"),))
@@ -22,16 +22,6 @@ def test_a_text_said_twice_is_kept_twice():
         yes,
         DONE,
         yes,
-        DONE,
-    ]
-
-
-def test_inputs_without_the_earlier_conversation_are_kept_whole():
-    """As with conversations that are stored by the provider."""
-    assert conversation([ModelCall((ASK,), (CALL,)), ModelCall((ANSWER,), (DONE,))]) == [
-        ASK,
-        CALL,
-        ANSWER,
         DONE,
     ]
 
@@ -79,10 +69,6 @@ def test_a_failed_tool_execution_flags_an_existing_response():
     found = parts(ModelCall((ASK, CALL, ANSWER), (DONE,)), ToolRun(ToolCall("shell", id="1"), failed=True))
 
     assert ToolCallResponse("made", "1", failed=True) in found
-
-
-def test_a_failed_model_call_is_an_error_after_its_input():
-    assert parts(ModelCall((ASK,), error=Error("overloaded"))) == [*ASK.parts, Error("overloaded")]
 
 
 def turn(identity, answer):

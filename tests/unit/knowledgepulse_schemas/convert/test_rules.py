@@ -51,13 +51,6 @@ def test_a_given_objective_is_that_of_a_run_without_a_text_of_the_user():
         convert(DONE, options=Options(objective=" "))
 
 
-def test_objective_is_the_first_user_text_and_result_the_last_assistant_text():
-    trace = convert(ASK, Message("assistant", (Text("Hm"),)), Message("user", (Text("And?"),)), DONE).trace
-
-    assert trace.task.objective == "Fix the build"
-    assert trace.outcome.result_summary == "The build is green"
-
-
 PROMPT = Message("system", (Text("Be brief"), ToolDefinition("shell", "Runs it", {"type": "object"})))
 LEFT_OUT = {"system text", "tool definitions"}
 
@@ -152,20 +145,6 @@ def test_what_is_kept_for_later_changes_no_score():
 
 
 @pytest.mark.parametrize(
-    ("messages", "problem"),
-    [
-        ([DONE], "no objective"),
-        ([Message("user", (Text(" \n"),)), DONE], "no objective"),
-        ([ASK], "no steps"),
-        ([], "no objective"),
-    ],
-)
-def test_a_run_without_objective_or_steps_is_rejected(messages, problem):
-    with pytest.raises(ConversionError, match=problem):
-        convert(*messages)
-
-
-@pytest.mark.parametrize(
     ("arguments", "step_input"),
     [
         ('{"a": 1}', {"a": 1}),
@@ -193,22 +172,6 @@ def test_only_the_agents_step_after_a_flagged_failure_is_an_error_recovery():
     kinds = [step["type"] for step in steps(ASK, parallel, answers, CALL, DONE)]
 
     assert kinds == ["tool_call", "tool_call", "observation", "observation", "error_recovery", "thought"]
-
-
-def test_text_that_reads_like_an_error_is_not_a_failure():
-    kinds = [
-        step["type"]
-        for step in steps(ASK, CALL, Message("tool", (ToolCallResponse("Traceback", "call-1"),)), DONE)
-    ]
-
-    assert "error_recovery" not in kinds
-
-
-def test_an_error_outside_a_tool_keeps_its_message():
-    assert steps(ASK, Message("assistant", (Error("rate limit"),)), DONE)[0] == {
-        "type": "observation",
-        "content": "rate limit",
-    }
 
 
 @pytest.mark.parametrize(
@@ -249,30 +212,6 @@ def test_given_outcomes_override_the_sources_by_native_or_trace_id():
     assert (
         convert(ASK, DONE, native_id="run-1", outcome=own, options=by_trace_id).trace.outcome.confidence
         == 0.8
-    )
-
-
-def test_a_trace_leads_back_to_its_run_and_to_the_run_that_started_it():
-    parent = convert(ASK, DONE, native_id="run-0").trace
-    metadata = convert(ASK, DONE, native_id="run-1", parent_id="run-0").trace.metadata
-
-    assert (parent.metadata.native_id, metadata.native_id) == ("run-0", "run-1")
-    assert metadata.parent_id == parent.id
-    assert "native_id" not in convert(ASK, DONE).trace.metadata.model_fields_set
-
-
-def test_the_id_is_derived_from_the_native_id_or_else_the_content():
-    assert convert(ASK, DONE, native_id="1").trace.id == convert(ASK, CALL, native_id="1").trace.id
-    assert convert(ASK, DONE).trace.id == convert(ASK, DONE).trace.id
-    assert (
-        len(
-            {
-                convert(ASK, DONE).trace.id,
-                convert(ASK, CALL).trace.id,
-                convert(ASK, DONE, native_id="1").trace.id,
-            }
-        )
-        == 3
     )
 
 
@@ -350,17 +289,6 @@ def test_the_session_of_a_coding_agent_is_code_unless_told_otherwise(name):
 def test_a_trace_is_private_by_default(name, other):
     assert getattr(convert(ASK, DONE).trace.metadata, name) == "private"
     assert getattr(convert(ASK, DONE, options=Options(**{name: other})).trace.metadata, name) == other
-
-
-def test_consecutive_texts_of_a_message_are_one_step():
-    assert steps(ASK, Message("assistant", (Text("a"), Text("b"))))[0]["content"] == "a\nb"
-
-
-def test_a_response_without_its_call_is_kept_and_reported():
-    conversion = convert(ASK, Message("tool", (ToolCallResponse("made", "call-9"),)))
-
-    assert conversion.trace.steps[0].content == "made"
-    assert "tool of a response without a call" in conversion.losses
 
 
 @pytest.mark.parametrize("identity", ["", None])

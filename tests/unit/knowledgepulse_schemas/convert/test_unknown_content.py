@@ -2,7 +2,7 @@
 
 import pytest
 
-from knowledgepulse_schemas.convert import Conversion, ConversionError, Losses, convert
+from knowledgepulse_schemas.convert import Conversion, Losses, convert
 
 ASK = {"role": "user", "content": "Count the lines of main.py"}
 DONE = {"role": "assistant", "content": "It has 42 lines."}
@@ -116,17 +116,3 @@ def test_a_suspect_loss_stays_suspect_in_a_total():
     total.merge(losses)
 
     assert total["line"].suspect
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"type": "nobody.knows"},
-        {"type": "user.said", "data": {"content": "Go on"}, "id": "1", "timestamp": "2026-01-01T00:00:00Z"},
-    ],
-)
-def test_names_that_many_formats_use_bring_a_document_near_to_none(document):
-    [error] = convert(document)
-
-    assert isinstance(error, ConversionError)
-    assert str(error).startswith("unknown format; accepted are otlp, ")
