@@ -51,13 +51,6 @@ async def test_an_expired_broker_certificate_is_reported(tmp_path):
     assert f"the certificate of {there} is not valid now: certificate has expired" in str(error)
 
 
-async def test_an_unreachable_broker_is_named_with_the_cause():
-    (port,) = free_ports(1)
-    error = await diagnosed(f"{LOOPBACK}:{port}")
-    assert isinstance(error, NoBrokerError)
-    assert str(error) == f"bootstrap_servers: {LOOPBACK}:{port}: Connection refused"
-
-
 async def test_every_unreachable_server_is_named():
     one, other = free_ports(2)
     error = await diagnosed(f"{LOOPBACK}:{one}, {LOOPBACK}:{other}")

@@ -139,13 +139,6 @@ async def test_a_broker_that_is_no_longer_the_coordinator_is_not_believed(member
     assert one._coordinator.looked_up == 1
 
 
-async def test_a_position_that_a_transaction_may_still_replace_is_waited_for(member):
-    """Whoever began at it would read again what the transaction commits."""
-    one = await member(positions(-1, UNSTABLE), positions(5, UNSTABLE), positions(7))
-
-    assert (await one.committed([AT]))[AT].offset == 7
-
-
 async def test_brokers_without_stable_positions_are_refused(member):
     one = await member(lacks_the_version)
 

@@ -127,18 +127,6 @@ def test_a_record_has_the_leader_epoch_of_its_batch():
     assert epoch_of(client_decode(data)[0]) == -1
 
 
-def test_aborted_and_control_batches_are_skipped():
-    builder = DefaultRecordBatchBuilder(2, 4, 1, 7, 0, 0, 2**20)
-    builder.append(0, 1000, b"k", b"aborted", [])
-    marker = by_hand([(0, struct.pack(">hh", 0, 0), b"\0" * 6, [])], base=1)
-    marker = bytearray(marker)
-    struct.pack_into(">h", marker, 21, 0x30)  # transactional, control
-    struct.pack_into(">qh", marker, 43, 7, 0)
-    data = bytes(builder.build()) + sealed(marker) + small(1, base=2)
-
-    assert [one.offset for one in decode(data, aborted=[(7, 0)])] == [2]
-
-
 @given(compacted_logs(), st.integers(1, 4), st.data())
 def test_a_compacted_log_is_read_to_its_end_whatever_brokers_have_left_of_it(log, batches, data):
     """No worker could start once compaction had emptied the last transaction marker of a producer."""
@@ -229,12 +217,6 @@ def test_wrong_offsets_in_a_batch_still_yield_one_record_per_offset(deltas, firs
     data = by_hand([(delta, b"k", b"%d" % delta, []) for delta in deltas])
 
     assert [one.offset for one in decode(data, offset=first)] == list(range(first, 3))
-
-
-def test_a_compacted_batch_keeps_its_gaps():
-    data = by_hand([(1, b"k", b"v", []), (4, b"k", b"v", [])], last_delta=6)
-
-    assert [one.offset for one in decode(data)] == [1, 4]
 
 
 edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=8)

@@ -14,11 +14,9 @@ from knowledgepulse_kafka.group_offsets import StableOffsetsResponse_v7
 from knowledgepulse_kafka.request_waits import (
     MEMBERSHIP,
     READING,
-    REQUESTS,
     TRANSACTION,
     Waits,
     error_codes,
-    error_name,
     noting,
 )
 from support.clocks import Clock
@@ -174,8 +172,3 @@ def test_what_a_coordinator_asks_of_each_member_is_no_error(waits, code):
     answer(waits, "Heartbeat", EndTxnResponse_v0(0, code))
 
     assert texts(waits, MEMBERSHIP) == []
-
-
-def test_names_are_those_of_the_protocol():
-    assert error_name(26) == "INVALID_SESSION_TIMEOUT (26)"
-    assert set(TRANSACTION + MEMBERSHIP + READING) <= set(REQUESTS.values())

@@ -46,7 +46,3 @@ async def test_a_fetch_that_swallows_its_cancellation_is_cancelled_again():
         await asyncio.Event().wait()
 
     assert await stopped(swallow_one())
-
-
-async def test_a_consumer_that_has_not_started_stops():
-    await stoppable(AIOKafkaConsumer()).stop()

@@ -10,7 +10,6 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTransactionTimeout,
-    KafkaError,
     OutOfOrderSequenceNumber,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
@@ -99,10 +98,6 @@ def records(outcomes):
 
 def record(partition, number):
     return OutputRecord("topic", partition, 0, b"%d" % number, b"v", ())
-
-
-async def test_each_record_s_offset_is_returned(commit):
-    assert await commit([[5, 6], [0]]) == Committed([5, 6, 0])
 
 
 async def test_the_coordinators_take_the_positions_while_the_leaders_write_the_records():
@@ -254,8 +249,3 @@ async def test_a_producer_that_does_not_stop_is_abandoned(monkeypatch):
         pass
 
     assert len(abandoned) == 1
-
-
-async def test_an_error_of_the_client_that_can_send_nothing_more_is_told(commit):
-    with pytest.raises(DeliveryError, match="KafkaError: fenced"):
-        await commit([[0], KafkaError("fenced")])
