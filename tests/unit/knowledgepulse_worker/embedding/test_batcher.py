@@ -239,15 +239,6 @@ async def test_a_text_cancelled_while_being_embedded_does_not_affect_the_others(
     assert await numbers(await submit(batcher, "3")) == [3]
 
 
-async def test_every_batch_is_reported_with_its_truncated_and_repeated_texts(make_batcher, embedder):
-    counted: list[tuple[int, ...]] = []
-    batcher = make_batcher(on_batch=lambda *counts: counted.append(counts))
-
-    await numbers(await submit(batcher, "1", "2", "3"))
-
-    assert counted == [(3, 1, 2)]
-
-
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_report_that_raises_leaves_no_waiter(make_batcher, embedder, fails):
     raised: list[BaseException] = []

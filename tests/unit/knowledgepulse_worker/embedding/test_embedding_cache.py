@@ -20,16 +20,6 @@ def vector(number):
     return np.full(3, number, dtype=np.float32)
 
 
-def test_a_vector_is_found_only_by_its_exact_token_ids():
-    recent = EmbeddingCache()
-    recent.add([1, 2], vector(1))
-
-    assert np.array_equal(recent.find((1, 2)), vector(1))
-    assert recent.find([2, 1]) is None
-    assert recent.find([1, 2, 0]) is None
-    assert recent.find([]) is None
-
-
 def test_the_least_recently_used_are_evicted_first():
     recent = EmbeddingCache(limit=2)
     recent.add([1], vector(1))

@@ -53,13 +53,6 @@ def test_mismatched_dimensions_are_an_error_with_both_numbers(folder):
         load(16, model=str(folder), device="cpu", max_tokens=16)
 
 
-def test_a_window_beyond_the_model_s_is_an_error(folder):
-    with pytest.raises(
-        ModelError, match=rf"embedding\.max_tokens: got {POSITIONS + 1}; .* at most {POSITIONS}"
-    ):
-        load(model=str(folder), device="cpu", max_tokens=POSITIONS + 1)
-
-
 def test_positions_before_the_first_are_no_part_of_the_window(tmp_path):
     """RoBERTa's positions begin after the padding token's id, so its table has more rows than it reads."""
     folder = write_bert(tmp_path, unigram=True, model_type="xlm-roberta", pad_token_id=1)

@@ -103,11 +103,6 @@ def test_missing_packaged_weights_are_an_error_that_names_the_file(monkeypatch, 
         find_model(None, None, None)
 
 
-def test_a_folder_is_taken_as_it_is(folder, cache):
-    assert find_model(str(folder), None, cache).path == folder
-    assert kept(cache) == []
-
-
 def test_a_hub_name_without_a_revision_is_an_error_that_names_both_settings(cache):
     with pytest.raises(ModelError, match=r"embedding\.model: 'nosuch/model' .* embedding\.revision"):
         find_model("nosuch/model", None, cache)

@@ -25,10 +25,3 @@ def test_a_worker_is_ready_once_partitions_are_assigned_and_ledgers_recovered():
 
     readiness.done("ledgers")
     assert answer(readiness) == (200, {"ready": True, "reasons": []})
-
-
-def test_a_later_rebalance_does_not_make_a_worker_unready():
-    readiness = Readiness()
-    for step in ("partitions", "ledgers", "partitions", "ledgers"):
-        readiness.done(step)
-    assert answer(readiness)[0] == 200

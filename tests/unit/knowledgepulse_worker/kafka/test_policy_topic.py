@@ -38,10 +38,6 @@ async def test_policies_are_listed_in_the_order_in_which_they_last_came_into_for
     assert [(one.policy.threshold, one.since_ms) for one in history] == [(0.9, 1), (0.4, 2)]
 
 
-async def test_a_topic_without_policies_has_no_history(kept):
-    assert await read_policies(kept.reader, TOPIC) == []
-
-
 @given(POLICIES)
 def test_a_kept_policy_is_complete_and_has_the_digest_of_the_one_in_force(policy):
     """Later releases may come with other reference weights."""

@@ -179,13 +179,6 @@ def test_a_connection_that_fails_for_another_reason_is_logged_again(diagnosis, c
     ]
 
 
-def test_a_frozen_kafka_is_told_even_while_the_worker_starts(diagnosis):
-    """ "Partitions are not assigned yet" would send people to the group instead of to the brokers."""
-    seen = replace(WELL, pending=("partitions are not assigned yet",), leader_silence=9.0)
-
-    assert diagnosis.observe(seen).state is State.WAITING_FOR_KAFKA
-
-
 @pytest.mark.parametrize(
     ("seen", "state"),
     [

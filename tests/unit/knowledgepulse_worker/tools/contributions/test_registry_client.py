@@ -79,18 +79,6 @@ async def test_a_refusal_of_another_form_is_a_refusal(document, record, issues):
     assert (answer.verdict, answer.message[:11]) == ("refused", "['Invalid']")
 
 
-async def test_another_agents_trace_cannot_be_deleted(registry, url, document, record):
-    unit = unit_in(record(document()), registry)
-    async with RegistryClient(registry, no_sleep) as client:
-        await client.contribute(unit)
-    other = RegistrySettings(
-        url=url, agent_id="kp:agent:other", api_key=await register(url, "kp:agent:other")
-    )
-    async with RegistryClient(other, no_sleep) as client:
-        with pytest.raises(AccessError, match="refuses DELETE"):
-            await client.delete(unit.id)
-
-
 async def test_a_key_that_is_not_known_and_an_agent_that_is_another_are_told(registry, document, record):
     unit = unit_in(record(document()), registry)
     unknown = registry.model_copy(update={"api_key": None, "api_key_file": None})

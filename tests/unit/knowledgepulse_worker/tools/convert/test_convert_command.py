@@ -110,17 +110,6 @@ def test_reads_standard_input(convert):
     assert len(traces(convert(options=["-"], input=lines(CHAT)))) == 1
 
 
-def test_detects_the_format_of_each_file(convert):
-    result = convert(lines(CHAT), lines(trajectory("1")))
-
-    assert [trace["metadata"]["framework"] for trace in traces(result)] == ["openai", "atif"]
-
-
-def test_a_runs_spans_can_be_on_several_lines(convert):
-    """As written by the Collector's file exporter."""
-    assert len(traces(convert(lines(*RUN)))) == 1
-
-
 SESSION = [
     {"type": kind, "uuid": kind, "parentUuid": None, "sessionId": "s1", "message": {"content": text}}
     for kind, text in (("user", "Fix the tests"), ("assistant", "All pass"))
