@@ -41,8 +41,9 @@ _MEDIA = words(
 """Types of blocks that hold no text, reasoning or call."""
 _NAMES = ("name", "toolName", "tool_name")
 _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "id")
-_RESPONSE_IDS = ("tool_use_id", *_CALL_IDS)
+_RESPONSE_IDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id", *_CALL_IDS)
 _ARGUMENTS = ("input", "arguments", "args", "parameters")
+_SERVER = "mcp_server_name"
 _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error")
 _STATES = ("success", "status")
@@ -95,9 +96,9 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
     elif kind in _REASONING:
         yield None, hub.Reasoning(_read(block, (*_REASONING, "text", "content"), path, losses))
     elif kind in _CALL or (kind in ("", "function") and isinstance(block.get("name"), str)):
-        count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS}, path, losses)
+        count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS, _SERVER}, path, losses)
         name, call_id = as_text(_first(block, _NAMES)), _text(_first(block, _CALL_IDS))
-        yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id)
+        yield None, hub.ToolCall(name, _first(block, _ARGUMENTS), call_id, _text(block.get(_SERVER)))
     elif kind in _RESPONSE:
         yield from _response(block, path, losses)
     else:

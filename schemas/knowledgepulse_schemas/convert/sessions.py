@@ -64,13 +64,24 @@ class Transcript:
         if not parts:
             return None
         position = len(self.run.messages)
+        early: list[hub.Part] = []
         for part in parts:
             if isinstance(part, hub.ToolCall) and part.id is not None:
+                if part.id not in self._calls and part.id in self._responses:
+                    early.append(self._taken(part.id))
                 self._calls[part.id] = position
             elif isinstance(part, hub.ToolCallResponse) and part.id is not None:
                 self._responses[part.id] = position
         self.run.messages.append(hub.Message(role, parts, at))
+        self.add("tool", early, at)
         return position
+
+    def _taken(self, call_id: str) -> hub.Part:
+        """Take out a response that was written before its call."""
+        parts = self.run.messages[self._responses[call_id]].parts
+        taken = next(part for part in parts if _is_response(part, call_id))
+        self.change(self._responses[call_id], parts=tuple(part for part in parts if part is not taken))
+        return taken
 
     def reached(self, time: Any) -> datetime | None:
         """Note the time of a line and return it; return None if the value is not a time."""
@@ -206,6 +217,10 @@ def event_of(model: type[_Event], line: dict[str, Any], losses: Losses) -> _Even
     except ConversionError:
         losses.add_unknown("events of another form", line)
         return None
+
+
+def _is_response(part: hub.Part, call_id: str) -> bool:
+    return isinstance(part, hub.ToolCallResponse) and part.id == call_id
 
 
 def _id(part: hub.Part) -> str | None:
