@@ -132,35 +132,50 @@ class _Tree:
         """Return the roots of the agents' runs: the span around agents that continue each other."""
         if len(agents) == 1:
             return agents
-        ancestors = {agent.id: self._ancestors(agent) for agent in agents}
+        depths = self._depths()
         roots = {agent.id: agent for agent in agents}
         said: dict[tuple[str, str], Node] = {}  # the agent that first said a text or made a call
         for agent in sorted(agents, key=lambda node: (node.start, node.end, node.id)):
             calls = self._model_calls(agent)
             earlier = _continued(calls, said)
-            if earlier is not None:
-                around = _innermost_common(ancestors[earlier.id], ancestors[agent.id])
-                if around is not None:
-                    roots[earlier.id] = roots[agent.id] = around
+            if earlier is not None and (around := self._around(earlier, agent, depths)) is not None:
+                roots[earlier.id] = roots[agent.id] = around
             for call in calls:
                 for part in (part for message in call.output for part in message.parts):
                     said.setdefault(_said(part), agent)
         enclosing = {root.id for root in roots.values()}
+        outermost: dict[str, Node] = {}  # the outermost of these around a span
+        for node in map(self._nodes.__getitem__, depths):
+            parent_id = node.parent_id or ""
+            if parent_id in outermost:
+                outermost[node.id] = outermost[parent_id]
+            elif depths[node.id] and parent_id in enclosing:
+                outermost[node.id] = self._nodes[parent_id]
         for agent in agents:
-            around = next((node for node in reversed(ancestors[agent.id]) if node.id in enclosing), None)
-            roots[agent.id] = around or roots[agent.id]
+            roots[agent.id] = outermost.get(agent.id, roots[agent.id])
         return list({root.id: root for root in roots.values()}.values())
 
-    def _ancestors(self, node: Node) -> list[Node]:
-        """Return the spans around a node, innermost first."""
-        found: list[Node] = []
-        seen = {node.id}
-        parent = self._nodes.get(node.parent_id or "")
-        while parent is not None and parent.id not in seen:
-            seen.add(parent.id)
-            found.append(parent)
-            parent = self._nodes.get(parent.parent_id or "")
-        return found
+    def _depths(self) -> dict[str, int]:
+        """Return how many spans are around each span that a root reaches, parents first."""
+        depths = {root.id: 0 for root in self._roots}
+        rest = list(self._roots)
+        while rest:
+            node = rest.pop()
+            children = self._children.get(node.id, [])
+            depths |= {child.id: depths[node.id] + 1 for child in children}
+            rest += children
+        return depths
+
+    def _around(self, one: Node, other: Node, depths: dict[str, int]) -> Node | None:
+        """Return the innermost span around two spans; None if there is none."""
+        while depths[one.id] and depths[other.id]:
+            if depths[one.id] >= depths[other.id]:
+                one = self._nodes[one.parent_id or ""]
+            if depths[one.id] < depths[other.id]:
+                other = self._nodes[other.parent_id or ""]
+            if one is other:
+                return one
+        return None
 
     def _model_calls(self, agent: Node) -> list[ModelCall]:
         """Return the model calls of an agent in time order."""
@@ -319,11 +334,6 @@ def _said(part: hub.Part) -> tuple[str, str]:
             return "call", part.id or f"{part.name} {part.arguments}"
         case _:
             return "text", _text_of(part).strip()
-
-
-def _innermost_common(ancestors: list[Node], others: list[Node]) -> Node | None:
-    known = {node.id for node in others}
-    return next((node for node in ancestors if node.id in known), None)
 
 
 def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
