@@ -1,4 +1,4 @@
-"""Apache Kafka on Java, as the tests start it: errors and clean-up.
+"""Apache Kafka on Java, as the tests start it: clean-up.
 
 No broker is started: Java and Maven are replaced by fakes of a few lines.
 """
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import AsyncMock
 from xml.etree import ElementTree
@@ -18,16 +17,15 @@ from xml.etree import ElementTree
 import pytest
 
 from knowledgepulse_worker.tools.demo import kafka_node, processes
-from knowledgepulse_worker.tools.demo.brokers import Broker, BrokerKind, first_available
-from knowledgepulse_worker.tools.demo.kafka_node import KAFKA_VERSION, MessageCallback, Unavailable
+from knowledgepulse_worker.tools.demo.brokers import first_available
+from knowledgepulse_worker.tools.demo.kafka_node import KAFKA_VERSION
 from support.java_kafka import JAVA, POM
 
 Script = Callable[[str, str], None]
 
 FAKE_JAVA = """\
 case "$*" in
-  *-version) echo 'openjdk version "{version}" 2024-01-16' >&2 ;;
-  *StorageTool*) {storage_tool} ;;
+  *-version) echo 'openjdk version "17.0.10" 2024-01-16' >&2 ;;
   *kafka.Kafka*) {broker} ;;
 esac
 """
@@ -35,11 +33,6 @@ MAVEN = """\
 for argument; do case "$argument" in -DoutputDirectory=*) folder=${argument#*=};; esac; done
 /bin/mkdir -p "$folder" && echo jar > "$folder/kafka.jar"
 """
-
-
-def start(kind: BrokerKind, say: MessageCallback = print) -> Broker:
-    with ExitStack() as stack:
-        return kind.start(stack, say)
 
 
 @pytest.fixture
@@ -60,10 +53,6 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
     return install
 
 
-def fake_java(version: str = "17.0.10", storage_tool: str = ":", broker: str = "exec /bin/sleep 600") -> str:
-    return FAKE_JAVA.format(version=version, storage_tool=storage_tool, broker=broker)
-
-
 def state_of(pid: int) -> str:
     """Return Linux's state letter of a process; empty if it does not exist."""
     try:
@@ -80,35 +69,11 @@ def pid_file(tmp_path: Path) -> Iterator[Path]:
         os.kill(int(path.read_text()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("scripts", "reason"),
-    [
-        ({}, "java is not on the PATH"),
-        ({"java": fake_java("1.8.0_402")}, "java is Java 8, Kafka needs 17 or later"),
-        ({"java": fake_java("11.0.22")}, "java is Java 11, Kafka needs 17 or later"),
-        ({"java": "echo hello"}, "does not print its version"),
-        ({"java": "exit 2"}, r"java -version failed \(exit 2\)"),
-        ({"java": fake_java()}, "mvn is not on the PATH"),
-        ({"java": fake_java(), "mvn": "exit 1"}, r"Maven failed \(exit 1\)"),
-        (
-            {"java": fake_java(storage_tool="exit 3"), "mvn": MAVEN},
-            r"kafka.tools.StorageTool failed \(exit 3\)",
-        ),
-    ],
-)
-def test_an_unusable_java_is_unavailable_with_the_reason(program, scripts, reason):
-    for name, text in scripts.items():
-        program(name, text)
-
-    with pytest.raises(Unavailable, match=reason):
-        start(JAVA)
-
-
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, tmp_path, stubborn):
     """Nor does a terminal's Ctrl-C reach the broker earlier, as it runs in its own session."""
     prepare = "trap '' TERM; " if stubborn else ""
-    program("java", fake_java(broker=f"{prepare}echo $$ > {pid_file}; exec /bin/sleep 600"))
+    program("java", FAKE_JAVA.format(broker=f"{prepare}echo $$ > {pid_file}; exec /bin/sleep 600"))
     program("mvn", MAVEN)
     monkeypatch.setattr(processes, "STOP_LIMIT", 0.3)
     monkeypatch.setattr(
@@ -131,7 +96,7 @@ def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_a_broker_does_not_outlive_a_killed_parent(program, pid_file, tmp_path):
-    program("java", fake_java(broker=f"echo $$ > {pid_file}; exec /bin/sleep 600"))
+    program("java", FAKE_JAVA.format(broker=f"echo $$ > {pid_file}; exec /bin/sleep 600"))
     program("mvn", MAVEN)
     code = "from knowledgepulse_worker.tools.demo.brokers import first_available\n"
     code += "from support.java_kafka import JAVA\n"
