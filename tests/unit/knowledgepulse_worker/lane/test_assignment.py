@@ -78,22 +78,6 @@ async def test_each_changelog_knows_how_far_it_was_written(make_harness, raw):
     assert [assignment.tasks[number].changelog.end for number in (0, 1)] == [2, 3]
 
 
-async def test_a_full_partition_does_not_block_another(make_harness, raw):
-    harness = make_harness(in_flight_records=1)
-    harness.embedder.free.clear()
-    assignment = harness.assignment()
-    await take(assignment, raw(0))
-    blocked = asyncio.create_task(take(assignment, raw(1)))
-
-    for offset in range(2):
-        await processed(harness, assignment, raw(offset, b"no JSON", partition=1))
-
-    assert positions(assignment) == {0: 0, 1: 2}
-    harness.embedder.free.set()
-    await committed(harness, assignment, {0: 1})
-    await blocked
-
-
 async def test_one_transaction_commits_all_partitions(make_harness, raw):
     harness = make_harness()
     assignment = harness.assignment()
@@ -183,22 +167,6 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
     monkeypatch.setattr(assignment_module, "YIELD_FACTOR", 1e9)
     await processed(harness, assignment, raw(3, **large))
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
-
-
-async def test_closed_partitions_publish_nothing_more(make_harness, raw):
-    harness = make_harness()
-    assignment = harness.assignment()
-    for partition in range(2):
-        await take(assignment, raw(0, b"no JSON", partition=partition))
-
-    assignment.close()
-    await take(assignment, raw(1))
-    await assignment.commit(harness.publisher.publish)
-
-    assert harness.outputs() == []
-    assert positions(assignment) == {}
-    assignment.refresh_gauges()
-    assert harness.metric("kp_in_flight_records") == 0
 
 
 async def test_a_suspect_is_cleared_once_its_outcome_is_committed(make_harness, raw):

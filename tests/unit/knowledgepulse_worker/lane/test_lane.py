@@ -9,20 +9,15 @@ from hashlib import sha256
 import pytest
 
 from knowledgepulse_kafka.errors import TooLargeError
-from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.ledger_records import POSITION_KEY, decode_position
 from knowledgepulse_worker.scoring import score_trace, scorer
 from knowledgepulse_worker.settings import EmbeddingSettings
 from support.lanes import feed, headers, score, unread
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-
-FAR = 50_000_000
-
 
 # --- order
 
@@ -72,22 +67,6 @@ async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, 
     await harness.processed(await harness.lane(), raw(0, value))
 
     assert harness.embedder.texts == ["Fix the failing build shell command ls -la"]
-
-
-async def test_what_completes_during_a_commit_belongs_to_the_next(make_harness, raw):
-    harness = make_harness()
-    harness.publisher.gate.clear()
-    lane = await harness.lane()
-    await feed(lane, raw(0, b"no JSON"))
-    committing = asyncio.create_task(harness.commit(lane))
-    await harness.settle()
-    await feed(lane, raw(1, b"no JSON"))
-
-    harness.publisher.gate.set()
-    await committing
-
-    assert len(harness.outputs()) == harness.position == 1
-    await harness.committed(lane, 2)
 
 
 async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness, raw):
@@ -183,14 +162,6 @@ async def test_a_record_for_which_there_is_no_replacement_ends_the_process(make_
 # --- gaps and bounds
 
 
-async def test_a_wide_gap_needs_no_outputs(make_harness, raw):
-    harness = make_harness()
-
-    await harness.processed(await harness.lane(), raw(0), raw(FAR))
-
-    assert score(harness.outputs()[1])["nearest"] == "kp:trace:0/0"
-
-
 @pytest.mark.parametrize("limits", [{"in_flight_records": 4}, {"in_flight_bytes": 4000}])
 async def test_a_half_full_lane_requests_a_commit_before_it_has_to_wait(limits, make_harness, raw):
     """With a long commit interval, a worker without a model stood still for a third of the time."""
@@ -256,13 +227,3 @@ async def test_a_record_larger_than_the_byte_limit_is_processed_alone(make_harne
 
 
 # --- the ledger
-
-
-async def test_without_an_embedder_the_ledger_has_only_the_position(make_harness, raw):
-    harness = make_harness(embedding=False)
-
-    await harness.processed(await harness.lane(), raw(0))
-
-    [record] = harness.publisher.records(harness.ledger)
-    assert (record.key, decode_position(record.value)) == (POSITION_KEY, Position(1))
-    assert len(harness.outputs()) == 1

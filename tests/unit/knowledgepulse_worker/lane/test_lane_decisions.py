@@ -83,8 +83,13 @@ async def test_a_trace_that_becomes_a_dead_letter_is_no_decision(make_harness, r
 
     await harness.processed(await harness.lane(), raw(0, b"no JSON"), raw(1))
 
+    recent = harness.services.metrics.recent
     assert sum(compared(harness).values()) == 0
-    assert list(harness.services.metrics.recent.origins) == []
+    assert list(recent.origins) == list(recent.scores) == []
+    assert [(one["reason"], one["score"] is None) for one in recent.dead_letters] == [
+        ("not_json", True),
+        ("too_large", False),
+    ]
 
 
 async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document):

@@ -72,12 +72,6 @@ def test_a_larger_max_elements_keeps_all_entries_and_new_ones_get_keys_of_their_
     assert keys == [b"3", b"4", b"0"]
 
 
-def test_a_group_that_was_set_back_keeps_the_entries_before_its_position():
-    content = content_of(*map(scored, range(5)), next_offset=3)
-
-    assert (offsets(content), content.obsolete, content.reason) == ([0, 1, 2], [b"3", b"4"], "rewind")
-
-
 def test_a_group_that_was_set_forward_keeps_all_entries():
     assert offsets(content_of(*map(scored, range(5)), next_offset=1000)) == [0, 1, 2, 3, 4]
 

@@ -24,14 +24,3 @@ async def test_a_revoked_partition_s_gauges_are_removed(start):
     await world.member.rebalance([1])
 
     assert world.metric("kp_consumer_lag_records", partition="0") is None
-
-
-async def test_a_failed_transaction_ends_the_program(start):
-    world = await start()
-    world.publisher.is_failing = True
-    world.publish(0, 1)
-
-    await world.member.rebalance([0])
-    await world.until(lambda: world.program.error)
-
-    assert world.topic.committed == {}

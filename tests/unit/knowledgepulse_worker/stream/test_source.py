@@ -12,8 +12,6 @@ from knowledgepulse_worker.stream import log_changes, truncation
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 from support.program import Program
 
-RAW = "raw-traces"
-
 
 async def test_a_worker_that_waits_for_a_position_says_so(start):
     """A transaction in which the former owner died holds the position back for seconds."""
@@ -25,23 +23,6 @@ async def test_a_worker_that_waits_for_a_position_says_so(start):
 
     is_stable.set()
     await world.until(lambda: world.app.observe().recovering == 0)
-
-
-async def test_a_partition_does_not_wait_for_the_position_of_another(start):
-    """One open transaction of another client kept all of a worker's partitions from being scored."""
-    world = await start()
-    world.publish(0, 1)
-    world.publish(1, 2)
-    world.member.unstable[0] = is_stable = asyncio.Event()
-
-    await world.member.rebalance([0, 1])
-    await world.committed({1: 1})
-    assert world.app.observe().recovering == 1
-    assert world.outputs() == [2]
-
-    is_stable.set()
-    await world.committed({0: 1, 1: 1})
-    assert not world.app.readiness.reasons
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
