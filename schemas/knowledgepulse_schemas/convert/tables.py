@@ -25,7 +25,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import as_text, count_others, each
+from knowledgepulse_schemas.convert.reading import as_text, count_others, each, unwrap
 from knowledgepulse_schemas.convert.sessions import ANOTHER_FORM, Reader
 from knowledgepulse_schemas.convert.words import words
 
@@ -620,6 +620,8 @@ class Chat:
         message: what each message has, as in ``Line.where``.
         role: the path of a message's role.
         parts: the path of its parts.
+        others: the role of messages whose own is a name of somebody else.
+        kinds: what the parts are, by the message's type, where they do not tell.
     """
 
     name: str
@@ -628,9 +630,25 @@ class Chat:
     message: dict[str, Any]
     role: str
     parts: str
+    others: hub.Role | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
 
 
 CHATS = (
+    Chat(  # AutoGen's AgentChat; the messages of a TaskResult
+        "autogen",
+        "source type models_usage content",
+        "messages",
+        {"source": str, "type": str, "models_usage": ..., "content": ...},
+        "source",
+        "content",
+        "assistant",
+        {
+            "ToolCallRequestEvent": "tool_call",
+            "ToolCallExecutionEvent": "tool_result",
+            "ThoughtEvent": "thinking",
+        },
+    ),
     Chat("pydantic_ai", "parts kind", "", {"kind": {"request", "response"}, "parts": list}, "kind", "parts"),
     Chat(
         "agent_framework",
@@ -650,10 +668,11 @@ CHATS = (
 def _of_chat(chat: Chat, value: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
     """Yield a message's parts, each as a message of its own; a role that is not known is a suspect loss."""
     name = str(_at(value, chat.role))
-    role = ROLES.get(name, "system")
-    if name not in ROLES:
+    role = ROLES.get(name, chat.others or "system")
+    if name not in ROLES and chat.others is None:
         losses.add_unknown(f"[].{chat.role} {name}", "-", {"content": value})
-    for own, part in parts_of(_at(value, chat.parts), "[]", losses):
+    kind = chat.kinds.get(str(value.get("type")), "")
+    for own, part in parts_of(_typed(_at(value, chat.parts), kind), "[]", losses):
         is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
         response = hub.ToolCallResponse(part.content) if isinstance(part, hub.Text) else part
         yield hub.message(own or role, response if is_answer else part)
@@ -668,17 +687,17 @@ def chat_format_of(chat: Chat) -> InputFormat:
         return isinstance(values, list) and bool(values) and all(_fits(item, chat.message) for item in values)
 
     read = _Paths(
-        [*(name for name, wanted in chat.message.items() if wanted is not dict), chat.role, chat.parts]
+        [*(name for name, wanted in chat.message.items() if wanted not in (dict, ...)), chat.role, chat.parts]
     )
 
     def run_of(document: Any, path: str) -> hub.Run:
         if not recognises(document):
             raise ConversionError(f"{path or 'the document'}: no messages of {chat.name}")
         run = hub.Run(chat.name, [])
-        if chat.within:
+        if isinstance(document, dict):
             count_others(document, {chat.within, "id"}, "", run.losses)
             run.native_id = document["id"] if isinstance(document.get("id"), str) else None
-        for value in document[chat.within] if chat.within else document:
+        for value in unwrap(document, chat.within):
             for name, rest in read.rest_of(value):
                 run.losses.add(f"[].{name}", rest)
             run.messages += _of_chat(chat, value, run.losses)
