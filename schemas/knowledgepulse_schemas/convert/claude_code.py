@@ -110,7 +110,7 @@ class Session:
         self._session: str | None = None
         self._sidechains: dict[str, Transcript] = {}
         self._chains: dict[str, str] = {}  # the sidechain of each of their lines
-        self._seen: set[str] = set()
+        self._seen: set[int] = set()  # hashes of the lines' ids, which take less memory
         self._cut_off: dict[Transcript, str | None] = {}  # answers that ended too early
         self._orders: dict[Transcript, int] = {}  # position of the first built-in command with a request
         self._commands: dict[str, int] = {}  # position of a custom command's message, by the id of its line
@@ -120,9 +120,9 @@ class Session:
         losses = self.main.losses
         try:
             line = read(_Line, value)
-            if line.uuid is not None and line.uuid in self._seen:
+            if line.uuid is not None and hash(line.uuid) in self._seen:
                 return  # a resumed session repeats the lines before it
-            self._seen.update([line.uuid] if line.uuid is not None else [])
+            self._seen.update([hash(line.uuid)] if line.uuid is not None else [])
             transcript = self._transcript_of(line)
             losses = transcript.losses
             if line.message is not None and line.type in ("user", "assistant"):
@@ -138,6 +138,7 @@ class Session:
         Args:
             ended: whether the agent had ended, if that is recorded.
         """
+        self._seen.clear()  # the runs are in memory for longer
         self.main.run.native_id = self._session or self.main.run.native_id
         whole = [transcript for transcript in self._sidechains.values() if self._has_request(transcript)]
         transcripts = [transcript for transcript in (self.main, *whole) if transcript.run.messages]

@@ -50,8 +50,8 @@ class Transcript:
     def __init__(self, framework: str) -> None:
         self.run = hub.Run(framework, PackedMessages())  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
-        self._responses: dict[str, int] = {}
-        self._failed: set[str] = set()
+        self._early: dict[str, int] = {}  # position of a response whose call is still to come
+        self._failed: set[str] = set()  # ids of calls
 
     @property
     def losses(self) -> Losses:
@@ -60,27 +60,28 @@ class Transcript:
 
     def add(self, role: hub.Role, parts: Iterable[hub.Part], at: datetime | None = None) -> int | None:
         """Add a message, and return its position; None if it has no parts."""
-        parts = tuple(self._with_failure(part) for part in parts)
+        parts = tuple(parts)
         if not parts:
             return None
         position = len(self.run.messages)
         early: list[hub.Part] = []
         for part in parts:
             if isinstance(part, hub.ToolCall) and part.id is not None:
-                if part.id not in self._calls and part.id in self._responses:
+                if self._early.get(part.id, position) < position:
                     early.append(self._taken(part.id))
                 self._calls[part.id] = position
-            elif isinstance(part, hub.ToolCallResponse) and part.id is not None:
-                self._responses[part.id] = position
+            elif isinstance(part, hub.ToolCallResponse) and part.id and part.id not in self._calls:
+                self._early[part.id] = position
         self.run.messages.append(hub.Message(role, parts, at))
         self.add("tool", early, at)
         return position
 
     def _taken(self, call_id: str) -> hub.Part:
         """Take out a response that was written before its call."""
-        parts = self.run.messages[self._responses[call_id]].parts
+        position = self._early.pop(call_id)
+        parts = self.run.messages[position].parts
         taken = next(part for part in parts if _is_response(part, call_id))
-        self.change(self._responses[call_id], parts=tuple(part for part in parts if part is not taken))
+        self.change(position, parts=tuple(part for part in parts if part is not taken))
         return taken
 
     def reached(self, time: Any) -> datetime | None:
@@ -120,7 +121,12 @@ class Transcript:
 
     def change_call(self, call_id: str, **changes: Any) -> None:
         """Set attributes of a call, if there is one with this id."""
-        self._change(self._calls.get(call_id), hub.ToolCall, call_id, changes)
+        if (position := self._calls.get(call_id)) is not None:
+            parts = (
+                replace(part, **changes) if isinstance(part, hub.ToolCall) and part.id == call_id else part
+                for part in self.run.messages[position].parts
+            )
+            self.change(position, parts=tuple(parts))
 
     def tell_again(self, call_id: str | None, arguments: Any) -> bool:
         """Set the arguments of an earlier call to those of its end, and return whether there is one.
@@ -140,28 +146,12 @@ class Transcript:
         return next((part for part in parts if isinstance(part, hub.ToolCall) and part.id == call_id), None)
 
     def fail(self, call_id: str) -> None:
-        """Mark the response to a call as failed, also if it is still to come."""
+        """Mark the responses to a call as failed, also those that are still to come."""
         self._failed.add(call_id)
-        self._change(self._responses.get(call_id), hub.ToolCallResponse, call_id, {"failed": True})
 
     def has_call(self, part: hub.Part) -> bool:
         """Return whether an earlier message has the same call with the same id."""
         return isinstance(part, hub.ToolCall) and self.call_of(part.id) == part
-
-    def _with_failure(self, part: hub.Part) -> hub.Part:
-        is_failed = isinstance(part, hub.ToolCallResponse) and part.id in self._failed
-        return replace(part, failed=True) if is_failed and isinstance(part, hub.ToolCallResponse) else part
-
-    def _change(
-        self, position: int | None, kind: type[hub.Part], call_id: str, changes: dict[str, Any]
-    ) -> None:
-        if position is None:
-            return
-        parts = (
-            replace(part, **changes) if isinstance(part, kind) and _id(part) == call_id else part
-            for part in self.run.messages[position].parts
-        )
-        self.change(position, parts=tuple(parts))
 
     def finish(self, *, ended: bool | None = None) -> hub.Run:
         """Return the run.
@@ -175,7 +165,21 @@ class Transcript:
             ended = last is None or not isinstance(last.parts[-1], hub.ToolCall | hub.ToolCallResponse)
         if self.run.messages and not ended:
             self.add("assistant", [hub.Error(interruption=True)])
+        self._mark_failures()
+        self._calls.clear()  # the run is in memory for longer
         return self.run
+
+    def _mark_failures(self) -> None:
+        for position in range(len(self.run.messages)) if self._failed else ():
+            parts = self.run.messages[position].parts
+            marked = tuple(
+                replace(part, failed=True)
+                if isinstance(part, hub.ToolCallResponse) and part.id in self._failed
+                else part
+                for part in parts
+            )
+            if marked != parts:
+                self.change(position, parts=marked)
 
 
 class Reader(ABC):
@@ -221,10 +225,6 @@ def event_of(model: type[_Event], line: dict[str, Any], losses: Losses) -> _Even
 
 def _is_response(part: hub.Part, call_id: str) -> bool:
     return isinstance(part, hub.ToolCallResponse) and part.id == call_id
-
-
-def _id(part: hub.Part) -> str | None:
-    return part.id if isinstance(part, hub.ToolCall | hub.ToolCallResponse) else None
 
 
 def requests_of(run: hub.Run) -> Iterator[hub.Run]:
