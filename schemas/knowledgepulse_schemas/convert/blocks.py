@@ -76,6 +76,7 @@ def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResp
 
 
 def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:
+    block = _unwrapped(block, path, losses)
     name = next(
         (wrapper for wrapper in block if wrapper in _WRAPPERS and isinstance(block[wrapper], dict)), None
     )
@@ -103,6 +104,21 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         yield from _response(block, path, losses)
     else:
         yield from _other_parts(kind, block, path, losses)
+
+
+def _unwrapped(block: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
+    """Return a call or a result of Goose's in the usual form, and any other block unchanged."""
+    inner: dict[Any, Any]
+    match block:
+        case {"type": "toolRequest", "toolCall": {"value": {**call}, **beside}, **outer}:
+            count_others(beside, {"status"}, f"{path}.toolCall", losses)
+            inner = {**call, "type": "tool_call"}
+        case {"type": "toolResponse", "toolResult": {**result}, **outer}:
+            inner = {**result, "type": "tool_result"}
+        case _:
+            return block
+    count_others(outer, {"id"}, path, losses)
+    return {**inner, "id": outer.get("id")}
 
 
 def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) -> Parts:

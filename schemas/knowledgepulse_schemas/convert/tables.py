@@ -661,6 +661,14 @@ CHATS = (
     Chat(
         "haystack", "role meta content", "", {"role": str, "meta": dict, "content": list}, "role", "content"
     ),
+    Chat(  # `goose session export --format json`
+        "goose",
+        "conversation working_dir",
+        "conversation",
+        {"role": str, "created": int, "content": list},
+        "role",
+        "content",
+    ),
     Chat("sharegpt", "conversations", "conversations", {"from": str, "value": str}, "from", "value"),
 )
 
