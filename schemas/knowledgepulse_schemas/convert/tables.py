@@ -317,6 +317,24 @@ QWEN = Table(  # ~/.qwen/projects/*/chats/*.jsonl
         Line("system", beside=True),
     ),
 )
+_SPOKEN = {"role": {"user", "assistant"}, "created": int, "content": list}
+GOOSE = Table(  # Goose's sessions up to 1.9, and what `goose run --output-format stream-json` prints
+    "goose_lines",
+    "role created content",
+    (
+        {"working_dir": str, "message_count": int, "conversation": None},
+        _SPOKEN,
+        {"type": "message"} | {f"message.{name}": value for name, value in _SPOKEN.items()},
+    ),
+    (
+        Line(_SPOKEN, "=role", "content"),
+        Line("message", "=message.role", "message.content"),
+        Line("error", error="error"),
+        Line({"working_dir": str}, sets={"cwd": "working_dir"}, beside=True),
+        Line({"complete", "notification"}, beside=True),
+    ),
+    at="created message.created",
+)
 _CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
 CHAT_LINES = Table(  # such as `kimi -p --output-format stream-json` prints, and its former context.jsonl
     "chat_lines",
@@ -421,7 +439,7 @@ GEMINI_STREAM = Table(  # what `gemini --output-format stream-json` prints
     ),
     ended=False,
 )
-TABLES = (PI, CURSOR, DROID, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
+TABLES = (PI, CURSOR, DROID, GOOSE, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
 
 
 class _Reader(Reader):
@@ -435,7 +453,8 @@ class _Reader(Reader):
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
-        kind = ".".join(str(kind_part) for kind_part in (_kind(value), _at(value, "event.type")) if kind_part)
+        kinds = (str(part) for part in (_kind(value), _at(value, "event.type")) if part)
+        kind = ".".join(kinds) or "lines without a type"
         line = next((known for known in self._table.lines if _fits(value, known.where)), None)
         for name, path in line.sets.items() if line else ():
             self._set(name, _at(value, path) if isinstance(path, str) else path)

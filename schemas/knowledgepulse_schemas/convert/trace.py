@@ -40,8 +40,8 @@ UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 CODING_AGENTS = words(
     """
     antigravity claude_code claude_stream cline codex codex_exec copilot_cli cursor cursor_stream droid
-    droid_stream gemini_cli gemini_stream goose grok kimi mini_swe_agent opencode opencode_run openhands pi
-    qwen_code swe_agent vscode_chat
+    droid_stream gemini_cli gemini_stream goose goose_lines grok kimi mini_swe_agent opencode opencode_run
+    openhands pi qwen_code swe_agent vscode_chat
     """
 )
 """The formats of coding agents, whose traces have the task domain ``code`` unless told otherwise."""
