@@ -45,6 +45,15 @@ class State(StrEnum):
         "KpPartitionsUnowned",
         "starts, and waits for nothing that another state names",
     )
+    SILENT = (
+        "silent",
+        Severity.NOTABLE,
+        None,
+        (
+            "has sent its supervisor no heartbeat for more than 5 s, as a process that is suspended or "
+            "hangs; it is restarted after `limits.heartbeat`"
+        ),
+    )
     STOPPING = ("stopping", Severity.NOTABLE, None, "is shutting down")
     WAITING_FOR_KAFKA = (
         "waiting_for_kafka",

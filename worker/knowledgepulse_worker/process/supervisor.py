@@ -40,6 +40,8 @@ PROBE_LIMIT = 15.0
 """Seconds for the broker to answer."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """The shortest and the longest pause in seconds between two attempts; every pause doubles the last."""
+SILENCE = 5.0
+"""Seconds without a heartbeat after which the pages say so, instead of what the process said last."""
 SETTLED = 10.0
 """Seconds of running after which the pause before a restart is reset."""
 FIRST_STARTS = 5
@@ -198,15 +200,20 @@ class Supervisor:
         Time is measured in iterations and not by the clock, so that the child does not count as silent while
         this process is suspended.
         """
-        silent, limit = 0.0, START_LIMIT
+        silent, limit, is_ready = 0.0, START_LIMIT, None
         while silent < limit:
             await asyncio.sleep(INTERVAL)
             report = self._read(pipe)
             if report is None:
                 silent += INTERVAL
+                if is_ready is not None and silent > SILENCE:
+                    restart = f"a restart follows at {limit:g} s (limits.heartbeat)"
+                    why = f"no heartbeat for {silent:.0f} s; {restart}"
+                    self._port.without_child(State.SILENT, why, ready=is_ready)
                 continue
             silent, limit = 0.0, self._settings.limits.heartbeat
-            self._was_ready = self._was_ready or not report["reasons"]
+            is_ready = not report["reasons"]
+            self._was_ready = self._was_ready or is_ready
             self._port.with_child(**report)
         logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
 

@@ -240,6 +240,19 @@ async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
     assert "ended with status -9" in caplog.text
 
 
+async def test_a_silent_process_is_not_what_it_said_last(tmp_path, monkeypatch):
+    """The page of a worker that was suspended waited for 10 s, and then said "Healthy"."""
+    monkeypatch.setattr(supervise, "SILENCE", 0.0)
+    does = """os.write(heartbeat, b'{"reasons": [], "verdict": {"state": "healthy"}}\\n'); time.sleep(60)"""
+    async with running(tmp_path, does) as here:
+        await here.started(1)
+        while '"silent"' not in (answer := await here.get("/readyz"))[1]:
+            pass
+        assert answer[0] == 200
+        assert "Silent: no heartbeat for " in answer[1]
+        assert 'kp_state{state="silent"} 1.0' in (await here.get("/metrics"))[1]
+
+
 async def test_a_process_may_take_long_until_its_first_heartbeat(tmp_path):
     """It loads a model."""
     here = Supervised(tmp_path, "time.sleep(0.5); works(); beat(60)", heartbeat=0.05)
