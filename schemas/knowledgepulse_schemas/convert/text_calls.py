@@ -66,6 +66,8 @@ _ANSWER = re.compile(
 """How other responses begin, which keep their beginning."""
 _PROMPT = "bash-$"
 """How the responses of SWE-agent's first shells end."""
+_TOOL = re.compile(r"[\w.:/-]+")
+"""The name of a tool; JSON with another may as well be an answer."""
 _CALL_NAMES = ("name", "tool_name", "tool", "function_name", "function", "action")
 _CALL_ARGUMENTS = ("arguments", "args", "parameters", "params", "tool_input", "action_input", "input")
 _LITERAL = 20_000
@@ -196,7 +198,8 @@ def _called_in(value: dict[str, Any], before: str, losses: Losses) -> tuple[str,
     if not names or not given:
         return None
     name, arguments = value[names[0]], value[given[0]]
-    if not isinstance(parse_json(arguments), dict) and given[0] != "action_input":
+    is_call = _TOOL.fullmatch(name) and isinstance(parse_json(arguments), dict)
+    if not is_call and given[0] != "action_input":
         return None
     losses.add("members beside a call in text", [value[name] for name in value.keys() - {names[0], given[0]}])
     if name.lower() == "final answer":

@@ -101,6 +101,7 @@ def test_content_of_an_unknown_kind_is_a_suspect_loss(document, path):
         [*CODEX, codex_line("event_msg", type="dictation", volume=3)],
         [*OPENHANDS, {"kind": "CondensationRequest", "id": "3", "text": "Go on"}],
         [ASK, DONE, {"role": "user", "content": [{"type": "image_url", "text": "x"}]}],
+        [ASK, {"role": "assistant", "content": '{"action": "Buy two of them", "params": {"price": 3}}'}],
     ],
 )
 def test_known_kinds_and_kinds_without_content_are_not_suspect(document):
