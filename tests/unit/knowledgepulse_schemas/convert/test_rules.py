@@ -163,17 +163,6 @@ def test_arguments_that_are_not_an_object_are_kept_raw(arguments, step_input):
     assert step.get("input") == step_input
 
 
-def test_only_the_agents_step_after_a_flagged_failure_is_an_error_recovery():
-    parallel = Message("assistant", (ToolCall("a", id="1"), ToolCall("b", id="2")))
-    answers = Message(
-        "tool", (ToolCallResponse("no", "1", failed=True), ToolCallResponse("error: none", "2"))
-    )
-
-    kinds = [step["type"] for step in steps(ASK, parallel, answers, CALL, DONE)]
-
-    assert kinds == ["tool_call", "tool_call", "observation", "observation", "error_recovery", "thought"]
-
-
 @pytest.mark.parametrize(
     ("messages", "run", "expected"),
     [
@@ -289,20 +278,6 @@ def test_the_session_of_a_coding_agent_is_code_unless_told_otherwise(name):
 def test_a_trace_is_private_by_default(name, other):
     assert getattr(convert(ASK, DONE).trace.metadata, name) == "private"
     assert getattr(convert(ASK, DONE, options=Options(**{name: other})).trace.metadata, name) == other
-
-
-@pytest.mark.parametrize("identity", ["", None])
-def test_responses_without_ids_belong_to_the_calls_in_their_order(identity):
-    calls = Message("assistant", (ToolCall("a", {}, identity), ToolCall("b", {}, identity)))
-    answers = [Message("tool", (ToolCallResponse(text, identity),)) for text in ("of a", "of b")]
-
-    conversion = convert(ASK, calls, *answers)
-
-    assert [(step.content, step.tool.name) for step in conversion.trace.steps[2:]] == [
-        ("of a", "a"),
-        ("of b", "b"),
-    ]
-    assert not conversion.losses
 
 
 def test_lone_surrogates_are_replaced():

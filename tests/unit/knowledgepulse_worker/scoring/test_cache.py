@@ -98,18 +98,6 @@ def test_of_equal_entries_the_oldest_is_returned_whatever_their_positions():
     assert wrong == []
 
 
-def test_the_default_time_is_now(monkeypatch):
-    now = 1000.0
-    monkeypatch.setattr("knowledgepulse_worker.scoring.cache.time.time", lambda: now)
-    cache = VectorCache(10, 2, ttl=60)
-    cache.add([1, 0])
-
-    now = 1060.0
-    assert cache.nearest([1, 0]) is not None
-    now = 1061.0
-    assert cache.nearest([1, 0]) is None
-
-
 @pytest.mark.parametrize(
     ("vector", "message"),
     [

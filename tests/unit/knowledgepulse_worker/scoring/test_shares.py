@@ -89,14 +89,6 @@ def test_a_withheld_trace_takes_no_place():
         assert ranked == alone.decide(scored(value), profile)
 
 
-def test_a_withheld_trace_shows_the_cut_that_it_would_have_to_reach():
-    recent = RecentScores()
-    *_, last = decided(shuffled(100), recent=recent)
-    withheld = recent.decide(scored(0.99, withheld="novelty"), TENTH.profile("default"))
-
-    assert (withheld.threshold, withheld.passes, withheld.decision) == (last.threshold, True, "rejected")
-
-
 def test_scores_under_other_weights_are_not_ranked_together():
     recent = RecentScores()
     decided(shuffled(100), recent=recent)

@@ -422,19 +422,6 @@ def test_reports_the_location_of_a_document_in_another_format(convert):
     assert "schema_version: Field required" in result.stderr
 
 
-def test_lists_losses_largest_first(convert):
-    document = trajectory("1")
-    document["notes"] = "y" * 5
-
-    report = convert(lines(document)).stderr.splitlines()
-
-    start = report.index("not in the traces:")
-    assert report[start + 1 : start + 3] == [
-        "  steps[].extra: 1 value, 10 characters",
-        "  notes: 1 value, 5 characters",
-    ]
-
-
 def test_warns_once_a_file_of_content_that_may_be_missing(convert):
     unread = [*CHAT, {"role": "user", "content": [{"type": "voice", "text": "Go on"}]}]
 

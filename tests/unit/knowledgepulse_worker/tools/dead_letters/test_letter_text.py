@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,11 +64,3 @@ def test_a_json_line_has_all_columns_of_the_table():
         5000,
         True,
     )
-
-
-@pytest.mark.parametrize(
-    ("timestamp_ms", "shown"),
-    [(1769860800001, "2026-01-31T12:00:00.001Z"), (0, "1970-01-01T00:00:00.000Z"), (-1, "none")],
-)
-def test_the_time_is_the_raw_records_in_utc(timestamp_ms, shown):
-    assert shown in text.row(DeadLetter.read(buried(raw_record(timestamp_ms=timestamp_ms))), None)

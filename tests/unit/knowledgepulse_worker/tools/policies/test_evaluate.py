@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -232,16 +231,6 @@ def test_unmatched_labels_and_unlabelled_traces_are_counted(line_up):
     assert evaluation.sources == {"me": 7}
 
 
-@pytest.mark.parametrize(
-    ("native_id", "meant"), [(None, "native_id, which the first one lacks"), ("run-1", "native_id run-1")]
-)
-def test_rejects_labels_that_match_no_trace(make_record, make_content, native_id, meant):
-    record = make_record(content=make_content(native_id=native_id))
-    message = f"no label matches a trace .* such as kp:trace:1, or its metadata's {meant}; not task-2$"
-    with pytest.raises(InputError, match=message):
-        evaluate([record], {"task-2": Label("task-2", keep=True)}, Policy())
-
-
 def test_labels_may_name_the_runs_native_id(make_record, make_content):
     """The trace's own id wins."""
     records = [make_record(id=f"kp:trace:{n}", content=make_content(native_id=f"run-{n}")) for n in range(3)]
@@ -315,15 +304,6 @@ def test_the_verdict_compares_the_score_with_the_length_alone(runs, more, said):
 
     assert said in verdict(one, 0.9)
     assert one.length.alone.low > 0.5
-
-
-def test_traces_of_an_earlier_release_have_no_length(scattered):
-    records = [replace(one, counts=None) for one in scattered]
-
-    one = only(records, judged(records, lambda n, _: n % 2))
-
-    assert one.length is None
-    assert verdict(one, 0.9).endswith("where chance is 0.50; no threshold is proposed")
 
 
 def test_traces_that_the_policy_was_fitted_to_are_left_out(scattered, fitted_policy):

@@ -22,7 +22,6 @@ from knowledgepulse_worker.tools.policies.labels import MIN_SUPPORT, Label
 from knowledgepulse_worker.tools.policies.plots import plot_fit
 from knowledgepulse_worker.tools.policies.tune import tune
 from knowledgepulse_worker.tools.terminal.reports import plain
-from support.traces import LABELS
 
 TODAY = "2026-11-26"
 
@@ -212,15 +211,6 @@ def test_people_check_a_value_that_was_fitted_to_a_judges_labels_too(planted):
     assert found.appraisals["fitted"].auc.value > alone.appraisals["fitted"].auc.value - 0.05
     turned = {name: Label(name, keep=not one.keep, source="judge:m:1") for name, one in labels.items()}
     assert only(fitted(records, turned | people)).outcome == "not supported"
-
-
-def test_labels_of_judges_alone_are_judged_by_themselves(planted):
-    records, labels = planted()
-    judged = {name: Label(name, keep=one.keep, source="judge:m:1") for name, one in labels.items()}
-
-    found = only(fitted(records, judged))
-
-    assert (found.outcome, found.traces, found.judges) == ("supported", 300, 0)
 
 
 def test_traces_worth_keeping_are_told_from_those_without_a_label(planted):
@@ -435,12 +425,3 @@ def test_the_plot_shows_aucs_and_reliability(planted):
         "in force", "fitted", "length alone", "agent alone",
     ]  # fmt: skip
     assert right.get_title() == "reliability"
-
-
-def test_the_demos_labels_do_not_support_a_change(reference_records):
-    labels = {one["id"]: Label(**one) for one in map(json.loads, LABELS.read_text().splitlines())}
-
-    found = fitted(reference_records, labels)
-
-    assert found.domains["code"].outcome == "too few labels"
-    assert found.proposed.profile("code") == Policy().profile("code")

@@ -8,7 +8,6 @@ import pytest
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import FACT_NAMES, FACTS_VERSION, Policy
 from knowledgepulse_worker.scoring import FACTS
-from knowledgepulse_worker.tools.policies.policy_output import print_policy
 from knowledgepulse_worker.tools.policies.prior import MIN_TRACES, prior_toml, priors
 
 
@@ -51,14 +50,6 @@ def test_the_policy_does_not_depend_on_traces_of_other_domains_or_later_ones(rec
     other = make_record((0.1, 0.1, 0.1, 0.1), "legal", id="kp:trace:other")
 
     assert proposed([*records, other]) == proposed(records)
-
-
-def test_the_policy_says_whose_weights_it_has(records, capsys):
-    _, policy = proposed(records, share=0.5)
-
-    print_policy(policy, "")
-
-    assert "code: learned value of code-prior-1, with a share of 0.5 in the score" in capsys.readouterr().out
 
 
 def test_too_few_traces_are_refused(records):

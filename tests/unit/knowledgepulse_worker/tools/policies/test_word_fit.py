@@ -184,12 +184,6 @@ def test_tasks_that_were_seen_are_told_apart_from_those_that_were_not(planted):
     assert found.proposed == Policy()
 
 
-def test_without_several_traces_of_a_task_none_was_seen(planted):
-    _, one = fitted(*planted(groups=300))
-
-    assert one.words.seen == {}
-
-
 def test_a_word_of_few_tasks_is_not_kept_for_people(planted):
     """It may be a name, or a secret."""
 
@@ -208,12 +202,3 @@ def test_traces_without_words_are_refused(planted):
 
     with pytest.raises(NoFactsError, match="needs words that these traces lack"):
         fitted(records, labels)
-
-
-def test_words_are_fitted_only_if_asked_for(planted):
-    records, labels = planted()
-
-    (one,) = fit(records, labels, Policy(), today="2026-11-26").domains.values()
-
-    assert one.words is None
-    assert one.learned.words is None

@@ -77,14 +77,6 @@ def waiting(spool):
     return sorted(path.suffix for path in spool.iterdir())
 
 
-def test_a_hook_publishes_the_session_that_it_names_and_prints_nothing(publish, broker, session, spool):
-    done = publish(session("s1"))
-
-    assert (done.exit_code, done.output) == (0, "")
-    assert [json.loads(line)["metadata"]["native_id"] for line in broker.got] == ["s1"]
-    assert waiting(spool) == []
-
-
 def test_sessions_wait_for_a_broker_in_order_and_are_published_first(publish, broker, session, spool):
     broker.failure = NoBrokerError("kafka.bootstrap_servers: localhost:9092: refused")
     for number in range(2):
