@@ -499,6 +499,14 @@ def test_an_invalid_domain_map_or_outcome_stops_the_conversion(convert, tmp_path
     assert re.search(problem, result.stderr)
 
 
+def test_the_traces_can_be_scored(convert, tmp_path):
+    (tmp_path / "traces.jsonl").write_text(convert(lines(CHAT, trajectory("1"))).stdout)
+
+    result = CliRunner().invoke(cli.main, ["score", str(tmp_path / "traces.jsonl"), "--embedder", "none"])
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
 def frames(documents):
     """Return the file exporter's protobuf format: each export is prefixed with its length."""
     exports = [

@@ -41,6 +41,11 @@ BAD = {
     "no TOML": (CONFIG, (*TUNE, "--policy", "EQUAL"), "EQUAL: is not TOML: "),
     "a threshold above 1": (CONFIG, (*TUNE, "--policy", "WRONG"), "WRONG: policy.threshold: got 1.2;"),
     "none": (CONFIG, ("policy", "check", "EMPTY"), "EMPTY: has no [policy]"),
+    "of another name": (
+        CONFIG,
+        ("policy", "check", "TYPO"),
+        "TYPO: polcy: no such setting; did you mean policy",
+    ),
     # Too little to be seen in a rounded sum.
     "a sum above 1": (CONFIG, ("policy", "check", "SUM"), "outcome_confidence 0.2000001 = 1.0000001"),
     "the second of two": (
@@ -124,6 +129,7 @@ def placed(scored, tmp_path, real_traces):
         "CUT": "".join(labels)[: len(labels[0]) + 20],
         "POLICY": "[policy]\n",
         "WRONG": "[policy]\nthreshold = 1.2\n",
+        "TYPO": "[polcy]\nthreshold = 0.5\n",
         "SUM": (
             "[policy.domains.code.weights]\n"
             "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.2000001\n"
