@@ -18,7 +18,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Message, Run
 from knowledgepulse_schemas.convert.input_format import of_messages
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text
+from knowledgepulse_schemas.convert.reading import as_text, without
 
 NAME = "bedrock"
 
@@ -55,7 +55,7 @@ def _run_of_record(document: Any, path: str) -> Run:
     match rest.pop("output", None):
         case {"message": {"content": list(blocks), **others}, **beside}:
             record |= {"role": "assistant", "content": [_renamed(block) for block in blocks]}
-            rest["output"] = {**beside, **{name: others[name] for name in others if name != "role"}}
+            rest["output"] = {**beside, **without(others, "role")}
         case other:
             rest["output"] = other
     run = anthropic.run_of_record({**rest, **record}, path)
@@ -74,7 +74,7 @@ def _renamed(block: Any) -> Any:
     name = next((kind for kind in block if kind in _BLOCKS), None) if isinstance(block, dict) else None
     if name is None:
         return block
-    others = {member: value for member, value in block.items() if member != name}
+    others = without(block, name)
     match name, block[name]:
         case "text", text:
             return {**others, "type": "text", "text": text}

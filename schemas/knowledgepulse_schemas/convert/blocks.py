@@ -11,7 +11,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others
+from knowledgepulse_schemas.convert.reading import as_text, count_others, without
 from knowledgepulse_schemas.convert.words import words
 
 _TYPES = ("type", "part_kind", "kind")
@@ -123,7 +123,7 @@ def _unwrapped(block: dict[str, Any], path: str, losses: Losses) -> dict[str, An
 
 def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) -> Parts:
     if kind == "search_result":
-        yield None, hub.Text(as_text({name: member for name, member in block.items() if name not in _TYPES}))
+        yield None, hub.Text(as_text(without(block, *_TYPES)))
     elif kind == "refusal":
         yield None, hub.Text(_read(block, ("refusal",), path, losses))
         yield None, hub.Error()
@@ -136,9 +136,7 @@ def _other_parts(kind: str, block: dict[str, Any], path: str, losses: Losses) ->
 def _response(block: dict[str, Any], path: str, losses: Losses) -> Parts:
     origin = block.get("origin")  # Haystack repeats the call
     if isinstance(origin, dict):
-        losses.add(
-            f"{path}.origin", {name: origin[name] for name in origin if name not in ("tool_name", "id")}
-        )
+        losses.add(f"{path}.origin", without(origin, "tool_name", "id"))
         block = {"name": origin.get("tool_name"), "id": origin.get("id"), **block}
     known = {*_TYPES, *_NAMES, *_RESPONSE_IDS, *_RESULTS, *_FAILED, *_STATES, "origin"}
     count_others(block, known, path, losses)

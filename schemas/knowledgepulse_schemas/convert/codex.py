@@ -20,7 +20,7 @@ from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none, without
 from knowledgepulse_schemas.convert.sessions import Reader, project_of
 from knowledgepulse_schemas.convert.words import words
 
@@ -143,7 +143,7 @@ class _Session(Reader):
         if not isinstance(meta, dict) or not isinstance(meta.get("id"), str):
             self.losses.add("session_meta", meta)
             return
-        rest = {name: value for name, value in meta.items() if name != "id"}
+        rest = without(meta, "id")
         if (base := rest.pop("history_base", None)) is not None:
             self.losses.add_unknown("the session up to this fork", base, {"content": as_text(base)})
         self.losses.add("session_meta", rest)
@@ -197,7 +197,7 @@ class _Session(Reader):
         rest = event
         if kind == "user_message" and isinstance(event.get("message"), str):
             self._confirm(kind, event["message"])
-            rest = _without_message(event)
+            rest = without(event, "type", "message")
         elif kind in _ENDINGS:
             self.has_ended = _ENDINGS[kind]
         elif kind == "turn_aborted":
@@ -205,7 +205,7 @@ class _Session(Reader):
             self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
         elif kind == "error":
             self.transcript.add("assistant", [hub.Error(str(event.get("message") or ""))], self._at)
-            rest = _without_message(event)
+            rest = without(event, "type", "message")
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
             self._add_end(event["call_id"], event)
         elif kind in _ITEM_EVENTS:
@@ -224,12 +224,7 @@ class _Session(Reader):
             self.losses.add(path, event)
         elif name == "usermessage" and (text := _text_of(item.get("content"))):
             self._confirm(event_kind, text)
-            content = [
-                {member: value for member, value in block.items() if member != "text"}
-                if _is_text(block)
-                else block
-                for block in item["content"]
-            ]
+            content = [without(block, "text") if _is_text(block) else block for block in item["content"]]
             self.losses.add(path, {**event, "item": {**item, "content": content}})
         elif name in _CALL_ITEMS:
             if isinstance(item.get("id"), str):
@@ -278,16 +273,11 @@ class _Session(Reader):
             self.transcript.fail(call_id)
 
 
-def _without_message(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of an event without its message, which is in the trace."""
-    return {name: value for name, value in event.items() if name not in ("type", "message")}
-
-
 def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     """Return an item as the Responses API has it, and its tool's server, or raise a ConversionError."""
     if not isinstance(item, dict):
         raise ConversionError("an item is not an object")
-    own = {name: value for name, value in item.items() if name not in _OWN_MEMBERS}
+    own = without(item, *_OWN_MEMBERS)
     if item.get("type") == "tool_search_call":
         own |= {"type": "function_call", "name": "tool_search"}
     elif item.get("type") == "tool_search_output":

@@ -14,7 +14,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.input_format import of_lines
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread
+from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, without
 from knowledgepulse_schemas.convert.sessions import Reader, event_of
 
 NAME = "cursor_stream"
@@ -215,7 +215,7 @@ def _text_of(value: Any, losses: Losses) -> str:
         case {"stdout": str(out), **rest}:
             both = rest.get("interleavedOutput")
             error = rest.get("stderr")
-            losses.add("tool_call.result", {name: rest[name] for name in rest if name not in _OUTPUTS})
+            losses.add("tool_call.result", without(rest, *_OUTPUTS))
             if isinstance(both, str) and both:
                 return both
             return "\n".join(text for text in (out, error) if isinstance(text, str) and text)

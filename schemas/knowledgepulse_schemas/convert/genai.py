@@ -29,6 +29,7 @@ from knowledgepulse_schemas.convert.reading import (
     parse_json,
     read,
     text_or_none,
+    without,
 )
 from knowledgepulse_schemas.convert.span import Event, Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
@@ -242,7 +243,7 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
 
 def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
     text, tools = config.get("system_instruction"), config.get("tools")
-    rest = {name: value for name, value in config.items() if name not in {"system_instruction", "tools"}}
+    rest = without(config, "system_instruction", "tools")
     losses.add(f"{_ADK_REQUEST}.config", rest)
     yield from definitions_of(tools or [], f"{_ADK_REQUEST}.config.tools", losses)
     if text:
@@ -295,9 +296,7 @@ def _events_attribute(span: Span, used: set[str], losses: Losses) -> Iterator[Ev
     used.add(_EVENTS)
     for value in values:
         if _is_event(value):
-            yield Event(
-                value["event.name"], {name: member for name, member in value.items() if name != "event.name"}
-            )
+            yield Event(value["event.name"], without(value, "event.name"))
         else:
             losses.add_unknown(f"attributes.{_EVENTS}[]", value)
 
@@ -321,9 +320,7 @@ def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: 
     ):
         content = as_text(values.get("content"))
     calls = parse_json(values.get("tool_calls"))
-    chat = {
-        name: value for name, value in values.items() if name not in {"finish_reason", "index", "message"}
-    }
+    chat = without(values, "finish_reason", "index", "message")
     chat |= {"role": role, "content": content, "tool_calls": None}
     if isinstance(calls, list):
         chat["tool_calls"] = [openai.nested_function(call) for call in calls]

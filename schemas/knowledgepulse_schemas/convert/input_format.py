@@ -9,7 +9,7 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import count_others, each, parse_json, unwrap
+from knowledgepulse_schemas.convert.reading import count_others, each, parse_json, unwrap, without
 from knowledgepulse_schemas.convert.sessions import Reader, first_line, run_of_lines
 from knowledgepulse_schemas.convert.verdicts import Verdicts
 
@@ -173,17 +173,13 @@ def _joined(document: Any) -> Any:
     record = _with_messages(document)
     request, response = record.get("request"), record.get("response")
     if isinstance(request, dict) and "messages" in request and "messages" not in record:
-        record = _over(
-            request, {name: member for name, member in record.items() if name != "request"}, "record"
-        )
+        record = _over(request, without(record, "request"), "record")
     messages = record.get("messages")
     if isinstance(response, dict) and (isinstance(messages, list) or "input" in record):
-        record = _over(
-            response, {name: member for name, member in record.items() if name != "response"}, "request"
-        )
+        record = _over(response, without(record, "response"), "request")
     elif isinstance(response, str) and isinstance(messages, list):
         answer = {"role": "assistant", "content": response}
-        record = {name: member for name, member in record.items() if name != "response"}
+        record = without(record, "response")
         is_told = bool(messages) and isinstance(messages[-1], dict) and answer.items() <= messages[-1].items()
         record["messages"] = messages if is_told else [*messages, answer]
     return record
@@ -194,7 +190,7 @@ def _with_messages(record: dict[str, Any]) -> dict[str, Any]:
     for name in _CONVERSATIONS if not isinstance(record.get("messages"), list) else ():
         values = parse_json(record.get(name))
         if isinstance(values, list) and values and all(map(_is_message, values)):
-            rest = {member: value for member, value in record.items() if member != name}
+            rest = without(record, name)
             return rest | {"messages": [_with_content(value) for value in values]}
     match record:
         case {"prompt": [*asked], "completion": [*answered], **rest} if all(map(_is_message, asked)):

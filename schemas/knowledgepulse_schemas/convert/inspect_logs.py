@@ -25,6 +25,7 @@ from knowledgepulse_schemas.convert.reading import (
     each,
     parse_time,
     read,
+    without,
 )
 
 NAME = "inspect"
@@ -133,9 +134,7 @@ def _renamed(value: Any) -> Any:
     """Return a message in OpenAI's form."""
     if not isinstance(value, dict):
         return value
-    renamed = {name: member for name, member in value.items() if name != "function"} | {
-        "name": value.get("function")
-    }
+    renamed = without(value, "function") | {"name": value.get("function")}
     if isinstance(value.get("tool_calls"), list):
         renamed["tool_calls"] = [openai.nested_function(call, "function") for call in value["tool_calls"]]
     return renamed

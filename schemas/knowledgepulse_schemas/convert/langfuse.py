@@ -26,6 +26,7 @@ from knowledgepulse_schemas.convert.reading import (
     parse_json,
     read,
     unwrap,
+    without,
 )
 from knowledgepulse_schemas.convert.span import Span
 from knowledgepulse_schemas.convert.tree import nanoseconds
@@ -97,7 +98,7 @@ def _unwrapped(document: Any) -> Any:
         return document
     match document:
         case {"trace": dict(trace), "observations": list()}:
-            return trace | {name: value for name, value in document.items() if name != "trace"}
+            return trace | without(document, "trace")
         case {"observations": [{"traceId": str(trace_id), **first}, *_]}:
             return {"id": trace_id, "name": first.get("traceName")} | document
     return document

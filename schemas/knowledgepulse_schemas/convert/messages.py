@@ -8,7 +8,7 @@ from typing import Any
 from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, hub, langchain, openai, vercel
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, without
 
 _WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
 
@@ -134,7 +134,7 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
     """
     extra = message.get("additional_kwargs")
     if isinstance(extra, dict) and "tool_calls" in extra and not message.get("tool_calls"):
-        rest = {name: value for name, value in extra.items() if name != "tool_calls"}
+        rest = without(extra, "tool_calls")
         message = message | {"tool_calls": extra["tool_calls"], "additional_kwargs": rest}
     name = message.get("role")
     if isinstance(name, str) and name not in hub.ROLES:

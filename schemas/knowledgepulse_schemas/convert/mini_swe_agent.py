@@ -31,6 +31,7 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     read_record,
     unwrap,
+    without,
 )
 from knowledgepulse_schemas.convert.text_calls import with_calls
 from knowledgepulse_schemas.convert.verdicts import Verdicts
@@ -153,7 +154,7 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
     open_calls: deque[str] = deque()
     for number, (value, extra) in enumerate(zip(values, extras, strict=True)):
         count_unread(extra, "messages[].extra", losses)
-        plain = {name: member for name, member in value.items() if name != "extra"}
+        plain = without(value, "extra")
         if plain.get("role") == "exit":
             losses.add("messages[] of the exit", [plain[name] for name in plain if name != "role"])
             continue

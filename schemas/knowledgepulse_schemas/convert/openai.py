@@ -22,6 +22,7 @@ from knowledgepulse_schemas.convert.reading import (
     parse_time,
     read,
     read_record,
+    without,
 )
 
 NAME = "openai"
@@ -137,7 +138,7 @@ def nested_function(call: Any, name: str = "name") -> Any:
     """Return a tool call of this form from one with ``arguments`` and ``name`` at its top."""
     if not isinstance(call, dict) or not isinstance(call.get(name), str):
         return call
-    rest = {member: value for member, value in call.items() if member not in (name, "arguments")}
+    rest = without(call, name, "arguments")
     return {**rest, "function": {"name": call[name], "arguments": call.get("arguments")}}
 
 

@@ -115,6 +115,11 @@ def count_others(value: dict[Any, Any], names: set[str], path: str, losses: Loss
             losses.add(f"{path}.{other}".lstrip("."), member)
 
 
+def without(members: dict[Any, Any], *names: Any) -> dict[str, Any]:
+    """Return an object without the members of these names."""
+    return {name: member for name, member in members.items() if name not in names}
+
+
 def parse_time(value: Any) -> datetime | None:
     """Parse ISO 8601 text or seconds since 1970; None for anything else.
 

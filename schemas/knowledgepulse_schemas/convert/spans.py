@@ -16,7 +16,14 @@ from knowledgepulse_schemas.convert import ai_sdk, dialects, genai, hub, openinf
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import InputModel, as_text, count_others, count_unread, read
+from knowledgepulse_schemas.convert.reading import (
+    InputModel,
+    as_text,
+    count_others,
+    count_unread,
+    read,
+    without,
+)
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
@@ -205,7 +212,7 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
                 name=span.name,
                 start=span.start * 1000,
                 end=(span.start + span.duration) * 1000,
-                attributes={name: value for name, value in tags.items() if name not in _JAEGER_STATUS},
+                attributes=without(tags, *_JAEGER_STATUS),
                 resource=resource,
                 events=[Event(str(log.pop("event", "")), log) for log in logs],
                 failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in otlp.FAILED,

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from knowledgepulse_schemas.convert import boilerplate, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import parse_json
+from knowledgepulse_schemas.convert.reading import parse_json, without
 from knowledgepulse_schemas.convert.text_calls import with_calls
 from knowledgepulse_schemas.convert.words import words
 from knowledgepulse_schemas.trace import (
@@ -331,7 +331,7 @@ class _Steps:
         self.number += 1
         if self._content is not None:
             # The calls' ids are no content: some tracers make them up anew.
-            own = {name: value for name, value in step.items() if name != "tool_call_id"}
+            own = without(step, "tool_call_id")
             self._content.insert(position, _json(own))
 
     def _write(self, line: bytes, position: int) -> None:
