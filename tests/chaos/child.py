@@ -62,7 +62,7 @@ def install_faults() -> None:
 
 def _without_ledger() -> None:
     """Score the first record of a lane as if there were none before it."""
-    content = LedgerContent({}, [], None)
+    content = LedgerContent({}, {}, [], None)
     knowledgepulse_worker.lane.lane.valid_content = lambda *_, **__: content  # type: ignore[assignment]
 
 
