@@ -90,19 +90,22 @@ class Checks:
         consumer, producer = self._throttles.consumer, self._throttles.producer
         is_held_up = bool(consumer.remaining or producer.remaining)
         self._stream.check({} if is_held_up else progress.waiting())
-        await self._check_answers(self._leaders, {} if consumer.remaining else progress.silent())
+        await self._check_answers(self._leaders, lambda: {} if consumer.remaining else progress.silent())
         self._recovery.check({} if consumer.remaining else dict(progress.remaining()))
-        answered = {progress.group: progress.coordinator_answered}
-        await self._check_answers(self._membership, {} if consumer.remaining else answered)
+        await self._check_answers(
+            self._membership,
+            lambda: {} if consumer.remaining else {progress.group: progress.coordinator_answered},
+        )
 
-    async def _check_answers(self, watchdog: Watchdog, silent: Mapping[Any, Hashable]) -> None:
+    async def _check_answers(self, watchdog: Watchdog, silent: Callable[[], Mapping[Any, Hashable]]) -> None:
         """Check that no broker is silent to this process alone: a new one cannot mend more."""
         try:
-            watchdog.check(silent)
+            watchdog.check(silent())
         except StalledError:
-            if await self._answer(silent):
-                raise
-            watchdog.reset()
+            if await self._answer(silent()):
+                watchdog.check(silent())  # its answer may have come on the old connection, too
+            else:
+                watchdog.reset()
 
     async def _answer(self, silent: Iterable[Any]) -> bool:
         """Return whether the leaders of partitions answer on new connections; for a group, of one."""
