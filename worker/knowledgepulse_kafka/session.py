@@ -165,7 +165,11 @@ class Session:
             raise membership_error(error, self._config, self.member.waits) from error
 
     async def commit(
-        self, records: Sequence[OutputRecord], positions: Positions, alone: Collection[OutputRecord] = ()
+        self,
+        records: Sequence[OutputRecord],
+        positions: Positions,
+        alone: Collection[OutputRecord] = (),
+        group: GroupMetadata | None = None,
     ) -> CommitOutcome:
         """Publish records and commit positions in one transaction: all of them or none.
 
@@ -173,13 +177,14 @@ class Session:
             records: the records, in order within each topic and partition.
             positions: the next position in each partition, of records that the last poll returned.
             alone: the records that are sent in batches of their own.
+            group: the membership under which the records were read; by default, that of the last poll.
 
         Raises:
             DeliveryError: the transaction failed for a reason that ends the session; its successor reads from
                 the brokers whether it was committed.
             SecurityError: a right is missing.
         """
-        return await self.publisher.commit(records, positions, self._group, alone)
+        return await self.publisher.commit(records, positions, group or self._group, alone)
 
     @property
     def is_current(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from knowledgepulse_kafka.commit_outcome import CommitOutcome
+from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_worker.errors import EXPECTED
@@ -47,7 +49,7 @@ class Committer:
             return False
         self.transaction_began = time.monotonic()
         try:
-            positions = await assignment.commit(self._publish)
+            positions = await assignment.commit(partial(self._publish, self._session.member.group))
         except EXPECTED:
             self._has_failed = True  # the producer begins no other transaction
             raise
@@ -66,10 +68,14 @@ class Committer:
 
     async def _publish(
         self,
+        group: GroupMetadata,
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
     ) -> CommitOutcome:
-        """Commit in the raw topic; this is a ``Publisher``."""
+        """Commit in the raw topic; with its first argument bound, this is a ``Publisher``.
+
+        A commit may take several transactions, and outlive its assignment: all are under one membership.
+        """
         places = {(self._topic, partition): position for partition, position in positions.items()}
-        return await self._session.commit(records, places, alone)
+        return await self._session.commit(records, places, alone, group)
