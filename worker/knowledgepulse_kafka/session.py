@@ -135,7 +135,7 @@ class Session:
     async def poll(self, seconds: float = 0.5) -> list[Record]:
         """Return the next records; an empty list if none arrive for the given seconds.
 
-        After a rebalance, each partition is read again from its committed position, once that is known.
+        After a rebalance, each partition is read as soon as it is recovered (:meth:`Rebalances.recover`).
 
         Raises:
             ClientError: see :meth:`check`.

@@ -86,7 +86,7 @@ class Recovery:
         await read_changelogs(places, self._changelog, self._connect, recovered)
 
     async def _identify(self, tasks: Mapping[int, PartitionTask]) -> None:
-        """Look up the topic's id once an assignment: whoever reads it already would miss a later one."""
+        """Look up the topic's id, once for each assignment: another id must be noticed where it is read."""
         async with self._identifying:
             if self._identified is not tasks:
                 await self._log.identify(tasks)
