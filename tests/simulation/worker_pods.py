@@ -170,7 +170,7 @@ class WorkerPod(Pod):
             watch.violated(f"liveness: {process.name} stalled, and no fault happened since its assignment")
         self.app = self.member = self.batcher = None
         super()._bury(process, reason)
-        self._poison.end()
+        self._poison.end(was_killed=reason in {"killed", "a deadly record"})
 
     def _send(self, process, message):
         """Pass a message to the parent."""

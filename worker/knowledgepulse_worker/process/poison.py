@@ -69,14 +69,17 @@ class PoisonSearch:
             case {"blameless": True}:
                 self._blames_records = False
 
-    def end(self) -> bool:
+    def end(self, *, was_killed: bool) -> bool:
         """Draw the conclusions from the end of the current process.
+
+        Args:
+            was_killed: whether a signal ended it; then its word that no record is the cause does not count.
 
         Returns:
             whether it had begun to work on records.
         """
         took_records, alone = self._took_records, self._alone
-        if self._blames_records:
+        if self._blames_records or was_killed:
             for partition, offset in self._announced.items():
                 # Another death may have been further ahead, at records that were not yet reached again.
                 self._below[partition] = max(offset, self._below.get(partition, 0))

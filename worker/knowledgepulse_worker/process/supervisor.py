@@ -99,7 +99,7 @@ class Supervisor:
         while await self._unless_stopped(self._wait_for_broker()):
             started = self._loop.time()
             status = await self._run_process()
-            took_records = self._poison.end()
+            took_records = self._poison.end(was_killed=status < 0)
             if self._stop.is_set():
                 return 0 if status in _ORDERLY_STATUSES else 1
             if self._first and not self._was_ready and status == StartError.exit_status:

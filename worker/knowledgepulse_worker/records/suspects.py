@@ -6,7 +6,7 @@ it and knows what it was told through the heartbeat's pipe, whose content surviv
 - ``{"below": [partition, offset]}``: from now on, records below this offset may be in progress.
 - ``{"alone": [partition, offset]}``: only this record is in progress, until ``{"alone": null}``.
 - ``{"committed": [partition, offset]}``: the records below this offset are committed.
-- ``{"blameless": true}``: this process ends, and no record is the cause.
+- ``{"blameless": true}``: this process is about to exit by itself, and no record is the cause.
 
 After a death, the next process works on the records that may have been in progress one at a time, so that
 another death can only be due to one of them.
@@ -68,7 +68,8 @@ class Suspects:
         self._left = dict.fromkeys(self._below, most + STEP)
         self._suspects = set(self._caution.suspects)
         self._announced: dict[int, int] = {}
-        self._closed = False
+        self._is_closed = False
+        self._is_silent = False
 
     @property
     def any(self) -> bool:
@@ -129,15 +130,19 @@ class Suspects:
             self._suspects -= cleared
 
     def close(self, *, blames_records: bool = False) -> None:
-        """Tell the parent nothing more, since the process is about to exit by itself.
+        """Tell the parent that the process is about to exit by itself; only the first reason counts.
 
         Args:
-            blames_records: whether a record in progress may be the cause.
+            blames_records: whether a record in progress may be the cause; what was told about those stays true,
+                so nothing more is told. Otherwise, a record may still kill the process before it exits.
         """
-        if not self._closed:
-            if not blames_records:
-                self._tell(blameless=True)
-            self._closed = True
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if blames_records:
+            self._is_silent = True
+        else:
+            self._tell(blameless=True)
 
     def _count(self, partition: int) -> None:
         if partition in self._left:
@@ -154,4 +159,4 @@ class Suspects:
             await asyncio.sleep(FULL_PIPE_PAUSE)
 
     def _tell(self, **message: Any) -> bool:
-        return self._closed or self._send(message)
+        return self._is_silent or self._send(message)

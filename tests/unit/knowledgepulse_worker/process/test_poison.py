@@ -8,10 +8,10 @@ from knowledgepulse_worker.process.poison import PoisonSearch
 A, B = Location(0, 7), Location(1, 3)
 
 
-def died(search, *messages):
+def died(search, *messages, was_killed=True):
     for message in messages:
         search.read(message)
-    return search.end()
+    return search.end(was_killed=was_killed)
 
 
 def at(location):
@@ -42,9 +42,18 @@ def test_an_end_that_no_record_caused_changes_nothing():
     died(search, {"below": [0, 64]})
     before = search.caution()
 
-    assert died(search, {"below": [0, 640]}, at(A), {"blameless": True})
+    assert died(search, {"below": [0, 640]}, at(A), {"blameless": True}, was_killed=False)
 
     assert search.caution() == before
+
+
+def test_a_record_that_kills_a_process_which_ends_for_another_reason_is_counted():
+    search = PoisonSearch(3, skip=False)
+    died(search, {"below": [0, 64]})
+
+    died(search, {"blameless": True}, at(A))
+
+    assert search.caution().suspects == {A}
 
 
 def test_a_process_that_died_before_any_record_took_none():

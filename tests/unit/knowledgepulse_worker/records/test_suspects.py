@@ -111,15 +111,24 @@ def test_a_suspect_is_alone_until_it_is_committed(told):
     assert told == [{"committed": (0, 8)}]
 
 
-@pytest.mark.parametrize(("blames_records", "expected"), [(True, []), (False, [{"blameless": True}])])
-def test_nothing_is_told_once_the_process_ends_by_itself(told, blames_records, expected):
+def test_nothing_is_told_once_a_record_may_have_ended_the_process(told):
     suspects = Suspects(send=told.send)
 
-    suspects.close(blames_records=blames_records)
+    suspects.close(blames_records=True)
     suspects.close()
     suspects.announce(A)
 
-    assert told == expected
+    assert told == []
+
+
+def test_records_are_told_until_a_process_exits_that_ends_for_another_reason(told):
+    suspects = Suspects(send=told.send)
+
+    suspects.close()
+    suspects.close(blames_records=True)
+    suspects.announce(A)
+
+    assert told == [{"blameless": True}, {"below": (A.partition, A.offset + STEP)}]
 
 
 def test_caution_is_read_as_it_was_written():

@@ -32,3 +32,20 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
     client.group = GroupMetadata("group", "member", 2)
 
     assert found()[0] != before[0]
+
+
+@pytest.mark.parametrize("waits_for_commit", [True, False])
+def test_another_partitions_refused_records_are_progress_for_one_that_waits_for_its_commit(waits_for_commit):
+    """Each of them takes another transaction; a record that hangs in its own lane has no progress by them."""
+    client = SimpleNamespace(group=GroupMetadata("group", "member", 1), last_stable_offset=lambda _: None)
+    task = PartitionTask(0, Changelog(0), assignment=None)
+    task.begin(5, epoch=0)
+    task.is_recovered = True
+    task.lane = SimpleNamespace(in_flight=1, waits_for_commit=waits_for_commit)
+    source = SimpleNamespace(session=SimpleNamespace(member=client), tasks={0: task}, replaced=0)
+    progress = Progress("raw", source)
+    before = progress.waiting()
+
+    source.replaced = 1
+
+    assert (progress.waiting() != before) == waits_for_commit
