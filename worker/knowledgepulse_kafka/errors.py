@@ -18,7 +18,7 @@
         ├── LostPartitionsError   the group has rebalanced, so the transaction was aborted
         └── IdleError             the brokers had forgotten the idle producer, which has started again
 
-Errors of aiokafka itself are in :mod:`knowledgepulse_kafka.aiokafka_types`.
+The errors of single requests are in :mod:`knowledgepulse_kafka.client_types`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from knowledgepulse_kafka.aiokafka_types import KafkaError
+from knowledgepulse_kafka.client_types import RequestError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
@@ -57,7 +57,7 @@ async def keep_policy(settings: Settings, policy: Policy) -> None:
         try:
             async with asyncio.timeout(settings.kafka.request_timeout):
                 await delivery
-        except (KafkaError, TimeoutError) as error:
+        except (RequestError, TimeoutError) as error:
             raise delivery_error(topic, error) from error
 
 

@@ -133,8 +133,8 @@ class Suspects:
         """Tell the parent that the process is about to exit by itself; only the first reason counts.
 
         Args:
-            blames_records: whether a record in progress may be the cause; what was told about those stays true,
-                so nothing more is told. Otherwise, a record may still kill the process before it exits.
+            blames_records: whether a record in progress may be the cause; what was told about those stays
+                true, so nothing more is told. Otherwise, a record may still kill the process before it exits.
         """
         if self._is_closed:
             return

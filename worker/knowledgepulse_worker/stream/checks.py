@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-from knowledgepulse_kafka.aiokafka_types import KafkaError
+from knowledgepulse_kafka.client_types import RequestError
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_reader import Reader
@@ -109,7 +109,7 @@ class Checks:
 
     async def _answer(self, silent: Iterable[Any]) -> bool:
         """Return whether the leaders of partitions answer on new connections; for a group, of one."""
-        with suppress(*EXPECTED, KafkaError, TimeoutError):
+        with suppress(*EXPECTED, RequestError, TimeoutError):
             async with asyncio.timeout(ANSWER_LIMIT), self._reader() as reader:
                 for key in silent:
                     await reader.bounds(self._raw.name, key if isinstance(key, int) else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from knowledgepulse_kafka.aiokafka_types import IllegalStateError, TopicPartition
+from knowledgepulse_kafka.client_types import NotAssignedError, Place
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.kafka_interfaces import Client
 
@@ -22,9 +22,9 @@ class FetchPositions:
         self._client = client
         self.topic = topic
 
-    def at(self, task: PartitionTask) -> TopicPartition:
+    def at(self, task: PartitionTask) -> Place:
         """Return a task's partition."""
-        return TopicPartition(self.topic, task.partition)
+        return Place(self.topic, task.partition)
 
     def pause(self, task: PartitionTask) -> None:
         """Fetch nothing for a task until :meth:`resume`."""
@@ -36,7 +36,7 @@ class FetchPositions:
 
     async def seek_to_next(self, task: PartitionTask) -> None:
         """Fetch a task's next record; do nothing if its partition was revoked, as the next owner reads it."""
-        with suppress(IllegalStateError):
+        with suppress(NotAssignedError):
             if task.next is None:
                 await self.seek_to_beginning([task])
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.request_waits import Waits
 
@@ -20,20 +20,20 @@ class Client(Protocol):
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
     def partitions_for_topic(self, topic: str) -> set[int] | None: ...  # noqa: D102
-    def pause(self, *partitions: TopicPartition) -> None: ...  # noqa: D102
-    def resume(self, *partitions: TopicPartition) -> None: ...  # noqa: D102
-    def seek(self, partition: TopicPartition, offset: int) -> None: ...  # noqa: D102
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> object: ...  # noqa: D102
-    async def position(self, partition: TopicPartition) -> int: ...  # noqa: D102
+    def pause(self, *partitions: Place) -> None: ...  # noqa: D102
+    def resume(self, *partitions: Place) -> None: ...  # noqa: D102
+    def seek(self, partition: Place, offset: int) -> None: ...  # noqa: D102
+    async def seek_to_beginning(self, *partitions: Place) -> object: ...  # noqa: D102
+    async def position(self, partition: Place) -> int: ...  # noqa: D102
     async def beginning_offsets(  # noqa: D102
-        self, partitions: Iterable[TopicPartition]
-    ) -> Mapping[TopicPartition, int]: ...
+        self, partitions: Iterable[Place]
+    ) -> Mapping[Place, int]: ...
     async def epoch_ends(  # noqa: D102
-        self, epochs: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, int]: ...
-    def highwater(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
-    def last_stable_offset(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
+        self, epochs: Mapping[Place, int]
+    ) -> Mapping[Place, int]: ...
+    def highwater(self, partition: Place) -> int | None: ...  # noqa: D102
+    def last_stable_offset(self, partition: Place) -> int | None: ...  # noqa: D102
+    def last_poll_timestamp(self, partition: Place) -> int | None: ...  # noqa: D102
 
 
 class TopicIdentity(Protocol):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from knowledgepulse_kafka.aiokafka_types import IllegalStateError
+from knowledgepulse_kafka.client_types import NotAssignedError
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.fetch_positions import FetchPositions
@@ -118,7 +118,7 @@ class LogChanges:
         logger.warning("%s was recreated; reading it from its beginning", self._positions.topic)
         self._starting_over = asyncio.create_task(self._read_from_beginning())
         await asyncio.wait([self._starting_over])
-        with suppress(asyncio.CancelledError, IllegalStateError):  # revoked: the next owner detects it
+        with suppress(asyncio.CancelledError, NotAssignedError):  # revoked: the next owner detects it
             self._starting_over.result()
 
     async def _read_from_beginning(self) -> None:

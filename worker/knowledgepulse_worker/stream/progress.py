@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Hashable
 from contextlib import suppress
 
-from knowledgepulse_kafka.aiokafka_types import IllegalStateError, TopicPartition
+from knowledgepulse_kafka.client_types import NotAssignedError, Place
 from knowledgepulse_kafka.request_waits import MEMBERSHIP, READING
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.lane.partition_task import PartitionTask
@@ -58,7 +58,7 @@ class Progress:
     async def refresh_positions(self) -> None:
         """Refresh the client's position in every partition that is being consumed."""
         for task in list(self._source.tasks.values()):
-            with suppress(IllegalStateError, TimeoutError):
+            with suppress(NotAssignedError, TimeoutError):
                 async with asyncio.timeout(0.1):  # a position that is being reset is not worth waiting for
                     task.position = await self._client.position(self._at(task))
 
@@ -146,5 +146,5 @@ class Progress:
         """Return the raw topic's partition count in the client's latest metadata; 0 if there is no topic."""
         return len(self._client.partitions_for_topic(self._topic) or ())
 
-    def _at(self, task: PartitionTask) -> TopicPartition:
-        return TopicPartition(self._topic, task.partition)
+    def _at(self, task: PartitionTask) -> Place:
+        return Place(self._topic, task.partition)

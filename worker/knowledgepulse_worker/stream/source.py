@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Protocol, Self
 
-from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.partition_starts import Begin
@@ -164,7 +164,7 @@ class Source(Rebalances):
         self.is_rebalancing = True
         await self._finish()
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+    def assigned(self, partitions: Collection[Place]) -> None:
         """Make the tasks of an assignment."""
         owned = [at.partition for at in partitions if self._has_ledger(at.partition)]
         if self._is_stopping:

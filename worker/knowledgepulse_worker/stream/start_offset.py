@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from knowledgepulse_kafka.aiokafka_types import OffsetAndMetadata, TopicPartition
+from knowledgepulse_kafka.client_types import CommittedPosition, Place
 from knowledgepulse_kafka.transactional_publisher import TOPIC_ID
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.stream.unread_offsets import PassedOver
@@ -28,9 +28,7 @@ class Start:
     passed_over: PassedOver | None = None
 
 
-def start_of(
-    at: TopicPartition, committed: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes
-) -> Start:
+def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelog, topic_id: bytes) -> Start:
     """Return where to read a partition from.
 
     A worker commits the group's position together with that in the changelog, and names the topic in it. A
@@ -65,15 +63,13 @@ def start_of(
     return Start(kept.offset, kept.leader_epoch)
 
 
-def _passed_over(
-    at: TopicPartition, committed: OffsetAndMetadata | None, start: int | None
-) -> PassedOver | None:
+def _passed_over(at: Place, committed: CommittedPosition | None, start: int | None) -> PassedOver | None:
     if committed is None or committed.metadata.startswith(TOPIC_ID) or committed.offset <= (start or 0):
         return None
     return PassedOver(at, start, committed.offset)
 
 
-def _was_recreated(committed: OffsetAndMetadata | None, changelog: Changelog, topic_id: bytes) -> bool:
+def _was_recreated(committed: CommittedPosition | None, changelog: Changelog, topic_id: bytes) -> bool:
     """Return whether a position belongs to a deleted topic of the same name.
 
     The position's metadata decides. Without any, the workers' own position does, or the ledger entry before

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.lane.partition_task import PartitionTask
@@ -46,7 +46,7 @@ class Truncation:
     async def _ends(self, tasks: Iterable[PartitionTask]) -> Mapping[int, int]:
         """Return the offsets up to which logs can agree with those that were read, where that is known."""
         epochs = {
-            TopicPartition(self._topic, task.partition): task.epoch
+            Place(self._topic, task.partition): task.epoch
             for task in tasks
             if task.next is not None and task.epoch >= 0
         }

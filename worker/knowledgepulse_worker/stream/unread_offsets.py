@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from knowledgepulse_kafka.aiokafka_types import KafkaError, TopicPartition
+from knowledgepulse_kafka.client_types import Place, RequestError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.stream.kafka_interfaces import Client
 
@@ -28,7 +28,7 @@ class PassedOver:
         stop: the group's position.
     """
 
-    at: TopicPartition
+    at: Place
     start: int | None
     stop: int
 
@@ -47,10 +47,10 @@ class UnreadOffsets:
     def __init__(self, client: Client, metrics: Metrics) -> None:
         self._client = client
         self._metrics = metrics
-        self._gaps: list[tuple[TopicPartition, range]] = []
+        self._gaps: list[tuple[Place, range]] = []
         self._counted: set[PassedOver] = set()
 
-    def note(self, at: TopicPartition, unread: range) -> None:
+    def note(self, at: Place, unread: range) -> None:
         """Note the offsets before the first record of a fetch that were not read."""
         if unread and len(self._gaps) < _MAX_GAPS:
             self._gaps.append((at, unread))
@@ -63,7 +63,7 @@ class UnreadOffsets:
         try:
             async with asyncio.timeout(_BEGIN_LIMIT):
                 begins = await self._client.beginning_offsets({at for at, _ in gaps})
-        except (KafkaError, TimeoutError):
+        except (RequestError, TimeoutError):
             self._gaps = gaps + self._gaps
             return
         for at, gap in gaps:
@@ -99,10 +99,10 @@ class UnreadOffsets:
                 at.topic,
             )
 
-    async def _begin(self, at: TopicPartition) -> int:
+    async def _begin(self, at: Place) -> int:
         """Return a partition's beginning; 0 if its leader does not tell."""
         try:
             async with asyncio.timeout(_BEGIN_LIMIT):
                 return (await self._client.beginning_offsets({at}))[at]
-        except (KafkaError, TimeoutError):
+        except (RequestError, TimeoutError):
             return 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.errors import LostPartitionsError, first_of_group
 from knowledgepulse_kafka.group_member import CommittedPositions
 from knowledgepulse_kafka.partition_starts import Begin
@@ -106,7 +106,7 @@ class Assembler(Rebalances):
     async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
         """Recover the open runs of partitions, each beside the others."""
 
-        async def begin_at(place: TopicPartition, watermark: int | None) -> None:
+        async def begin_at(place: Place, watermark: int | None) -> None:
             await begin(place, await self._start_of(place, watermark))
 
         with first_of_group():
@@ -114,7 +114,7 @@ class Assembler(Rebalances):
                 for place, position in positions.items():
                     group.create_task(begin_at(place, None if position is None else position.offset))
 
-    async def _start_of(self, place: TopicPartition, watermark: int | None) -> int:
+    async def _start_of(self, place: Place, watermark: int | None) -> int:
         """Return where to read a partition from: after its last transaction, which may be its former owner's.
 
         An open transaction withholds its watermark, and then its records: both are awaited.
@@ -162,7 +162,7 @@ class Assembler(Rebalances):
             for number, partition in self._partitions.items()
             if number not in records and partition.assembler.has_open_runs
         }
-        places = [TopicPartition(self.settings.spans, number) for number in quiet]
+        places = [Place(self.settings.spans, number) for number in quiet]
         at_end = {place.partition for place in await session.at_end(places)} if quiet else set()
         for number, partition in quiet.items():
             now = self.clock()

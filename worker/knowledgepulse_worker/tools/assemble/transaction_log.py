@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from knowledgepulse_kafka.aiokafka_types import TopicPartition
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Throttled
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Position
@@ -105,7 +105,7 @@ class AssemblyLog:
         self._decoded_bytes = settings.limits.batch_bytes
         self._topic = assembled_topic_name(settings.kafka.group)
         self._former_id = f"{assembly_group(settings.kafka.group)}-{partition}"
-        self._place = TopicPartition(settings.assemble.spans, partition)
+        self._place = Place(settings.assemble.spans, partition)
         self._new_publisher = new_publisher
         self._new_reader = new_reader
 

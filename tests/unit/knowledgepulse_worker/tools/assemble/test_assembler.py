@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_kafka.aiokafka_types import OffsetAndMetadata, TopicPartition
+from knowledgepulse_kafka.client_types import CommittedPosition, Place
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_kafka.topics import Topic
@@ -27,7 +27,7 @@ NAMES = (
 )
 
 
-PLACE = TopicPartition(SETTINGS.assemble.spans, 0)
+PLACE = Place(SETTINGS.assemble.spans, 0)
 
 
 class Kafka:
@@ -61,7 +61,7 @@ class Kafka:
 
     async def assign(self):
         """Assign the partition, and read it from where the assembler says."""
-        watermark = None if self._watermark is None else OffsetAndMetadata(self._watermark, "")
+        watermark = None if self._watermark is None else CommittedPosition(self._watermark, "")
         await self.rebalances.recover({PLACE: watermark}, self._begin)
 
     async def _begin(self, _place, offset):
