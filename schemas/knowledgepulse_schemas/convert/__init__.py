@@ -22,6 +22,7 @@ from knowledgepulse_schemas.convert.input_formats import (
     INPUT_FORMATS,
     convert,
     input_format_of,
+    unknown_format,
     unread_kind,
 )
 from knowledgepulse_schemas.convert.losses import Loss, Losses
@@ -57,6 +58,7 @@ __all__ = [
     "from_swe_agent",
     "from_tau_bench",
     "input_format_of",
+    "unknown_format",
     "unread_kind",
 ]
 

@@ -1,6 +1,6 @@
 """browser-use's histories (``AgentHistoryList``), which do not hold the task.
 
-A run succeeds if its last action says so; without that, it ended early.
+The last action says whether the run succeeded, which is its outcome; without one, the run ended early.
 
 Source: https://github.com/browser-use/browser-use, ``browser_use/agent/views.py``.
 """
@@ -56,8 +56,9 @@ def _run_of(document: Any, path: str) -> hub.Run:
         losses.add("history[].state", step.state)
         run.messages += _messages(step, losses)
         run.ended_at = parse_time(step.metadata and step.metadata.step_end_time) or run.ended_at
-        if any(result.is_done and result.success is not False for result in step.result):
-            run.ending = "without_error"
+        for result in step.result:
+            if result.is_done:
+                run.ending, run.outcome = "without_error", hub.RunOutcome(result.success)
     return run
 
 

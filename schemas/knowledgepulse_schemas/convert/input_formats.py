@@ -109,6 +109,8 @@ INPUT_FORMATS: dict[str, InputFormat] = {
     )
 }
 """Every format by name. The most specific come first: later ones would also recognise their documents."""
+_MEMBERS = {name: words(input_format.members) for name, input_format in INPUT_FORMATS.items()}
+"""Names of members that are typical of each format."""
 
 
 def input_format_of(document: Any) -> InputFormat | None:
@@ -116,6 +118,33 @@ def input_format_of(document: Any) -> InputFormat | None:
     return next(
         (input_format for input_format in INPUT_FORMATS.values() if input_format.fits(document)), None
     )
+
+
+def unknown_format(document: Any) -> ConversionError:
+    """Return an error that names the nearest format and says why the document does not have it.
+
+    A trace needs no conversion.
+
+    Names that many formats use, such as ``type``, count only if the document has all of a format's names.
+    """
+    first = _first(document)
+    if first.get("@type") == "ReasoningTrace":
+        return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
+    if (unread := unread_kind(first)) is not None:
+        return ConversionError(unread)
+    members = first.keys() | _first(first.get("messages")).keys()
+    shares = {
+        name: len(members & names) / len(names)
+        for name, names in _MEMBERS.items()
+        if names <= members or not members.isdisjoint(names - _COMMON)
+    }
+    name = max(shares, key=lambda candidate: shares[candidate], default=None)
+    if name is None or shares[name] < _NEAR:
+        return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}")
+    near = INPUT_FORMATS[name]
+    missing = ", ".join(sorted(_MEMBERS[name] - members))
+    reason = f"no {missing}" if missing else _first_error(near, document)
+    return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
 
 
 def convert(
@@ -131,7 +160,7 @@ def convert(
     try:
         found = input_format_of(document) if format_name == AUTO else INPUT_FORMATS[format_name]
         if found is None:
-            yield _unknown(document)
+            yield unknown_format(document)
             return
         empty = True
         for run in found.runs(document):
@@ -149,34 +178,6 @@ def convert(
         yield ConversionError("nested too deeply")
     except Exception as error:  # noqa: BLE001 - a defect here costs one document, not the ones after it
         yield ConversionError(f"the converter failed: {error!r}")
-
-
-def _unknown(document: Any) -> ConversionError:
-    """Return an error that names the nearest format and says why the document does not have it.
-
-    A trace needs no conversion.
-
-    Names that many formats use, such as ``type``, count only if the document has all of a format's names.
-    """
-    first = _first(document)
-    if first.get("@type") == "ReasoningTrace":
-        return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")
-    if (unread := unread_kind(first)) is not None:
-        return ConversionError(unread)
-    members = first.keys() | _first(first.get("messages")).keys()
-    known = {name: set(input_format.members.split()) for name, input_format in INPUT_FORMATS.items()}
-    shares = {
-        name: len(members & names) / len(names)
-        for name, names in known.items()
-        if names <= members or members & names - _COMMON
-    }
-    name = max(shares, key=lambda candidate: shares[candidate], default=None)
-    if name is None or shares[name] < _NEAR:
-        return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}")
-    near = INPUT_FORMATS[name]
-    missing = ", ".join(sorted(known[name] - members))
-    reason = f"no {missing}" if missing else _first_error(near, document)
-    return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
 
 
 def unread_kind(line: Any) -> str | None:

@@ -7,14 +7,13 @@ Sources: https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import ai_sdk, dialects, genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.input_format import InputFormat
+from knowledgepulse_schemas.convert.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     InputModel,
@@ -27,8 +26,7 @@ from knowledgepulse_schemas.convert.reading import (
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
-OTLP, TEMPO, JAEGER, PHOENIX, SDK = "otlp", "tempo", "jaeger", "phoenix", "otel_sdk"
-MLFLOW, BRAINTRUST = "mlflow", "braintrust"
+OTLP = "otlp"
 
 _INSTRUMENTED = (
     *("gen_ai.", "openinference.", "llm.", "ai.operationId", "traceloop."),
@@ -155,10 +153,11 @@ def has_agent(export: Any) -> bool:
     return any(_node_of(span).agent for span in otlp.spans_of(export, ""))
 
 
-def _runs(document: Any, format_name: str) -> Iterator[hub.Run | ConversionError]:
+def _runs(
+    document: Any, format_name: str, spans_of: Callable[[Any, str], Iterator[Span]]
+) -> Iterator[hub.Run | ConversionError]:
     """Yield the agent runs of an export, or of a list of exports that share traces."""
     documents = document if isinstance(document, list) else [document]
-    _, spans_of = _READERS[format_name]
     spans = [
         span
         for number, item in enumerate(documents)
@@ -368,41 +367,28 @@ def _is_jaeger(document: Any) -> bool:
     return trace is not document and isinstance(trace, dict) and "spans" in trace
 
 
-_READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[Span]]]] = {
-    OTLP: (otlp.is_otlp, otlp.spans_of),
-    TEMPO: (otlp.is_tempo, otlp.spans_of),
-    JAEGER: (_is_jaeger, _jaeger),
-    PHOENIX: (_is_phoenix, _phoenix),
-    SDK: (_is_sdk, _phoenix),
-    MLFLOW: (_is_mlflow, _mlflow),
-    BRAINTRUST: (_is_braintrust, _braintrust),
-}
-"""The check and the reader of each export format."""
-
-
-def _format_name_of(document: Any) -> str | None:
-    """Detect the export format of a document, or of a list of documents in the same format."""
-    if not isinstance(document, list):
-        return next((name for name, (recognises, _) in _READERS.items() if recognises(document)), None)
-    found = {_format_name_of(item) for item in document}
-    return found.pop() if len(found) == 1 else None
-
-
-def _input_format(name: str, members: str) -> InputFormat:
-    def recognises(document: Any) -> bool:
-        return _format_name_of(document) == name
-
+def _format(
+    name: str,
+    members: str,
+    recognises: Callable[[Any], bool],
+    spans_of: Callable[[Any, str], Iterator[Span]],
+) -> InputFormat:
+    """Return a format of exports: a file may have several, which share traces."""
     return InputFormat(
-        name, members, recognises, partial(_runs, format_name=name), is_fragment=lambda line: True
+        name,
+        members,
+        lambda document: are_all(recognises, document),
+        lambda document: _runs(document, name, spans_of),
+        is_fragment=lambda line: True,
     )
 
 
 FORMATS = (
-    _input_format(OTLP, "resourceSpans"),
-    _input_format(TEMPO, "batches"),
-    _input_format(JAEGER, "traceID spanID operationName"),
-    _input_format(PHOENIX, "context span_kind attributes"),
-    _input_format(SDK, "context kind attributes resource"),
-    _input_format(MLFLOW, "info data"),
-    _input_format(BRAINTRUST, "span_id root_span_id span_attributes"),
+    _format(OTLP, "resourceSpans", otlp.is_otlp, otlp.spans_of),
+    _format("tempo", "batches", otlp.is_tempo, otlp.spans_of),
+    _format("jaeger", "traceID spanID operationName", _is_jaeger, _jaeger),
+    _format("phoenix", "context span_kind attributes", _is_phoenix, _phoenix),
+    _format("otel_sdk", "context kind attributes resource", _is_sdk, _phoenix),
+    _format("mlflow", "info data", _is_mlflow, _mlflow),
+    _format("braintrust", "span_id root_span_id span_attributes", _is_braintrust, _braintrust),
 )

@@ -25,7 +25,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import as_text, count_others, each, unwrap
+from knowledgepulse_schemas.convert.reading import as_text, count_others, each, text_or_none, unwrap
 from knowledgepulse_schemas.convert.sessions import ANOTHER_FORM, Reader
 from knowledgepulse_schemas.convert.words import words
 
@@ -635,7 +635,8 @@ class Chat:
     Attributes:
         name: the format's name on the command line.
         members: names of members that are typical of the format, separated by spaces.
-        within: the member of a record that holds the messages; empty for a list alone.
+        within: the members of a record that may hold the messages, separated by spaces; empty for a list
+            alone.
         message: what each message has, as in ``Line.where``.
         role: the path of a message's role.
         parts: the path of its parts.
@@ -680,10 +681,10 @@ CHATS = (
     Chat(
         "haystack", "role meta content", "", {"role": str, "meta": dict, "content": list}, "role", "content"
     ),
-    Chat(  # `goose session export --format json`
+    Chat(  # `goose session export --format json`, and `goose run --output-format json`
         "goose",
         "conversation working_dir",
-        "conversation",
+        "conversation messages",
         {"role": str, "created": int, "content": list},
         "role",
         "content",
@@ -709,8 +710,12 @@ def _of_chat(chat: Chat, value: dict[str, Any], losses: Losses) -> Iterator[hub.
 def chat_format_of(chat: Chat) -> InputFormat:
     """Return the format of a framework's messages."""
 
+    def within(document: Any) -> str:
+        names = document if isinstance(document, dict) else {}
+        return next((name for name in chat.within.split() if name in names), "")
+
     def recognises(document: Any) -> bool:
-        values = document.get(chat.within) if isinstance(document, dict) and chat.within else document
+        values = unwrap(document, within(document))
         return isinstance(values, list) and bool(values) and all(_fits(item, chat.message) for item in values)
 
     read = _Paths(
@@ -722,9 +727,9 @@ def chat_format_of(chat: Chat) -> InputFormat:
             raise ConversionError(f"{path or 'the document'}: no messages of {chat.name}")
         run = hub.Run(chat.name, [])
         if isinstance(document, dict):
-            count_others(document, {chat.within, "id"}, "", run.losses)
-            run.native_id = document["id"] if isinstance(document.get("id"), str) else None
-        for value in unwrap(document, chat.within):
+            count_others(document, {within(document), "id"}, "", run.losses)
+            run.native_id = text_or_none(document.get("id"))
+        for value in unwrap(document, within(document)):
             for name, rest in read.rest_of(value):
                 run.losses.add(f"[].{name}", rest)
             run.messages += _of_chat(chat, value, run.losses)

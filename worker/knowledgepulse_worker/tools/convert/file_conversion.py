@@ -31,6 +31,7 @@ from knowledgepulse_schemas.convert import (
     RunOutcome,
     convert,
     input_format_of,
+    unknown_format,
     unread_kind,
 )
 from knowledgepulse_worker.errors import InputError
@@ -116,19 +117,24 @@ def convert_lines(
                 raise failures[0]
             yield name, outcome
         return
+    yield from _convert_documents(name, documents, format_name, options)
+
+
+def _convert_documents(
+    name: str, documents: Iterator[_Document], format_name: str, options: Options
+) -> Iterator[LocatedConversion]:
     for document in documents:
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
             continue
         input_format = input_format_of(document.value) if format_name == AUTO else INPUT_FORMATS[format_name]
-        if (
-            input_format is not None
-            and document.line is not None
-            and input_format.is_fragment(document.value)
-        ):
+        if input_format is None:
+            yield document.location(name), unknown_format(document.value)
+            continue
+        if document.line is not None and input_format.is_fragment(document.value):
             yield from _convert_fragments(name, input_format, [document, *documents], options)
             return
-        for outcome in convert(document.value, AUTO if input_format is None else input_format.name, options):
+        for outcome in convert(document.value, input_format.name, options):
             yield document.location(name), outcome
 
 
