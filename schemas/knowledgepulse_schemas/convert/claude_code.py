@@ -166,6 +166,8 @@ class Session:
     def _transcript_of(self, line: _Line) -> Transcript:
         if not line.sidechain:
             self._session = line.session or self._session
+            if line.message is not None and line.parent is None:
+                self.main.began(line.session)
             return self.main
         chain = line.agent or self._chains.get(line.parent or "") or line.uuid or ""
         if line.uuid is not None:

@@ -158,6 +158,8 @@ class _Session(Reader):
             run.parent_id, run.agent_id = text_or_none(parent), text_or_none(name)
         elif meta["id"] != run.native_id:
             self._is_copy = run.parent_id is not None
+            if run.messages and not self._is_copy:
+                self.transcript.add_session(meta["id"])
 
     def _add_item(self, item: Any) -> None:
         """Add an item of the Responses API."""

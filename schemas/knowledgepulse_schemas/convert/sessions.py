@@ -22,19 +22,30 @@ from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read,
 ANOTHER_FORM = "arguments of another form at a call's start"
 """The path of arguments that differ from those that a call's end, or the request for it, tells."""
 
+_NO_OBJECT = "lines that are no JSON object"
+_CUT_LINE = "half a line at the end"
+"""The path of a last line that was not written to its end."""
+_ANOTHER_SESSION = "lines of another session"
+
 _Event = TypeVar("_Event", bound=InputModel)
 
 
 def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
     """Yield the objects of a session: a list or an iterator of lines, or a single object.
 
-    A line that is not JSON comes as its text.
+    A line that is not JSON comes as its text. If the last one is the beginning of an object, the session was
+    still being written, and has not ended.
     """
+    other = None
     for line in document if isinstance(document, list | Iterator) else [document]:
-        if isinstance(line, dict):
+        losses.add(_NO_OBJECT, other)
+        other = None if isinstance(line, dict) else line
+        if other is None and line is not None:
             yield line
-        else:
-            losses.add("lines that are no JSON object", line)
+    if isinstance(other, str) and other.lstrip().startswith("{"):
+        losses.add_unknown(_CUT_LINE, other, {"content": other})
+    else:
+        losses.add(_NO_OBJECT, other)
 
 
 def first_line(document: Any) -> Any:
@@ -101,9 +112,18 @@ class Transcript:
             return None
 
     def began(self, native_id: Any = None, directory: Any = None) -> None:
-        """Note the run's id and its working directory, unless earlier lines have told them."""
-        self.run.native_id = self.run.native_id or text_or_none(native_id)
+        """Note the run's id and its working directory, unless earlier lines have told them.
+
+        The lines of another session are a suspect loss: nothing tells them apart in the trace.
+        """
+        if (own := text_or_none(native_id)) and self.run.native_id not in (None, own):
+            self.add_session(own)
+        self.run.native_id = self.run.native_id or own
         self.run.names = self.run.names or project_of(directory)
+
+    def add_session(self, native_id: str) -> None:
+        """Count the beginning of another session, whose messages become this one's."""
+        self.losses.add_unknown(_ANOTHER_SESSION, native_id, {"content": native_id})
 
     def named(self, model: Any) -> None:
         """Note the model of an answer."""
@@ -163,7 +183,7 @@ class Transcript:
                 (message for message in reversed(self.run.messages) if message.role != "system"), None
             )
             ended = last is None or not isinstance(last.parts[-1], hub.ToolCall | hub.ToolCallResponse)
-        if self.run.messages and not ended:
+        if self.run.messages and not (ended and _CUT_LINE not in self.losses):
             self.add("assistant", [hub.Error(interruption=True)])
         self._mark_failures()
         self._calls.clear()  # the run is in memory for longer

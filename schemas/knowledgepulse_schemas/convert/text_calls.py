@@ -16,6 +16,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator, MutableSequence
+from itertools import islice
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
@@ -90,7 +91,8 @@ def with_calls(
         losses: gets the suspects.
         among_calls: whether to read a run that has calls, since those are from texts, too.
     """
-    has_calls = any(isinstance(part, hub.ToolCall) for message in messages for part in message.parts)
+    earlier = islice(messages, max(len(messages) - 1, 0))  # a log's answer may have calls, and no request
+    has_calls = any(isinstance(part, hub.ToolCall) for message in earlier for part in message.parts)
     if has_calls and not among_calls:
         yield from _taken(messages)
         return
