@@ -44,7 +44,7 @@ from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 def install_faults() -> None:
     """Modify this process, and let signals inject its faults."""
     knowledgepulse_worker.stream.worker.load_embedder = _load_noisy
-    knowledgepulse_worker.stream.reload.INTERVAL = 0.2
+    knowledgepulse_worker.stream.reload.RELOAD_INTERVAL = 0.2
     GroupCoordinator._send_req = _send_unless_muted
     TransactionalProducer.send_group_offsets = _send_group_offsets_unless_held  # type: ignore[method-assign, assignment]
     if HOLD_START in os.environ:

@@ -247,8 +247,8 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     url, folder = bucket
     scored = tmp_path / "scored.jsonl"
     scored.write_bytes(b"".join(with_quality_score(line, 0.5) + b"\n" for line in real_traces))
-    monkeypatch.setattr(dataset_store, "RENEWAL", 0.02)
-    monkeypatch.setattr(dataset_store, "DEAD", 1.0)
+    monkeypatch.setattr(dataset_store, "RENEWAL_INTERVAL", 0.02)
+    monkeypatch.setattr(dataset_store, "RENEWAL_LIMIT", 1.0)
 
     def export(place):
         options = (str(scored), "--not-cleaned", "--embedder", "lexical", "--also", "messages")
@@ -281,7 +281,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
 
     with dataset_store.open_store(url) as held:
         assert "s3://bucket/set?***: another export is writing to it: " in export(url)
-        monkeypatch.setattr(dataset_store, "RENEWAL", 3600.0)
+        monkeypatch.setattr(dataset_store, "RENEWAL_INTERVAL", 3600.0)
         with pytest.raises(OSError, match="another export took over"):
             _take_over(folder, held)
     assert export(url) == "no new records to export\n"

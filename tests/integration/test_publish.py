@@ -68,7 +68,7 @@ async def values(stream, least):
 async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(
     node, proxy, stream, lines, monkeypatch, caplog
 ):
-    monkeypatch.setattr(knowledgepulse_worker.tools.publish.trace_publisher, "SILENCE", 0.2)
+    monkeypatch.setattr(knowledgepulse_worker.tools.publish.trace_publisher, "WARNING_INTERVAL", 0.2)
     publisher = TracePublisher(stream.configured(kafka={"bootstrap_servers": node.proxied}))
 
     async with publisher:

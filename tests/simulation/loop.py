@@ -216,7 +216,7 @@ def simulated_process():
     changed = _with_time(len(sys.modules))
     for module in changed:
         module.time = clock
-    step, suspects.STEP = suspects.STEP, 3
+    step, suspects.ANNOUNCED_RECORDS = suspects.ANNOUNCED_RECORDS, 3
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -224,7 +224,7 @@ def simulated_process():
     finally:
         if was_collecting:
             gc.enable()
-        suspects.STEP = step
+        suspects.ANNOUNCED_RECORDS = step
         for module in changed:
             module.time = time
 

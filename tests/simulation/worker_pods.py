@@ -26,7 +26,7 @@ from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
-from knowledgepulse_worker.stream.checks import INTERVAL, repeat
+from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, repeat
 from knowledgepulse_worker.stream.worker import STOP_LIMIT
 from simulation.clients import SimReader, SimTopicIds
 from simulation.member import SimMember
@@ -253,7 +253,7 @@ class WorkerPod(Pod):
         program = SimProgram(app, kafka.commit_interval, fail)
         await app.source.__aenter__()
         await program.start()
-        watching = [asyncio.create_task(repeat(app.checks.check, INTERVAL)), *program._tasks]
+        watching = [asyncio.create_task(repeat(app.checks.check, CHECK_INTERVAL)), *program._tasks]
         for task in watching:
             task.add_done_callback(lambda task: _pass_on(task, fail))
         stopping = asyncio.create_task(stop.wait())

@@ -22,7 +22,7 @@ from typing import BinaryIO, TypeAlias
 from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.function_reference import import_function
 
-LENGTH = 4
+LENGTH_BYTES = 4
 RETURNED, FAILED = b"+", b"-"
 MAX_NAME = 100
 """Maximum characters of an error's class."""
@@ -63,12 +63,12 @@ def _answer(call: ChildFunction, content: bytes) -> bytes:
 
 
 def _read(stream: BinaryIO) -> bytes | None:
-    length = stream.read(LENGTH)
-    return stream.read(int.from_bytes(length, "big")) if len(length) == LENGTH else None
+    length = stream.read(LENGTH_BYTES)
+    return stream.read(int.from_bytes(length, "big")) if len(length) == LENGTH_BYTES else None
 
 
 def _write(stream: BinaryIO, answer: bytes) -> None:
-    stream.write(len(answer).to_bytes(LENGTH, "big") + answer)
+    stream.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
     stream.flush()
 
 

@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import Literal, Self
 
-from knowledgepulse_worker.child import FAILED, LENGTH
+from knowledgepulse_worker.child import FAILED, LENGTH_BYTES
 from knowledgepulse_worker.errors import SettingsError, WorkerError
 
 START_LIMIT = 30.0
@@ -120,14 +120,14 @@ class ChildProcess:
 
 async def _ask(process: Process, value: bytes) -> bytes:
     assert process.stdin is not None  # noqa: S101 - it is a pipe
-    process.stdin.write(len(value).to_bytes(LENGTH, "big") + value)
+    process.stdin.write(len(value).to_bytes(LENGTH_BYTES, "big") + value)
     await process.stdin.drain()
     return await _answer(process)
 
 
 async def _answer(process: Process) -> bytes:
     assert process.stdout is not None  # noqa: S101 - it is a pipe
-    length = await process.stdout.readexactly(LENGTH)
+    length = await process.stdout.readexactly(LENGTH_BYTES)
     return await process.stdout.readexactly(int.from_bytes(length, "big"))
 
 

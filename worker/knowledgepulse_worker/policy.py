@@ -102,12 +102,12 @@ class Weights(BaseModel):
         total = math.fsum(weight for _, weight in self)
         if not math.isclose(total, 1, abs_tol=1e-9):
             terms = " + ".join(f"{name} {weight!r}" for name, weight in self)
-            raise ValueError(f"the four weights must sum to 1, but {terms} = {total!r}")
+            raise ValueError(f"the weights must sum to 1, but {terms} = {total!r}")
         return self
 
 
 DIMENSIONS = tuple(Weights.model_fields)
-"""The names of the four dimensions of a score, in the order of the formula."""
+"""The names of a score's dimensions, in the order of the formula."""
 
 
 class Reading(IntEnum):

@@ -38,7 +38,7 @@ def weights_of(a_policy: Policy, domain: str) -> dict[str, float]:
 def test_weights_must_sum_to_1(weights):
     assume(abs(sum(weights) - 1) > 1e-8)
 
-    with pytest.raises(ValidationError, match="the four weights must sum to 1"):
+    with pytest.raises(ValidationError, match="the weights must sum to 1"):
         policy(x={"weights": dict(zip(NAMES, weights, strict=True))})
 
 

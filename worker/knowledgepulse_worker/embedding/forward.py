@@ -26,7 +26,7 @@ _CORE = openvino.Core()
 
 NAME = f"OpenVINO {openvino.__version__.partition('-')[0]}"
 
-_STEP = 16
+_LENGTH_MULTIPLE = 16
 """Lengths are rounded up to a multiple of this, since OpenVINO compiles the network for every length."""
 
 _HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
@@ -100,7 +100,7 @@ class Forward:
             request.infer({"ids": np.array([ids], dtype=np.int64)})
         else:
             request = self._threads.padded
-            padded = np.zeros((1, -(-len(ids) // _STEP) * _STEP), dtype=np.int64)
+            padded = np.zeros((1, -(-len(ids) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE), dtype=np.int64)
             padded[0, : len(ids)] = ids
             request.infer({"ids": padded, "length": np.array([len(ids)], dtype=np.int64)})
         vector: NDArray[np.float32] = request.get_output_tensor().data[0]
@@ -108,7 +108,7 @@ class Forward:
 
     def warm(self) -> None:
         """Compile the network for every shape in every stream, so that it does not delay the first texts."""
-        shapes = [*range(_STEP, self._longest, _STEP), self._longest - 1, self._longest]
+        shapes = [*range(_LENGTH_MULTIPLE, self._longest, _LENGTH_MULTIPLE), self._longest - 1, self._longest]
 
         def run(_thread: int) -> None:
             for length in shapes:

@@ -33,7 +33,7 @@ __all__ = ["Bert", "UnsupportedModelError", "build_network", "openvino", "read_b
 
 ModelWeights = Mapping[str, NDArray[np.float32]]
 
-_MASKED = -1e4
+_MASKED_SCORE = -1e4
 """Added to the attention scores of padding, whose share is then exp(-10,000) = 0 in every precision."""
 
 _ROBERTA = ("roberta", "xlm-roberta")
@@ -243,7 +243,11 @@ class _Builder:
         bert = self._bert
         places = _places(ids)
         present = None if length is None else ops.convert(ops.less(places, length), "f32")
-        mask = None if present is None else ops.multiply(ops.subtract(_scalar(1), present), _scalar(_MASKED))
+        mask = (
+            None
+            if present is None
+            else ops.multiply(ops.subtract(_scalar(1), present), _scalar(_MASKED_SCORE))
+        )
         tokens = self._embed(ids, places if bert.padding is None else _places_without(ids, bert.padding))
         for number in range(bert.layers):
             tokens = self._layer(tokens, mask, f"encoder.layer.{number}")

@@ -21,7 +21,7 @@ from knowledgepulse_worker.settings import REMEDY, KafkaSettings, TopicSettings
 
 logger = logging.getLogger(__name__)
 
-_NEAR = 0.8
+_MIN_SIMILARITY = 0.8
 """The similarity of two names (:func:`difflib.get_close_matches`) of which one may be misspelt."""
 
 
@@ -169,7 +169,11 @@ class TopicAdmin(Admin):
         """Return the topics; raise the error for missing ones, with those of nearly the same name."""
         if missing := [name for name in needed if name not in topics]:
             others = set(await self.names()) - self.own
-            near = [close for name in missing for close in difflib.get_close_matches(name, others, 1, _NEAR)]
+            near = [
+                close
+                for name in missing
+                for close in difflib.get_close_matches(name, others, 1, _MIN_SIMILARITY)
+            ]
             hint = f"did you mean {', '.join(near)}? Otherwise, " if near else ""
             raise missing_topics(missing, hint + remedy)
         return dict(topics)

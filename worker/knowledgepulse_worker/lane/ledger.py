@@ -51,14 +51,14 @@ class Changelog:
     Attributes:
         entries: the entries by key.
         scores: the last scores of domains by key.
-        source: the position in the raw topic; None if no transaction has written it.
+        position: that in the raw topic; None if no transaction has written it.
         end: the offset behind the last record that was read or written; None before the first.
     """
 
     def __init__(self, partition: int) -> None:
         self.entries: dict[bytes, bytes] = {}
         self.scores: dict[bytes, bytes] = {}
-        self.source: Position | None = None
+        self.position: Position | None = None
         self.end: int | None = None
         self._partition = partition
 
@@ -89,7 +89,7 @@ class Changelog:
     def committed(self, offset: int, key: bytes, value: bytes | None) -> None:
         """Apply a record that a transaction of this worker has committed."""
         if key == POSITION_KEY:
-            self.source = None if value is None else decode_position(value)
+            self.position = None if value is None else decode_position(value)
         else:
             records = self.scores if key.startswith(SCORES_PREFIX) else self.entries
             if value is None:

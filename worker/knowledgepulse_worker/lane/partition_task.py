@@ -102,7 +102,7 @@ class PartitionTask:
         """
         if self.next is None:
             return range(0)
-        kept = self.changelog.source
+        kept = self.changelog.position
         if kept is None or not topic_id or kept.topic_id != topic_id:
             return range(self.next, offset)
         return range(max(self.next, kept.offset), offset)  # the group's position may have been set back

@@ -26,7 +26,7 @@ LAST_RECORDS = 20
 LAST_POLICIES = 10
 """Number of policies that are kept to explain scores, since traces in flight outlast a change of policy."""
 
-SECONDS = 60
+RATE_SECONDS = 60
 """Number of whole seconds over which rates are computed."""
 
 LETTER_MINUTES = 15
@@ -125,7 +125,7 @@ class Recent:
         self.answers: Counter[str] = Counter()
         self.policy_refused = ""
         self.last_output: float | None = None
-        self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
+        self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
         self._letters: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
 
@@ -208,7 +208,7 @@ class Recent:
         """Return the outcome counts of the last whole seconds, oldest first."""
         counts = dict(self._seconds)
         now = int(time.monotonic())
-        return [counts.get(second, Counter()) for second in range(now - SECONDS, now)]
+        return [counts.get(second, Counter()) for second in range(now - RATE_SECONDS, now)]
 
     def letters_by_reason(self) -> Counter[str]:
         """Count the dead letters of the last :data:`LETTER_MINUTES` and of the current minute."""

@@ -22,7 +22,13 @@ from knowledgepulse_worker import __version__
 from knowledgepulse_worker.http.verdict import Verdict
 from knowledgepulse_worker.observe.evaluation import evaluation
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
-from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
+from knowledgepulse_worker.observe.recent import (
+    LAST_SCORES,
+    LETTER_MINUTES,
+    RATE_SECONDS,
+    RecentTrace,
+    excerpt,
+)
 from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings
 
@@ -45,7 +51,7 @@ _OTHER_METRICS = (
 )
 _DISTRIBUTIONS = ("faust-streaming", CLIENT, "openvino", "tokenizers")
 
-TOP = 10
+LISTED_AGENTS = 10
 """Number of agents and frameworks each that are listed; all others are counted together."""
 
 
@@ -139,7 +145,7 @@ class Status:
     def _outcomes(self, now: _Values) -> dict[str, Any]:
         total = now.by("kp_traces_total", "outcome")
         seconds = self._metrics.recent.per_second()
-        up = min(SECONDS, max(1, int(time.monotonic() - self._started)))
+        up = min(RATE_SECONDS, max(1, int(time.monotonic() - self._started)))
         return {
             "total": {outcome: int(total[outcome]) for outcome in OUTCOMES},
             "rate": sum(second.total() for second in seconds) / up,
@@ -167,7 +173,7 @@ class Status:
     def _unprofiled(self, *, content: bool) -> dict[str, Any]:
         """Count the traces whose task domain has no profile, and name the most frequent such domains."""
         names = Counter(self._metrics.recent.unprofiled)
-        most = names.most_common(TOP) if content else []
+        most = names.most_common(LISTED_AGENTS) if content else []
         return {"traces": names.total(), "named": [{"name": name, "traces": count} for name, count in most]}
 
     def _shadow(self, *, content: bool) -> dict[str, Any] | None:
@@ -235,7 +241,7 @@ def _partitions(now: _Values) -> Iterator[dict[str, float | None]]:
 def _breakdown(
     traces: Iterable[tuple[str | None, Decision]], listed: Collection[str] | None
 ) -> dict[str, Any]:
-    """Count traces by name: the :data:`TOP` most frequent names, and all others together.
+    """Count traces by name: the :data:`LISTED_AGENTS` most frequent names, and all others together.
 
     Args:
         traces: pairs of a name, or None for a trace without one, and a decision.
@@ -245,7 +251,7 @@ def _breakdown(
     for name, decision in traces:
         counts.setdefault(name, Counter())[decision] += 1
     names = [name for name in counts if listed is None or name is None or name in listed]
-    names = sorted(names, key=lambda name: -counts[name].total())[:TOP]
+    names = sorted(names, key=lambda name: -counts[name].total())[:LISTED_AGENTS]
     other = sum((count for name, count in counts.items() if name not in names), Counter[Decision]())
     return {
         "named": [{"name": name, **_decided(counts[name])} for name in names],

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from knowledgepulse_worker.errors import WorkerError
 
-INTERVAL = 0.5
+HEARTBEAT_INTERVAL = 0.5
 """Seconds between two heartbeats."""
 
 _PIPE_BYTES = 65_536
@@ -82,7 +82,7 @@ async def beat(pipe: PipeWriter, report: Callable[[], Report]) -> None:
         pipe.send(report())
         if not pipe.has_reader:
             raise WorkerError("the parent process is gone")
-        await asyncio.sleep(INTERVAL)
+        await asyncio.sleep(HEARTBEAT_INTERVAL)
 
 
 class PipeReader:

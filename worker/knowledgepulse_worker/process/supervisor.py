@@ -26,7 +26,7 @@ from knowledgepulse_worker.http.server import serving, socket_name
 from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
-from knowledgepulse_worker.process.heartbeat import INTERVAL, PipeReader
+from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
 from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.process.signals import set_when_stopped
 from knowledgepulse_worker.settings import Settings
@@ -40,9 +40,9 @@ PROBE_LIMIT = 15.0
 """Seconds for the broker to answer."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """The shortest and the longest pause in seconds between two attempts; every pause doubles the last."""
-SILENCE = 5.0
+SILENCE_LIMIT = 5.0
 """Seconds without a heartbeat after which the pages say so, instead of what the process said last."""
-SETTLED = 10.0
+SETTLED_LIMIT = 10.0
 """Seconds of running after which the pause before a restart is reset."""
 FIRST_STARTS = 5
 """The number of failed starts after which a worker that was never ready exits, to alert the orchestrator."""
@@ -113,7 +113,7 @@ class Supervisor:
                     "the worker %s; it failed at %d starts and was never ready", ending, FIRST_STARTS
                 )
                 return status if status >= 0 else 128 - status
-            if self._loop.time() - started > SETTLED:
+            if self._loop.time() - started > SETTLED_LIMIT:
                 pauses = _pauses()
             pause = next(pauses)
             logger.error("the worker %s; starting it again in %g s", ending, pause)
@@ -202,11 +202,11 @@ class Supervisor:
         """
         silent, limit, is_ready = 0.0, START_LIMIT, None
         while silent < limit:
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(HEARTBEAT_INTERVAL)
             report = self._read(pipe)
             if report is None:
-                silent += INTERVAL
-                if is_ready is not None and silent > SILENCE:
+                silent += HEARTBEAT_INTERVAL
+                if is_ready is not None and silent > SILENCE_LIMIT:
                     restart = f"a restart follows at {limit:g} s (limits.heartbeat)"
                     why = f"no heartbeat for {silent:.0f} s; {restart}"
                     self._port.without_child(State.SILENT, why, ready=is_ready)

@@ -23,7 +23,7 @@ import msgspec
 
 from knowledgepulse_kafka.records import Location
 
-STEP = 64
+ANNOUNCED_RECORDS = 64
 """The number of records that are announced at once as possibly in progress."""
 
 FULL_PIPE_PAUSE = 0.05
@@ -65,7 +65,7 @@ class Suspects:
         self._send = send
         self._below = dict(self._caution.below)
         # An offset means nothing any more if the topic was recreated or the group was reset.
-        self._left = dict.fromkeys(self._below, most + STEP)
+        self._left = dict.fromkeys(self._below, most + ANNOUNCED_RECORDS)
         self._suspects = set(self._caution.suspects)
         self._announced: dict[int, int] = {}
         self._is_closed = False
@@ -99,8 +99,9 @@ class Suspects:
     def announce(self, location: Location) -> None:
         """Tell the parent, before a record is read, that it may be in progress."""
         partition, offset = location
-        if offset >= self._announced.get(partition, 0) and self._tell(below=(partition, offset + STEP)):
-            self._announced[partition] = offset + STEP
+        stop = offset + ANNOUNCED_RECORDS
+        if offset >= self._announced.get(partition, 0) and self._tell(below=(partition, stop)):
+            self._announced[partition] = stop
         if partition in self._below and offset >= self._below[partition]:
             self._pass(partition)
 

@@ -12,7 +12,7 @@ NOVELTY_UNKNOWN = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """The four dimensions of a trace's quality, each from 0 to 1."""
+    """A trace's quality in each dimension, each from 0 to 1."""
 
     complexity: float
     novelty: float

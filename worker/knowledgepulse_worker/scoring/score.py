@@ -92,7 +92,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
 
     @property
     def dimensions(self) -> Dimensions:
-        """The four dimensions."""
+        """The dimensions."""
         return Dimensions(self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence)
 
     def as_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.recent import SECONDS
+from knowledgepulse_worker.observe.recent import RATE_SECONDS
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.outputs import Outputs
@@ -132,7 +132,7 @@ class WorkerApp:
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             dead_letters=ended["dead_letter"],
             outcomes=ended.total(),
-            rate=sum(second.total() for second in recent.per_second()) / SECONDS,
+            rate=sum(second.total() for second in recent.per_second()) / RATE_SECONDS,
             last_output=recent.last_output,
             policy_refused=recent.policy_refused,
         )

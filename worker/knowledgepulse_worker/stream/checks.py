@@ -20,7 +20,7 @@ from knowledgepulse_worker.settings import REMEDY, Settings
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.source import Source
 
-INTERVAL = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds between two checks."""
 
 ANSWER_LIMIT = 10.0
@@ -74,7 +74,7 @@ class Checks:
         self._membership = Watchdog(5 * stall, "its coordinator has not answered", "group")
 
     async def check(self) -> None:
-        """Check once; to be called every :data:`INTERVAL`.
+        """Check once; to be called every :data:`CHECK_INTERVAL`.
 
         Raises:
             MembershipError: the client is no longer a member of its group.
@@ -142,7 +142,7 @@ class Watchdog:
         self._waited: dict[Any, float] = {}
 
     def check(self, waiting: Mapping[Any, Hashable]) -> None:
-        """Check the partitions with waiting records; to be called every :data:`INTERVAL`.
+        """Check the partitions with waiting records; to be called every :data:`CHECK_INTERVAL`.
 
         Time is measured in calls and not by the clock, since a suspended process has not stalled.
 
@@ -153,7 +153,7 @@ class Watchdog:
             StalledError: a partition has made no progress for longer than the limit.
         """
         self._waited = {
-            partition: self._waited[partition] + INTERVAL
+            partition: self._waited[partition] + CHECK_INTERVAL
             if progress == self._progress.get(partition)
             else 0.0
             for partition, progress in waiting.items()

@@ -14,16 +14,16 @@ from knowledgepulse_worker.message_text import counted
 
 logger = logging.getLogger(__name__)
 
-SILENCE = 5.0
+SILENCE_LIMIT = 5.0
 """Seconds without an answer after which Kafka counts as silent; it answers every fetch within a second.
 
 Likewise, seconds after which records that wait count as stalled if none was finished.
 """
 
-CATCHING_UP = 60.0
+CATCH_UP_LIMIT = 60.0
 """Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
 
-PATIENCE = 10.0
+PATIENCE_LIMIT = 10.0
 """Seconds for which a backlog, a rebalance or an open transaction must last before it counts."""
 
 MANY_LETTERS, LETTER_SHARE = 10, 0.05
@@ -165,7 +165,7 @@ class Diagnosis:
         """Yield the states that apply, with their reasons, starting with the most serious state."""
         yield from _waits_for_brokers(seen)
         rebalancing = now - (now if self._rebalancing_since is None else self._rebalancing_since)
-        if rebalancing > PATIENCE:
+        if rebalancing > PATIENCE_LIMIT:
             reason = f"the group has been rebalancing for {rebalancing:.0f} s"
             yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.member_waits)
         if seen.has_foreign_member:
@@ -191,7 +191,7 @@ class Diagnosis:
 
     def _held_back(self, now: float, seen: Observation) -> str:
         """Describe the open transactions that have held back records for long; empty if there are none."""
-        since = {number: at for number, (_, at) in self._held_since.items() if now - at > PATIENCE}
+        since = {number: at for number, (_, at) in self._held_since.items() if now - at > PATIENCE_LIMIT}
         if not since:
             return ""
         records = counted(sum(seen.held_back[number][1] for number in since), "record")
@@ -223,14 +223,14 @@ class Diagnosis:
     def _note_lag(self, now: float, seen: Observation) -> None:
         if not _is_backlog(seen):
             self._lag_seen.clear()
-        self._lag_seen = [(at, lag) for at, lag in self._lag_seen if now - at <= CATCHING_UP]
+        self._lag_seen = [(at, lag) for at, lag in self._lag_seen if now - at <= CATCH_UP_LIMIT]
         self._lag_seen.append((now, seen.readable))
 
     def _delay(self, now: float, seen: Observation) -> str:
         """Describe how the waiting records advance; empty if they do not wait too long."""
-        if (stalled := now - self._advanced) > SILENCE:
+        if (stalled := now - self._advanced) > SILENCE_LIMIT:
             return f"none finished for {stalled:.0f} s"
-        if _is_backlog(seen) and now - self._lag_seen[0][0] >= PATIENCE:
+        if _is_backlog(seen) and now - self._lag_seen[0][0] >= PATIENCE_LIMIT:
             return self._trend(seen)
         return ""
 
@@ -261,11 +261,11 @@ def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
         ("the transaction coordinator", seen.producer_silence, seen.producer_waits),
     )
     for who, silence, waits in silences:
-        if silence > SILENCE:
+        if silence > SILENCE_LIMIT:
             yield _Finding(State.WAITING_FOR_KAFKA, f"no answer from {who} for {silence:.0f} s", waits)
     if seen.publishing_throttled:
         yield _Finding(State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled))
-    if seen.transaction_age > SILENCE:
+    if seen.transaction_age > SILENCE_LIMIT:
         reason = f"a transaction has not been committed for {seen.transaction_age:.0f} s"
         yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
 
@@ -275,4 +275,4 @@ def _throttled(requests: str, client: str, seconds: float) -> str:
 
 
 def _is_backlog(seen: Observation) -> bool:
-    return seen.readable > CATCHING_UP * seen.rate
+    return seen.readable > CATCH_UP_LIMIT * seen.rate

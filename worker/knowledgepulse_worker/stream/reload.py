@@ -16,7 +16,7 @@ from knowledgepulse_worker.settings import Settings, parse_file, read_file, sett
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 5.0
+RELOAD_INTERVAL = 5.0
 """Seconds between two reads of the file."""
 
 RELOADED = ("policy", "shadow")
@@ -59,7 +59,7 @@ class PolicyReload:
     async def watch(self) -> None:
         """Check the file forever; an invalid file leaves the policy unchanged."""
         while True:
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(RELOAD_INTERVAL)
             await self.check()
 
     async def check(self) -> None:

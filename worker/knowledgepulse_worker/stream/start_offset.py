@@ -45,7 +45,7 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
     if topic_id and _was_recreated(committed, changelog, topic_id):
         logger.warning("partition %d: %s was recreated; reading it from its beginning", number, topic)
         return Start(None)
-    kept = changelog.source
+    kept = changelog.position
     if kept is None or not kept.topic_id or kept.topic_id != topic_id:
         is_new = kept is None and not changelog.entries  # otherwise, the ledger is of an earlier release
         passed_over = _passed_over(at, committed, None) if is_new and topic_id else None
@@ -79,5 +79,5 @@ def _was_recreated(committed: CommittedPosition | None, changelog: Changelog, to
         return False
     if committed.metadata.startswith(TOPIC_ID):
         return bool(committed.metadata != TOPIC_ID + topic_id.hex())
-    last = changelog.source or changelog.newest_before(committed.offset)
+    last = changelog.position or changelog.newest_before(committed.offset)
     return last is not None and last.topic_id not in (b"", topic_id)

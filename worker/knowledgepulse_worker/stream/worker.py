@@ -42,7 +42,7 @@ from knowledgepulse_worker.shutdown import close_within, run_in_time
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
 from knowledgepulse_worker.stream.checks import (
     CHANGELOG_INTERVAL,
-    INTERVAL,
+    CHECK_INTERVAL,
     check_changelog,
     check_topics,
     repeat,
@@ -162,7 +162,7 @@ class _Process:
 
             watching = [
                 _start_background(work, fail)
-                for work in (beat(self.pipe, app.report), repeat(app.diagnose, INTERVAL))
+                for work in (beat(self.pipe, app.report), repeat(app.diagnose, CHECK_INTERVAL))
             ]
             background = [_start_background(work, fail) for work in self._background(app, metrics, in_force)]
             gc.collect()
@@ -226,8 +226,8 @@ class _Process:
     ) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield what runs beside the stream until it begins to end."""
         settings = self.settings
-        yield repeat(app.checks.check, INTERVAL)
-        yield repeat(partial(check_topics, app.source.session.publisher.missing_topics), INTERVAL)
+        yield repeat(app.checks.check, CHECK_INTERVAL)
+        yield repeat(partial(check_topics, app.source.session.publisher.missing_topics), CHECK_INTERVAL)
         yield repeat(partial(check_changelog, settings, self.topics), CHANGELOG_INTERVAL)
         if self.config is not None:
             reload = PolicyReload(self.config, settings, in_force, metrics, partial(keep_policy, settings))

@@ -193,7 +193,7 @@ def test_what_no_worker_can_have_written_changes_nothing(key, value, problem):
     with pytest.raises(InputError, match=f"^{problem}$"):
         changelog.apply(7, key, value)
     assert list(changelog.entries.values()) == [encode_entry(scored(1))]
-    assert changelog.source == Position(2)
+    assert changelog.position == Position(2)
 
 
 def test_an_entry_of_a_newer_worker_is_an_error_with_its_location_and_the_remedy():

@@ -11,7 +11,7 @@ from knowledgepulse_worker.observe.recent import (
     LAST_RECORDS,
     LAST_SCORES,
     MAX_TEXT,
-    SECONDS,
+    RATE_SECONDS,
     Recent,
 )
 from knowledgepulse_worker.policy import Policy
@@ -138,6 +138,6 @@ def test_rates_are_over_the_last_whole_seconds(seconds):
     last = [{"rejected": 1}, {}, {"contribute": 1, "dead_letter": 1}]
     assert [dict(second) for second in recent.per_second()[-3:]] == last
 
-    seconds[0] += SECONDS
-    assert len(recent.per_second()) == SECONDS
+    seconds[0] += RATE_SECONDS
+    assert len(recent.per_second()) == RATE_SECONDS
     assert not any(recent.per_second())

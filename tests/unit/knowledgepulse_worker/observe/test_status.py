@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.status import TOP, Status
+from knowledgepulse_worker.observe.status import LISTED_AGENTS, Status
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings, Settings
@@ -138,7 +138,7 @@ def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
 
 
 def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, status):
-    for number in range(TOP + 5):
+    for number in range(LISTED_AGENTS + 5):
         for _ in range(number + 1):
             decided(metrics, agent_id=f"agent {number}", threshold=0.5 if number % 2 else 0.75)
     decided(metrics, framework="langgraph")
@@ -147,7 +147,7 @@ def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, s
 
     assert fleet["agents"]["named"] == [
         {"name": f"agent {number}", "traces": number + 1, "contributed": (number + 1) * (number % 2)}
-        for number in range(TOP + 4, 4, -1)
+        for number in range(LISTED_AGENTS + 4, 4, -1)
     ]
     assert fleet["agents"]["other"] == {"traces": 1 + 2 + 3 + 4 + 5 + 1, "contributed": 2 + 4}
     assert [one["name"] for one in fleet["frameworks"]["named"]] == [None, "langgraph"]

@@ -17,7 +17,7 @@ SHORT = {"alone": [0, 7]}
 
 @pytest.fixture
 def pipe(monkeypatch):
-    monkeypatch.setattr(heartbeat, "INTERVAL", 0.001)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.001)
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     yield reader, writer

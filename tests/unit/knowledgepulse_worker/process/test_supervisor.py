@@ -51,7 +51,7 @@ def test_what_waits_for_less_gives_up_sooner():
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     """A broker that answers, and intervals of ten milliseconds."""
-    monkeypatch.setattr(supervise, "INTERVAL", 0.01)
+    monkeypatch.setattr(supervise, "HEARTBEAT_INTERVAL", 0.01)
     monkeypatch.setattr(supervise, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(supervise, "TopicAdmin", Answering)
@@ -242,7 +242,7 @@ async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
 
 async def test_a_silent_process_is_not_what_it_said_last(tmp_path, monkeypatch):
     """The page of a worker that was suspended waited for 10 s, and then said "Healthy"."""
-    monkeypatch.setattr(supervise, "SILENCE", 0.0)
+    monkeypatch.setattr(supervise, "SILENCE_LIMIT", 0.0)
     does = """os.write(heartbeat, b'{"reasons": [], "verdict": {"state": "healthy"}}\\n'); time.sleep(60)"""
     async with running(tmp_path, does) as here:
         await here.started(1)

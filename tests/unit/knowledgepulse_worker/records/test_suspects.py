@@ -9,7 +9,7 @@ import pytest
 
 from knowledgepulse_kafka.records import Location
 from knowledgepulse_worker.records import suspects as module
-from knowledgepulse_worker.records.suspects import STEP, Caution, Suspects
+from knowledgepulse_worker.records.suspects import ANNOUNCED_RECORDS, Caution, Suspects
 
 A, B = Location(0, 7), Location(1, 3)
 
@@ -37,7 +37,7 @@ def test_what_a_full_pipe_did_not_take_is_announced_with_the_next_record(told):
     told.full = False
     suspects.announce(Location(0, 8))
 
-    assert told == [{"below": (0, 8 + STEP)}]
+    assert told == [{"below": (0, 8 + ANNOUNCED_RECORDS)}]
 
 
 async def test_no_record_begins_before_the_parent_can_learn_of_it(told, monkeypatch):
@@ -88,12 +88,12 @@ async def test_no_more_records_are_alone_than_can_have_been_in_flight():
     """A topic that was recreated begins at offset 0, and a group may be reset to any."""
     suspects = Suspects(Caution(below={0: 1_000_000}), most=2)
 
-    for offset in range(2 + STEP):
+    for offset in range(2 + ANNOUNCED_RECORDS):
         assert suspects.is_alone(Location(0, offset))
         async with suspects.alone(Location(0, offset)):
             pass
 
-    assert not suspects.is_alone(Location(0, 2 + STEP))
+    assert not suspects.is_alone(Location(0, 2 + ANNOUNCED_RECORDS))
     assert not suspects.any
 
 
@@ -128,7 +128,7 @@ def test_records_are_told_until_a_process_exits_that_ends_for_another_reason(tol
     suspects.close(blames_records=True)
     suspects.announce(A)
 
-    assert told == [{"blameless": True}, {"below": (A.partition, A.offset + STEP)}]
+    assert told == [{"blameless": True}, {"below": (A.partition, A.offset + ANNOUNCED_RECORDS)}]
 
 
 def test_caution_is_read_as_it_was_written():

@@ -4,7 +4,7 @@ import pytest
 
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.errors import StalledError
-from knowledgepulse_worker.stream.checks import INTERVAL, Watchdog
+from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, Watchdog
 
 
 async def test_a_changed_partition_count_ends_the_worker(start):
@@ -91,7 +91,7 @@ async def test_a_silent_coordinator_ends_a_worker_in_reserve_only_if_brokers_ans
 
 
 def checks(seconds):
-    return range(int(seconds / INTERVAL))
+    return range(int(seconds / CHECK_INTERVAL))
 
 
 def test_a_partition_without_progress_while_records_wait_is_stalled():

@@ -30,13 +30,13 @@ from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog, As
 
 logger = logging.getLogger(__name__)
 
-POLL = 1.0
+POLL_LIMIT = 1.0
 """Seconds to wait for records."""
 LONGEST_STEP = 5.0
 """Seconds that may pass at once for a partition without records: after longer ones, this process or the
 brokers were away, and spans may be on their way."""
 
-READS = 8
+PARALLEL_READERS = 8
 """Number of partitions whose logs are read at the same time, each with a client of its own."""
 
 SessionFactory: TypeAlias = Callable[[Rebalances], AbstractAsyncContextManager[Session]]
@@ -62,7 +62,7 @@ class Assembler(Rebalances):
     clock: Callable[[], float] = time.monotonic
     _session: Session = field(init=False)
     _partitions: dict[int, _Partition] = field(default_factory=dict)
-    _reads: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, READS))
+    _reads: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, PARALLEL_READERS))
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a rebalance waits for the turn's transactions
 
     async def work_until(self, stop: asyncio.Event, limit: float) -> None:
@@ -89,7 +89,7 @@ class Assembler(Rebalances):
             async with self.join(self) as session:
                 self._session = session
                 while not is_stopping():
-                    records = _by_partition(await session.poll(POLL))
+                    records = _by_partition(await session.poll(POLL_LIMIT))
                     async with self._turn:
                         await self._take_turn(session, records)
         finally:

@@ -34,7 +34,7 @@ PUBLISHED_RUNS = 100_000
 RUN_MEMORY, SPAN_MEMORY = 650, 160
 """Measured bytes of memory that a run takes in addition to its spans, and a span to its content."""
 
-_STALE = 1000
+_MAX_STALE = 1000
 """Number of deadlines of closed runs that may be kept, in addition to one for each open run."""
 
 COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
@@ -209,7 +209,7 @@ class OpenRuns:
         self.size -= run.size
         self.memory -= run.size + RUN_MEMORY + len(run.spans) * SPAN_MEMORY
         self._published[trace_id] = run.last_offset
-        if len(self._deadlines) > 2 * len(self._open) + _STALE:
+        if len(self._deadlines) > 2 * len(self._open) + _MAX_STALE:
             self._deadlines = [deadline for deadline in self._deadlines if deadline[2] in self._open]
             heapify(self._deadlines)
         return run

@@ -16,7 +16,7 @@ from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 
 logger = logging.getLogger(__name__)
 
-LIMIT = 20.0
+CONVERSION_LIMIT = 20.0
 """Seconds that the conversion of a run may take."""
 
 _FACTORY = f"{__name__}:converting"
@@ -25,7 +25,7 @@ _NO_ROOT = (
 )
 _NO_AGENT = "its spans are those of an agent's instrumentation, but none is an agent or a call with content"
 _FAILURES = {
-    "timeout": f"its conversion took longer than {LIMIT:g} s",
+    "timeout": f"its conversion took longer than {CONVERSION_LIMIT:g} s",
     "crashed": "its conversion ended the process",
 }
 
@@ -93,7 +93,7 @@ class RunConversion(ChildProcess):
     """A process that converts runs; ``options``: the fields that spans cannot provide."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(_FACTORY, msgspec.msgpack.encode(options), LIMIT, "conversion")
+        super().__init__(_FACTORY, msgspec.msgpack.encode(options), CONVERSION_LIMIT, "conversion")
 
     async def convert(self, run: CompleteRun) -> ConvertedRun:
         """Convert a run. One that takes too long, or ends the process, has an error in place of its traces.

@@ -10,7 +10,7 @@ from rich.table import Table
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.tools.audit.audit_report import AuditReport, PartitionReport, UnauditedReason
 
-DETAILS = 10
+MAX_DETAILS = 10
 """Maximum number of defects listed one by one."""
 
 _REASONS: dict[UnauditedReason, str] = {
@@ -30,10 +30,10 @@ def show(report: AuditReport, console: Console) -> None:
     for note in _notes(report):
         console.print(note)
     wrong = [*_wrong(report)]
-    for line in wrong[:DETAILS]:
+    for line in wrong[:MAX_DETAILS]:
         console.print(line)
-    if len(wrong) > DETAILS:
-        console.print(f"and {len(wrong) - DETAILS:,} more; --json lists them all")
+    if len(wrong) > MAX_DETAILS:
+        console.print(f"and {len(wrong) - MAX_DETAILS:,} more; --json lists them all")
 
 
 def _table(report: AuditReport) -> Table:
@@ -99,10 +99,10 @@ def _notes(report: AuditReport) -> Iterator[str]:
 
 def _ranges(report: AuditReport) -> Iterator[str]:
     ranges = [(part.partition, *offsets) for part in report.partitions for offsets in part.deleted]
-    for partition, first, last in ranges[:DETAILS]:
+    for partition, first, last in ranges[:MAX_DETAILS]:
         yield f"{partition}/{first}" + (f" to {last}" if last > first else "")
-    if len(ranges) > DETAILS:
-        yield f"and {len(ranges) - DETAILS} more"
+    if len(ranges) > MAX_DETAILS:
+        yield f"and {len(ranges) - MAX_DETAILS} more"
 
 
 def _wrong(report: AuditReport) -> Iterator[str]:

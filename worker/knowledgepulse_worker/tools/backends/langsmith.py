@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.backends.backend import (
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
-_PAGE = 100
+_PAGE_RUNS = 100
 _LISTED = ["id", "trace_id", "start_time"]
 _READ = [
     *_LISTED,
@@ -74,7 +74,7 @@ class LangSmith:
             yield RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
 
     async def _pages(self, content: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        query = {"session": [await self._session_id()], "limit": _PAGE, **content}
+        query = {"session": [await self._session_id()], "limit": _PAGE_RUNS, **content}
         while True:
             try:
                 answer = await self._client.send("POST", "/runs/query", content=query)

@@ -26,7 +26,7 @@ from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _API = "/api/3.0/mlflow"
-_TRACES = 100
+_PAGE_TRACES = 100
 _OWN = "mlflow."
 """The prefix of the attributes that MLflow adds to spans, or that its own instrumentation records."""
 
@@ -56,7 +56,7 @@ class MLflow:
         experiment = {"experiment_id": self._experiment}
         content: dict[str, Any] = {
             "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": experiment}],
-            "max_results": _TRACES,
+            "max_results": _PAGE_TRACES,
             "order_by": ["timestamp_ms ASC"],
             "filter": f"trace.timestamp_ms >= {since_ms or 0}",
         }

@@ -36,9 +36,9 @@ from knowledgepulse_worker.tools.backends.otlp_spans import (
 )
 from knowledgepulse_worker.tools.backends.send_scores import send_together
 
-_TRACES = 100
-_SPANS = 1000
-_ANNOTATIONS = 1000
+_PAGE_TRACES = 100
+_PAGE_SPANS = 1000
+_PAGE_ANNOTATIONS = 1000
 
 _RECORDED = {
     *("gen_ai.input.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.agent.name"),
@@ -64,7 +64,7 @@ class Phoenix:
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces, oldest first; see :class:`Backend`."""
-        query = [("sort", "start_time"), ("order", "asc"), ("limit", str(_TRACES))]
+        query = [("sort", "start_time"), ("order", "asc"), ("limit", str(_PAGE_TRACES))]
         if since_ms is not None:
             query.append(("start_time", datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()))
         async for page in self._pages(f"{self._project}/traces", query):
@@ -74,7 +74,7 @@ class Phoenix:
         """Yield the content of traces; see :class:`Backend`."""
         ids = [("trace_id", listing.id) for listing in listings]
         spans: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        async for page in self._pages(f"{self._project}/spans/otlpv1", [("limit", str(_SPANS)), *ids]):
+        async for page in self._pages(f"{self._project}/spans/otlpv1", [("limit", str(_PAGE_SPANS)), *ids]):
             for span in page:
                 spans[span_trace_id(span)].append(_as_recorded(_without_nulls(span)))
         judgements = await self._judgements(listings)
@@ -86,7 +86,10 @@ class Phoenix:
 
     async def _judgements(self, listings: Sequence[RunListing]) -> Mapping[str, dict[str, Any]]:
         """Return the scores of the annotations that state an outcome, by trace and name."""
-        query = [("limit", str(_ANNOTATIONS)), *(("include_annotation_names", name) for name in OUTCOMES)]
+        query = [
+            ("limit", str(_PAGE_ANNOTATIONS)),
+            *(("include_annotation_names", name) for name in OUTCOMES),
+        ]
         query += [("trace_ids", listing.id) for listing in listings]
         scores: dict[str, dict[str, Any]] = defaultdict(dict)
         async for page in self._pages(f"{self._project}/trace_annotations", query):

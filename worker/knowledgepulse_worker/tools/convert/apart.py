@@ -17,12 +17,12 @@ from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.files import Document
 
-LIMIT = 10.0
+CONVERSION_LIMIT = 10.0
 """Seconds that the conversion of a file may take."""
 
 _FACTORY = f"{__name__}:converting"
 _FAILURES = {
-    "timeout": f"it takes longer than {LIMIT:g} s; `kp-worker publish --from auto` takes its time",
+    "timeout": f"it takes longer than {CONVERSION_LIMIT:g} s; `kp-worker publish --from auto` takes its time",
     "crashed": "its conversion ended the process",
 }
 
@@ -73,7 +73,7 @@ def converted_apart(
 
 async def _converted(files: Iterable[str], task: bytes, report: ConversionReport) -> list[Document]:
     documents: list[Document] = []
-    async with ChildProcess(_FACTORY, task, LIMIT, "conversion") as child:
+    async with ChildProcess(_FACTORY, task, CONVERSION_LIMIT, "conversion") as child:
         for name in files:
             try:
                 answer = await child.call(_encoded(name))

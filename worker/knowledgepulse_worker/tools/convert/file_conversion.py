@@ -38,7 +38,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
-_HEAD = 50
+_HEAD_DOCUMENTS = 50
 """Number of documents by which the format of a file is detected."""
 
 LocatedConversion = tuple[str, Conversion | ConversionError]
@@ -145,7 +145,7 @@ def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Ite
     """
     head = []
     input_format = None
-    for document in islice(documents, _HEAD):
+    for document in islice(documents, _HEAD_DOCUMENTS):
         head.append(document)
         if (input_format := input_format_of(document.value)) is not None:
             break

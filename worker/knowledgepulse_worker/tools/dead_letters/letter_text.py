@@ -17,7 +17,7 @@ from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from knowledgepulse_worker.tools.dead_letters.replay import NoReplayReason, Replay
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
-_MESSAGE = 60
+_MESSAGE_CHARACTERS = 60
 HEAD = _COLUMNS.format("LOCATION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
 
 SKIP_REASONS: dict[NoReplayReason, str] = {
@@ -40,7 +40,7 @@ def row(letter: DeadLetter, replayed_to: str | None) -> str:
         letter.attempts,
         "no" if replayed_to is None else "yes",
         printable(letter.record.source),
-        textwrap.shorten(printable(letter.headers.message), _MESSAGE, placeholder="…"),
+        textwrap.shorten(printable(letter.headers.message), _MESSAGE_CHARACTERS, placeholder="…"),
     )
 
 

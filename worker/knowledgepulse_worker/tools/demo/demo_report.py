@@ -20,8 +20,8 @@ from knowledgepulse_worker.settings import Settings
 
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
 
-_BAR = 40
-_OBJECTIVE = 60
+_BAR_CHARACTERS = 40
+_OBJECTIVE_CHARACTERS = 60
 
 
 @dataclass
@@ -66,7 +66,9 @@ def summarise(console: Console, results: Results, status: dict[str, Any], settin
 
 def _objective(record: ScoredRecord) -> str:
     objective = " ".join(record.content.objective.split()) if record.content else record.id
-    return objective if len(objective) <= _OBJECTIVE else objective[: _OBJECTIVE - 1] + "…"
+    return (
+        objective if len(objective) <= _OBJECTIVE_CHARACTERS else objective[: _OBJECTIVE_CHARACTERS - 1] + "…"
+    )
 
 
 def _best(scored: Sequence[ScoredRecord], policy: Policy) -> str:
@@ -92,7 +94,7 @@ def _histogram(scored: Sequence[ScoredRecord]) -> Table:
     passing = Counter(_bin(record) for record in scored if record.score.decision == "contribute")
     most = max(bins.values(), default=1)
     for number in range(min(bins, default=0), max(bins, default=-1) + 1):
-        width, green = (round(counts[number] / most * _BAR) for counts in (bins, passing))
+        width, green = (round(counts[number] / most * _BAR_CHARACTERS) for counts in (bins, passing))
         bar = f"[green]{'█' * green}[/][cyan]{'█' * (width - green)}[/]"
         table.add_row(f"{number / 20:.2f}", bar, str(bins[number]), str(passing[number]))
     return table

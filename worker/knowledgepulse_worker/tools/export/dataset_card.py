@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.tools.export.candidates import reason_text
 from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN, SPLITS, TABLE, Choices, Manifest
-from knowledgepulse_worker.tools.export.splits import NEAR
+from knowledgepulse_worker.tools.export.splits import NEAR_SIMILARITY
 
 CARD = "README.md"
-_SHOWN = 20
+_MAX_SHOWN = 20
 _TABLES = (
     "split",
     "domain",
@@ -60,7 +60,8 @@ def _text(manifest: Manifest) -> Iterator[str]:
             f"`load_dataset('json', data_files='{folder}/train/**')`.\n"
         )
     yield "Traces that share a run, a task or an objective are in the same split, as are traces whose"
-    yield f"vectors ({_safe(choices.embedder)}) have a cosine similarity of {NEAR:g} or more. The seed of the"
+    similarity = f"a cosine similarity of {NEAR_SIMILARITY:g} or more"
+    yield f"vectors ({_safe(choices.embedder)}) have {similarity}. The seed of the"
     yield f"split is {choices.seed}."
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
@@ -98,7 +99,7 @@ def _redaction(choices: Choices) -> str:
 
 def _table(title: str, counts: Mapping[str, int]) -> Iterator[str]:
     if counts:
-        shown = list(counts.items())[:_SHOWN]
+        shown = list(counts.items())[:_MAX_SHOWN]
         yield f"\n| {title} | number |\n|---|---|"
         yield from (f"| {_safe(name)} | {count:,} |" for name, count in shown)
         if others := len(counts) - len(shown):

@@ -28,10 +28,10 @@ from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 
-RENEWAL = 5.0
+RENEWAL_INTERVAL = 5.0
 """Seconds between the renewals of a claim."""
 
-DEAD = 3 * RENEWAL
+RENEWAL_LIMIT = 3 * RENEWAL_INTERVAL
 """Seconds without a renewal after which a claim's export counts as killed."""
 
 _LOCK = ".lock"
@@ -136,7 +136,7 @@ class Store:
             self.write(str(self._claim), text.encode())
 
         def keep_renewing() -> None:
-            while not ended.wait(RENEWAL):
+            while not ended.wait(RENEWAL_INTERVAL):
                 with suppress(OSError):  # the export itself will raise it
                     self.require_claim()
                     renew()
@@ -163,7 +163,7 @@ class Store:
         paths = [path for name in self.names(_LOCK) if (path := f"{_LOCK}/{name}") != self._claim]
         before = {path: self.read(path) for path in paths}
         if before:
-            time.sleep(DEAD)
+            time.sleep(RENEWAL_LIMIT)
         for path, text in before.items():
             now = self.read(path)
             if now == text:

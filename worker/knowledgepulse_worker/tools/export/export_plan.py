@@ -38,7 +38,7 @@ from knowledgepulse_worker.tools.export.splits import ExportedTraces, assign_spl
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 64
+_BATCH_TRACES = 64
 
 
 async def collect(inputs: ExportInputs, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -123,7 +123,7 @@ class _Reading:
             facts.append((CLEANER, CLEAN if is_clean else NOT_CLEAN))
         groups = candidate.groups(self._rules.tasks)
         self._found.append(_FoundCandidate(part, record.offset, groups, candidate.score, facts))
-        if len(self._texts) == _BATCH:
+        if len(self._texts) == _BATCH_TRACES:
             await self.embed()
 
     async def _checked(

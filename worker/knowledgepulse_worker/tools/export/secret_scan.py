@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from knowledgepulse_worker.extras import extra
 
-LIMIT = 10.0
+SCAN_LIMIT = 10.0
 """Seconds per trace; some of the patterns take time that is quadratic in the length of a line."""
 
 _START_LIMIT = 60.0
@@ -68,12 +68,12 @@ class Scanner:
         self._end()
 
     def __call__(self, value: bytes) -> bool | None:
-        """Return whether a trace has a secret; None if the scan takes longer than :data:`LIMIT`."""
+        """Return whether a trace has a secret; None if the scan takes longer than :data:`SCAN_LIMIT`."""
         try:
             if self._process is None:
                 self._start()
             self._pipe.send_bytes(value)
-            if self._pipe.poll(LIMIT):
+            if self._pipe.poll(SCAN_LIMIT):
                 answer: bool | None = self._pipe.recv()
                 return answer
         except (EOFError, OSError):  # the process was killed, for example because of its memory

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from knowledgepulse_worker.tools.export.splits import ExportedTraces, Groups, Vectors, tied
 
-REFERENCES = 4096
+MAX_REFERENCES = 4096
 """Largest number of candidates whose coverage is computed; of more, a sample of this size is used."""
 
 _ROWS = 1024
@@ -81,11 +81,11 @@ def spread(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list[
         vectors: the candidates' vectors, of length 1.
         exported: the vectors of the traces that are already in the dataset.
         number: the number of candidates to choose.
-        seed: the seed of the sample whose coverage counts if there are more than :data:`REFERENCES`.
+        seed: the seed of the sample whose coverage counts if there are more than :data:`MAX_REFERENCES`.
     """
     references = vectors
-    if len(vectors) > REFERENCES:
-        references = vectors[np.random.default_rng(seed).choice(len(vectors), REFERENCES, replace=False)]
+    if len(vectors) > MAX_REFERENCES:
+        references = vectors[np.random.default_rng(seed).choice(len(vectors), MAX_REFERENCES, replace=False)]
     covered = np.zeros(len(references), np.float32)
     for block in _blocks(exported):
         covered = np.maximum(covered, (references @ block.T).max(axis=1))

@@ -20,7 +20,7 @@ from knowledgepulse_worker.tools.export.manifest import SPLITS, Split
 Vectors = NDArray[np.float32]
 Groups = Sequence[Sequence[str]]
 
-NEAR = 0.95
+NEAR_SIMILARITY = 0.95
 """The cosine similarity at which two traces count as near-duplicates."""
 
 _ROWS = 1024
@@ -38,7 +38,7 @@ class ExportedTraces:
     def similar(self, vectors: Vectors) -> Iterable[set[Split]]:
         """Yield the splits of the near-duplicates of each vector."""
         for start in range(0, len(vectors), _ROWS):
-            near = vectors[start : start + _ROWS] @ self.vectors.T >= NEAR
+            near = vectors[start : start + _ROWS] @ self.vectors.T >= NEAR_SIMILARITY
             for row in near:
                 yield {SPLITS[side] for side in np.unique(self._sides[row])}
 
@@ -97,11 +97,15 @@ def _separate(
         block = members[start : start + _ROWS]
         given = vectors[block]
         before = {
-            split: np.any([(given @ part.T >= NEAR).any(axis=1) for part in parts], axis=0)
+            split: np.any([(given @ part.T >= NEAR_SIMILARITY).any(axis=1) for part in parts], axis=0)
             for split, parts in kept.items()
             if parts
         }
-        within = given @ given.T >= NEAR if vectors.shape[1] else np.zeros((len(block), len(block)), np.bool_)
+        within = (
+            given @ given.T >= NEAR_SIMILARITY
+            if vectors.shape[1]
+            else np.zeros((len(block), len(block)), np.bool_)
+        )
         placed = np.full(len(block), -1)  # the splits within the block, by number
         for index, member in enumerate(block):
             sides = known[member].union(*(taken.get(name, ()) for name in groups[member]))
@@ -130,7 +134,9 @@ def tied(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     ]
     first, which = _distinct(vectors) if vectors.shape[1] else (np.empty(0, np.int64), np.empty(0, np.int64))
     distinct = vectors[first]
-    is_near_itself = np.einsum("ij,ij->i", distinct, distinct) >= NEAR  # not true of an empty text's vector
+    is_near_itself = (
+        np.einsum("ij,ij->i", distinct, distinct) >= NEAR_SIMILARITY
+    )  # not true of an empty text's vector
     pairs += [
         (row, count + numbers.setdefault(index, len(numbers)))
         for row, index in enumerate(which.tolist())
@@ -139,7 +145,7 @@ def tied(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     ties = np.array(pairs, np.int64).reshape(-1, 2)
     labels = _merged(ties[:, 0], ties[:, 1], count + len(numbers))[:count]
     for start in range(0, len(first), _ROWS):
-        near = distinct[start : start + _ROWS] @ distinct[start:].T >= NEAR
+        near = distinct[start : start + _ROWS] @ distinct[start:].T >= NEAR_SIMILARITY
         labels = _joined(near, labels, first[start : start + _ROWS], first[start:])
     members: dict[int, list[int]] = {}
     for row, label in enumerate(labels.tolist()):

@@ -24,7 +24,7 @@ from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
 logger = logging.getLogger(__name__)
 
-SILENCE = 60.0
+WARNING_INTERVAL = 60.0
 """Seconds without a confirmation between two warnings."""
 _UNCONFIRMED = 1000
 
@@ -129,11 +129,11 @@ class TracePublisher:
         """Log a warning every minute without a confirmation."""
         while True:
             before = self._count_confirmed()
-            await asyncio.sleep(SILENCE)
+            await asyncio.sleep(WARNING_INTERVAL)
             if self._unconfirmed and self._count_confirmed() == before:
                 logger.warning(
                     "no record confirmed for %g s; %d confirmed, %d waiting; still retrying",
-                    *(SILENCE, before, len(self._unconfirmed)),
+                    *(WARNING_INTERVAL, before, len(self._unconfirmed)),
                 )
 
     def _count_confirmed(self) -> int:

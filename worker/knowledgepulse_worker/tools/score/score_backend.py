@@ -20,7 +20,7 @@ from knowledgepulse_worker.tools.terminal.console import errors
 _BATCH = 50
 """Number of scores in a request."""
 
-_TEXT = 80
+_TEXT_CHARACTERS = 80
 """Characters of an objective and of a result in a row."""
 
 _COLUMNS = "{:>5}  {:6}  {:10}  {:16}  {:>5}  {:36}  {}"
@@ -72,7 +72,7 @@ def report_of(runs: Sequence[ScoredRun], backend: Backend) -> Iterator[str]:
             printable(scored.score.domain),
             scored.counts.steps,
             printable(run_in(backend, json.loads(run.value)) or scored.trace.id),
-            printable(f"{content.objective[:_TEXT]} → {content.result[:_TEXT]}"),
+            printable(f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"),
         )
     scores = [run.scored.score for run in runs]
     values = sorted(score.quality_score for score in scores)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
-_UNLIMITED = 10_000
+_UNLIMITED_WIDTH = 10_000
 """Width of tables that are written to a file or a pipe: enough for all columns."""
 
 
@@ -23,7 +23,7 @@ def print_parts(*parts: str | Table) -> None:
     """Print lines, which the terminal may wrap, and tables, which are fitted to its width."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = _UNLIMITED
+        console.width = _UNLIMITED_WIDTH
     for part in parts:
         if isinstance(part, str):
             click.echo(part)

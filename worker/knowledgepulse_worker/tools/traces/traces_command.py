@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:45}  {:>5}  {}"
 _HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT")
-_TEXT = 80
+_TEXT_CHARACTERS = 80
 """Characters of an objective and of a result in a row."""
 _SUFFIXES = {".json", ".jsonl"}
 """Suffixes by which a name is known as that of a file, and not of a trace."""
@@ -88,7 +88,7 @@ def _distance(record: ScoredRecord) -> float:
 def _row(record: ScoredRecord) -> str:
     """Format a trace as a table row; text from producers is escaped."""
     content = record.content
-    told = content and f"{content.objective[:_TEXT]} → {content.result[:_TEXT]}"
+    told = content and f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"
     return _COLUMNS.format(
         printable(record.source),
         "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),

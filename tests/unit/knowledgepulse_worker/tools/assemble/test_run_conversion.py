@@ -50,7 +50,7 @@ async def test_a_run_that_ends_the_process_has_an_error_and_the_next_is_converte
     (tmp_path / "factory.py").write_text(FACTORY)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(run_conversion, "_FACTORY", "factory:converting")
-    monkeypatch.setattr(run_conversion, "LIMIT", 2.0)
+    monkeypatch.setattr(run_conversion, "CONVERSION_LIMIT", 2.0)
     deadly = CompleteRun(kind, has_root=True, exports=[])
 
     async with RunConversion(Options()) as conversion:

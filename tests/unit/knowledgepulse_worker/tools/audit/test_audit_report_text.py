@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from knowledgepulse_worker.tools.audit import AuditReport, Difference, PartitionReport
-from knowledgepulse_worker.tools.audit.audit_report_text import DETAILS, show
+from knowledgepulse_worker.tools.audit.audit_report_text import MAX_DETAILS, show
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     assert "6 offsets had no output when deleted from raw-traces" in text
     assert ": 1/5, 1/7 to 11" in text
     assert "missing: raw-traces/0/3 has no output" in text
-    assert text.count("differs: raw-traces/1/") == DETAILS - 1
+    assert text.count("differs: raw-traces/1/") == MAX_DETAILS - 1
     assert "and 13 more" in text
     assert "policy" not in text, "the note is omitted if the count is zero"
 

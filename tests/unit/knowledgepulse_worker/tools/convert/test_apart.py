@@ -34,7 +34,7 @@ def test_the_traces_are_those_of_this_process(file):
 
 
 def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(apart, "LIMIT", 0.3)
+    monkeypatch.setattr(apart, "CONVERSION_LIMIT", 0.3)
     os.mkfifo(endless := str(tmp_path / "endless"))
     report = ConversionReport()
 

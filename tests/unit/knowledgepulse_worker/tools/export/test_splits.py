@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.tools.export import splits
 from knowledgepulse_worker.tools.export.selection import best, spread
-from knowledgepulse_worker.tools.export.splits import NEAR, ExportedTraces, assign_splits
+from knowledgepulse_worker.tools.export.splits import NEAR_SIMILARITY, ExportedTraces, assign_splits
 
 DIRECTIONS = np.linspace(0, np.pi, 24)
 UNIT = np.stack([np.cos(DIRECTIONS), np.sin(DIRECTIONS)], axis=1).astype(np.float32)
@@ -45,7 +45,7 @@ def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
             assert None not in found, "nothing is between two sides before one is chosen"
     for task, vector, side in kept:
         for other, another, its_side in kept:
-            if task == other or vector @ another >= NEAR:
+            if task == other or vector @ another >= NEAR_SIMILARITY:
                 assert side == its_side
 
 
