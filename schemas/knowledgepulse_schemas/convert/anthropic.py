@@ -119,9 +119,10 @@ def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:
 
 
 def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
-    """Return a tool result's text, and whether it is an error object of a server tool."""
+    """Return a tool result's text, and whether it is an error, or code that failed, of a server tool."""
     if isinstance(content, dict):
-        return as_text(content), str(content.get("type")).endswith("_error")
+        failed = str(content.get("type")).endswith("_error") or content.get("return_code") not in (None, 0)
+        return as_text(content), failed
     if not isinstance(content, list):
         return as_text(content), False
     texts = []

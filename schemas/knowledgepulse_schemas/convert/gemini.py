@@ -10,10 +10,12 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others, text_or_none, unwrap
+from knowledgepulse_schemas.convert.reading import as_text, count_others, text_or_none, unwrap, without
 
 _MEDIA = {"inlineData", "inline_data", "fileData", "file_data", "thoughtSignature", "thought_signature"}
 """Members of parts that hold no text or call."""
+_RUNS_CODE = "code_execution"
+_FAILED = {"OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED"}
 
 
 def recognises(value: Any) -> bool:
@@ -60,6 +62,14 @@ def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
             text, failed = _response(answered.get("response"))
             call_id, name = text_or_none(answered.get("id")), text_or_none(answered.get("name"))
             return hub.ToolCallResponse(text, call_id, name, failed=failed)
+        case {"executable_code": dict(code), **rest} | {"executableCode": dict(code), **rest}:
+            count_others(rest, set(), path, losses)
+            return hub.ToolCall(_RUNS_CODE, without(code, "id"), text_or_none(code.get("id")))
+        case {"code_execution_result": dict(ran), **rest} | {"codeExecutionResult": dict(ran), **rest}:
+            count_others(rest | ran, {"outcome", "output", "id"}, path, losses)
+            failed = as_text(ran.get("outcome")) in _FAILED
+            call_id = text_or_none(ran.get("id"))
+            return hub.ToolCallResponse(as_text(ran.get("output")), call_id, _RUNS_CODE, failed=failed)
         case {"text": str(text), **rest}:
             count_others(rest, {"thought"}, path, losses)
             return hub.Reasoning(text) if rest.get("thought") is True else hub.Text(text)

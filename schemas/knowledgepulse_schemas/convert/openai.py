@@ -19,6 +19,7 @@ from knowledgepulse_schemas.convert.reading import (
     as_text,
     count_others,
     count_unread,
+    parse_json,
     parse_time,
     read,
     read_record,
@@ -253,15 +254,19 @@ def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Lo
 
 
 def _failed(item: _Item) -> bool:
-    return item.status in _UNFINISHED or bool(item.error) or _exit_code(item.output) not in {None, 0}
+    return item.status in _UNFINISHED or bool(item.error) or _is_of_failed_command(parse_json(item.output))
 
 
-def _exit_code(output: Any) -> Any:
-    """Return the exit code of a shell's last command that the provider ran; None without one."""
+def _is_of_failed_command(output: Any) -> bool:
+    """Check what a shell printed for a command that failed; the API's shell runs several at once."""
     match output:
-        case [*_, {"outcome": {"exit_code": code}}]:
-            return code
-    return None
+        case [*outputs]:
+            return any(map(_is_of_failed_command, outputs))
+        case {"outcome": {"type": "timeout"}}:
+            return True
+        case {"outcome": {"exit_code": code}} | {"metadata": {"exit_code": code}}:  # the local shell's
+            return code not in (None, 0)
+    return False
 
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
