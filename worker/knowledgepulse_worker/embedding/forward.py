@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -32,24 +32,31 @@ _LENGTH_MULTIPLE = 16
 _HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
 
 _WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}
-"""Values of ``ONEDNN_MAX_CPU_ISA`` that forbid instructions for bfloat16, although OpenVINO lists them."""
+"""Limits of oneDNN's that forbid instructions for bfloat16, although OpenVINO lists them."""
+_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""The variables that limit oneDNN's instructions, by its present and its former name; the first counts."""
 
 
 def precisions() -> tuple[Precision, ...]:
     """Return the precisions that the CPU has instructions for, the fastest first."""
     capabilities = _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    if "BF16" in capabilities and os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in _WITHOUT_BFLOAT16:
+    limit = next((os.environ[name] for name in _LIMITS if name in os.environ), "")
+    if "BF16" in capabilities and limit.upper() not in _WITHOUT_BFLOAT16:
         return ("bfloat16", "float32")
     return ("float32",)
 
 
-def require_precision(precision: Precision) -> None:
-    """Refuse a precision that the CPU has no instructions for: emulation takes thirty times as long.
+def require_precision(precision: Precision, has: Collection[Precision]) -> None:
+    """Refuse a precision that a processor has no instructions for: emulation takes thirty times as long.
+
+    Args:
+        precision: the precision.
+        has: those that the processor has instructions for.
 
     Raises:
-        ModelError: the CPU lacks it; the message names those that it has.
+        ModelError: the processor lacks it; the message names those that it has.
     """
-    if precision not in (has := precisions()):
+    if precision not in has:
         raise ModelError(
             f"embedding.precision: got {precision}, for which this processor has no instructions; "
             f"set auto or {' or '.join(has)}"
@@ -74,7 +81,7 @@ class Forward:
     """
 
     def __init__(self, bert: Bert, precision: Precision, longest: int, parallel: int = 1) -> None:
-        require_precision(precision)
+        require_precision(precision, precisions())
         settings = {
             "INFERENCE_PRECISION_HINT": _HINTS[precision],
             "NUM_STREAMS": parallel,

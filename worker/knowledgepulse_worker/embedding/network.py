@@ -64,6 +64,10 @@ _POOLING = {
 """The members of a pooling configuration from before sentence-transformers 6, and their current names."""
 
 
+_DEFAULT_ARCHITECTURE = (12, 1e-12, None)
+"""BERT's number of heads, its epsilon and the id that its positions begin after."""
+
+
 class UnsupportedModelError(ModelError):
     """The model has another architecture, which sentence-transformers may be able to run."""
 
@@ -98,9 +102,9 @@ class Bert:
     weights: ModelWeights
 
     def identity(self, window: Window) -> str:
-        """Return a hash of weights, window and pooling, which does not depend on the computing library.
+        """Return a hash of all that a text's vector depends on, but for the computing library.
 
-        Mean pooling leaves no mark, as in ledgers from before the pooling counted.
+        Mean pooling and BERT's defaults leave no mark, as in ledgers from before these counted.
         """
         digest = hashlib.sha256()
         for name, tensor in sorted(self.weights.items()):
@@ -109,6 +113,9 @@ class Bert:
         digest.update(f"{window.max_tokens} {window.truncation} {self.dimensions}".encode())
         if self.pooling != "mean":
             digest.update(self.pooling.encode())
+        architecture = (self.heads, self.epsilon, self.padding)
+        if architecture != _DEFAULT_ARCHITECTURE:
+            digest.update(repr(architecture).encode())
         return digest.hexdigest()
 
 

@@ -11,10 +11,10 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
-from knowledgepulse_worker.embedding.forward import require_precision
+from knowledgepulse_worker.embedding.forward import precisions, require_precision
 from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, well_formed
-from knowledgepulse_worker.embedding.weights import ModelFolder
+from knowledgepulse_worker.embedding.weights import MODEL_FILES, ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError, ModelError
 
 
@@ -47,10 +47,10 @@ class SentenceTransformerEmbedder:
         if window.truncation == "sdk":
             raise ModelError("embedding.truncation: sdk needs a BERT model on the CPU; set standard")
         self.device = _device(device)
-        best: Precision = "bfloat16" if self.device == "cuda" else "float32"
+        has = _precisions(self.device)
+        best: Precision = "float32" if self.device == "cpu" else has[0]
         self.precision: Precision = best if precision == "auto" else precision
-        if self.device == "cpu":
-            require_precision(self.precision)
+        require_precision(self.precision, has)
         self.description = model_input.description(model.description)
         self._input = model_input
         self._model = _load(model, self.device)
@@ -92,6 +92,15 @@ def _device(device: Literal["auto", "cpu", "cuda"]) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def _precisions(device: str) -> tuple[Precision, ...]:
+    """Return the precisions that a device has instructions for, the fastest first."""
+    if device == "cpu":
+        return precisions()
+    # Before Ampere, CUDA emulates bfloat16.
+    has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return ("bfloat16", "float32") if has_bfloat16 else ("float32",)
+
+
 def _load(model: ModelFolder, device: str) -> SentenceTransformer:
     transformers_logging.disable_progress_bar()
     try:
@@ -112,7 +121,9 @@ def _identity(model: ModelFolder, window: Window) -> str:
         return read_bert(model.path).identity(window)
     except UnsupportedModelError:
         digest = hashlib.sha256(f"{window.max_tokens} {window.truncation}".encode())
-    for file in sorted(model.path.rglob("*.safetensors")):
+    files = {file for pattern in [*MODEL_FILES, "*.bin"] for file in model.path.rglob(pattern)}
+    for name, file in sorted((file.relative_to(model.path).as_posix(), file) for file in files):
+        digest.update(hashlib.sha256(name.encode()).digest())
         with file.open("rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()

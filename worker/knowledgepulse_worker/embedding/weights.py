@@ -24,7 +24,7 @@ DEFAULT_SHA256 = {
 }
 """SHA-256 of the default model's files, as published by its authors."""
 
-_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
+MODEL_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 """The files of a sentence-transformers folder and its modules, except weights in other formats."""
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def _download(model: str, revision: str, folder: Path) -> None:
 
     logger.info("downloading %s at revision %s, once", model, revision)
     try:
-        snapshot_download(model, revision=revision, local_dir=folder, allow_patterns=_PATTERNS)
+        snapshot_download(model, revision=revision, local_dir=folder, allow_patterns=MODEL_FILES)
     except Exception as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0].removeprefix("Got: ").rstrip(".")
         raise ModelError(

@@ -57,26 +57,31 @@ def test_after_warming_no_length_is_new(bert, monkeypatch):
 def processor(monkeypatch):
     """Sets the processor's capabilities, and the instructions to which oneDNN is limited."""
 
-    def have(capabilities, limit="ALL"):
+    def have(capabilities, limit="ALL", former_limit="ALL"):
         monkeypatch.setattr(module._CORE, "get_property", lambda _device, _name: capabilities)
-        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+        for name, value in [("ONEDNN_MAX_CPU_ISA", limit), ("DNNL_MAX_CPU_ISA", former_limit)]:
+            if value is None:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, value)
 
     return have
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "limit", "expected"),
+    ("capabilities", "limit", "former_limit", "expected"),
     [
-        (["FP32", "BF16", "INT8"], "ALL", ("bfloat16", "float32")),
-        (["FP32", "INT8"], "ALL", ("float32",)),
-        (["FP32", "BF16", "INT8"], "avx512_core", ("float32",)),
-        (["FP32", "BF16", "INT8"], "AVX512_CORE_BF16", ("bfloat16", "float32")),
+        (["FP32", "BF16", "INT8"], None, None, ("bfloat16", "float32")),
+        (["FP32", "INT8"], None, None, ("float32",)),
+        (["FP32", "BF16", "INT8"], "avx512_core", None, ("float32",)),
+        (["FP32", "BF16", "INT8"], None, "AVX2", ("float32",)),
+        (["FP32", "BF16", "INT8"], "AVX512_CORE_BF16", "AVX2", ("bfloat16", "float32")),
     ],
 )
 def test_the_precisions_are_those_that_the_processor_has_instructions_for(
-    processor, capabilities, limit, expected
+    processor, capabilities, limit, former_limit, expected
 ):
-    processor(capabilities, limit)
+    processor(capabilities, limit, former_limit)
 
     assert precisions() == expected
 

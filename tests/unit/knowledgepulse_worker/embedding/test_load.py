@@ -116,6 +116,8 @@ def test_another_architecture_runs_in_sentence_transformers(tmp_path):
     assert load(model=str(folder), device="cpu", max_tokens=16).identity == embedder.identity
     assert load(model=str(folder), device="cpu", max_tokens=15).identity != embedder.identity
     assert embedder.embed(["a b", "x " * 50]).truncated == 1
+    (folder / "pytorch_model.bin").write_bytes(b"other weights")
+    assert load(model=str(folder), device="cpu", max_tokens=16).identity != embedder.identity
     with pytest.raises(ModelError, match=r"embedding\.truncation: sdk needs a BERT model on the CPU"):
         load(model=str(folder), device="cpu", max_tokens=16, truncation="sdk")
 
@@ -134,3 +136,12 @@ def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch
 
     with pytest.raises(ModelError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
         load(model=str(folder), device="cuda", max_tokens=16)
+
+
+@pytest.mark.reference
+def test_a_gpu_that_would_emulate_bfloat16_refuses_it(folder, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation)
+
+    with pytest.raises(ModelError, match=r"embedding\.precision: got bfloat16, .* set auto or float32"):
+        load(model=str(folder), device="cuda", precision="bfloat16", max_tokens=16)

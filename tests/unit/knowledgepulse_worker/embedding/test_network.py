@@ -80,13 +80,17 @@ def test_weights_in_half_precision_are_read(folder):
     assert Forward(read_bert(folder), "float32", 16)(TEXT).shape == (WIDTH,)
 
 
-@pytest.mark.parametrize("part", ["weights", "pooling", "max_tokens", "truncation"])
+@pytest.mark.parametrize("part", ["weights", "pooling", "heads", "epsilon", "max_tokens", "truncation"])
 def test_the_identity_depends_on_all_that_makes_vectors_comparable(folder, part):
     before = read_bert(folder).identity(Window())
     if part == "weights":
         resave(folder, lambda tensors: tensors["embeddings.LayerNorm.bias"].__setitem__(0, 7))
     if part == "pooling":
         edit(folder / "1_Pooling/config.json", pooling_mode="cls")
+    if part == "heads":
+        edit(folder / "config.json", num_attention_heads=1)
+    if part == "epsilon":
+        edit(folder / "config.json", layer_norm_eps=1e-5)
     window = {"max_tokens": Window(255), "truncation": Window(truncation="sdk")}.get(part, Window())
 
     assert read_bert(folder).identity(window) != before
