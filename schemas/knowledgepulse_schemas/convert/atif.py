@@ -22,6 +22,8 @@ from knowledgepulse_schemas.convert.verdicts import Verdicts
 NAME = "atif"
 
 _CONTENT = "steps[].message"
+_COMPLETE = "mark_task_complete"
+"""The call with which Terminus ends; without it, the run was out of time or of turns."""
 _CONTINUATION = "continuation_index"
 """The number of a trajectory that continues another one with the same id, from a summary of it."""
 _ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
@@ -119,6 +121,9 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
         losses.add("steps[] copied from another trajectory", hub.contents_of(asked))
     elif asked:
         messages = [*asked, *messages]
+    called = [part.name for message in messages for part in message.parts if isinstance(part, hub.ToolCall)]
+    if called and called[-1] != _COMPLETE and trajectory.agent.name.startswith("terminus"):
+        messages.append(hub.message("assistant", hub.Error(interruption=True)))
     native_id = trajectory.trajectory_id or trajectory.session_id
     if trajectory.continued is not None:  # this run has no end
         losses.add_unknown(
@@ -139,15 +144,19 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
 
 def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     content = parts_of(step.message, _CONTENT, losses)
-    calls = (
+    calls = [
         hub.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
         for call in step.tool_calls or ()
-    )
+    ]
     role = _ROLES.get(step.source, "assistant")
     yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls)
-    for result in step.observation.results if step.observation else ():
+    results = step.observation.results if step.observation else []
+    ids = [result.source_call_id for result in results]
+    if calls and not any(ids):  # Terminus has a screen after several calls
+        ids = [call.id for call in (calls if len(calls) == len(ids) else calls[-1:] * len(ids))]
+    for result, call_id in zip(results, ids, strict=True):
         text = hub.join_texts(parts_of(result.content, _CONTENT, losses))
-        yield hub.message("tool", hub.ToolCallResponse(text, result.source_call_id))
+        yield hub.message("tool", hub.ToolCallResponse(text, call_id))
 
 
 def _recognises(value: Any) -> bool:

@@ -34,9 +34,19 @@ _OPENCLAW = re.compile(
     re.DOTALL,
 )
 """The sender and the time before a message to OpenClaw; always matches."""
-_OPENHANDS = "--------------------- NEW TASK DESCRIPTION ---------------------"
-_OPENHANDS_END = "--------------------- END OF NEW TASK DESCRIPTION ---------------------"
-"""The marks around the task of a model without function calls, which gets an example before it."""
+_TASKS = (
+    (  # OpenHands, for a model without function calls
+        "",
+        "--------------------- NEW TASK DESCRIPTION ---------------------",
+        "--------------------- END OF NEW TASK DESCRIPTION ---------------------",
+    ),
+    (  # Terminus
+        "You are an AI assistant tasked with solving command-line tasks",
+        "\nTask Description:\n",
+        "\nCurrent terminal state:\n",
+    ),
+)
+"""How a text with a task begins, which has an example before it, and the marks around the task."""
 _CLINE = "<environment_details>"
 _CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
 
@@ -61,10 +71,11 @@ def _split(text: str) -> tuple[list[str], str]:
         return [text.strip()], ""
     own = []
     rest = text
-    example, mark, task = rest.partition(_OPENHANDS)
-    if mark:
-        rest, _, after = task.partition(_OPENHANDS_END)
-        own += [text.strip() for text in (example, after) if text.strip()]
+    for beginning, mark, end_mark in _TASKS:
+        example, found, task = rest.partition(mark)
+        if found and example.lstrip().startswith(beginning):
+            rest, _, after = task.partition(end_mark)
+            own += [text.strip() for text in (example, after) if text.strip()]
     if _IDE.match(rest):
         request = _IDE_REQUEST.search(rest)
         end = request.end() if request else len(rest)
