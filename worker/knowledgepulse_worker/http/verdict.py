@@ -42,13 +42,13 @@ class State(StrEnum):
     STARTING = (
         "starting",
         Severity.NOTABLE,
-        "KpPartitionsUnowned",
+        "KpNotRunning",
         "starts, and waits for nothing that another state names",
     )
     SILENT = (
         "silent",
         Severity.NOTABLE,
-        None,
+        "KpNotRunning",
         (
             "has sent its supervisor no heartbeat for more than 5 s, as a process that is suspended or "
             "hangs; it is restarted after `limits.heartbeat`"
