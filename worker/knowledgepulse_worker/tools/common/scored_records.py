@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility, trace_id_of
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.decode_content import content_and_counts_of
@@ -30,6 +30,11 @@ class KafkaRecord(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...  # noqa: D102
     @property
     def timestamp(self) -> int: ...  # noqa: D102
+
+
+def is_named(record: ScoredRecord, name: str) -> bool:
+    """Return whether a name is the trace's id, also that of its redacted copy, or its run's native id."""
+    return name in (record.id, record.native_id) or name == trace_id_of(record.id)
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):

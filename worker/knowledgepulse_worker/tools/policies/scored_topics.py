@@ -18,7 +18,7 @@ from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import REMEDY, Settings
-from knowledgepulse_worker.tools.common.scored_records import read_counted
+from knowledgepulse_worker.tools.common.scored_records import is_named, read_counted
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, read_label
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from knowledgepulse_worker.tools.terminal.console import TopicProgressCallback, topic_progress
@@ -65,15 +65,14 @@ class ScoredTopics:
                 yield record, scored
 
     async def find(self, name: str) -> list[ScoredRecord]:
-        """Return the different records with this id, or this position of the raw or of the scored record."""
+        """Return the different records with this name, or at this position of a raw or scored topic."""
         traces: list[ScoredRecord] = []
         async for record, scored in self._with_repeats(Period()):
             position = f"{record.topic}/{record.partition}/{record.offset}"
             scored_trace = replace(scored, content=content_of(record.value or b""))
             if (
-                name in (scored_trace.id, scored_trace.source, position, scored_trace.native_id)
-                and scored_trace not in traces
-            ):
+                name in (scored_trace.source, position) or is_named(scored_trace, name)
+            ) and scored_trace not in traces:
                 traces.append(scored_trace)
         return traces
 

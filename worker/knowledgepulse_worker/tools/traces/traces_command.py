@@ -20,6 +20,7 @@ from knowledgepulse_worker.policy import Policy, by_digest, is_digest_of
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.command_group import CommandGroup
 from knowledgepulse_worker.terminal.printable import time_text
+from knowledgepulse_worker.tools.common.scored_records import is_named
 from knowledgepulse_worker.tools.policies.command_inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.terminal.arguments import SCORE
 from knowledgepulse_worker.tools.terminal.console import errors
@@ -131,8 +132,8 @@ def _line(record: ScoredRecord) -> str:
 def show_trace(name: str, given: Inputs) -> None:
     """Explain the score of a trace.
 
-    NAME is the trace's id, its run's native id, the topic/partition/offset of its raw or scored record, or
-    its file:line. With file:line, FILES are not needed.
+    NAME is the trace's id, also that of its redacted copy, its run's native id, the topic/partition/offset of
+    its raw or scored record, or its file:line. With file:line, FILES are not needed.
 
     Shows the objective, the steps and the result, all shortened; the points of each dimension, the overrides
     and the threshold; the nearest earlier trace; and the changes that would have made the trace pass. A trace
@@ -165,7 +166,7 @@ def _matching(records: Iterable[ScoredRecord], name: str) -> list[ScoredRecord]:
     for record in records:
         if record.source == name:
             return [record]
-        if name in (record.id, record.native_id):
+        if is_named(record, name):
             matching.append(record)
     return matching
 

@@ -7,6 +7,7 @@ import pytest
 
 from fakes.memory_reader import MemoryReader
 from knowledgepulse_kafka.topics import Topic
+from knowledgepulse_schemas.trace import trace_id_of
 from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
 from knowledgepulse_worker.tools.terminal.arguments import Period
 from support.scored import dead_letter
@@ -62,6 +63,12 @@ async def test_skips_a_late_record_with_an_earlier_timestamp(topics, published_t
         "raw-traces/0/152",
         "raw-traces/0/153",
     ]
+
+
+async def test_finds_a_trace_by_the_id_that_its_redacted_copy_has_in_a_registry(topics):
+    (expected,) = await topics[1].find("raw-traces/0/0")
+
+    assert await topics[1].find(trace_id_of(expected.id)) == [expected]
 
 
 async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
