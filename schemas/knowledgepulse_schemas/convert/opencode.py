@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.blocks import Parts
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
@@ -43,9 +44,7 @@ class _State(InputModel):
     time: _Span | None = None
 
 
-class Part(InputModel):
-    """A part of a message."""
-
+class _Part(InputModel):
     type: str
     id: str | None = None
     session: str | None = Field(default=None, alias="sessionID")
@@ -60,9 +59,7 @@ class Part(InputModel):
     time: _Span | None = None
 
 
-class Failure(InputModel):
-    """The failure of a message."""
-
+class _Failure(InputModel):
     name: str | None = None
     data: dict[str, Any] | None = None
 
@@ -75,7 +72,7 @@ class _Info(InputModel):
     session: str | None = Field(default=None, alias="sessionID")
     time: _Span | None = None
     model_id: str | None = Field(default=None, alias="modelID")
-    error: Failure | None = None
+    error: _Failure | None = None
     finish: str | None = None
 
 
@@ -174,32 +171,31 @@ def _add_message(message: Any, transcript: Transcript) -> None:
     transcript.run.native_id = transcript.run.native_id or info.session
     span = info.time or _Span()
     at = transcript.reached(_seconds(span.completed or span.created))
+    default: hub.Role = "user" if info.role == "user" else "assistant"
     for value in message["parts"] if isinstance(message["parts"], list) else ():
-        try:
-            part = read(Part, value)
-        except ConversionError:
-            losses.add_unknown("messages[].parts[] of another form", value)
-            continue
-        for role, own in messages_of(part, losses, is_user=info.role == "user"):
-            transcript.add(role, [own], at)
+        for role, own in parts_of(value, "messages[].parts[]", losses):
+            transcript.add(role or default, [own], at)
     if info.error is not None:
-        transcript.add("assistant", [error_of(info.error, "messages[].info.error", losses)], at)
+        transcript.add("assistant", [_error(info.error, losses)], at)
     transcript.add("assistant", hub.cut_off(info.finish), at)
 
 
-def error_of(failure: Failure, path: str, losses: Losses) -> hub.Error:
-    """Convert a failure."""
+def _error(failure: _Failure, losses: Losses) -> hub.Error:
     data = failure.data or {}
-    count_others(data, {"message"}, f"{path}.data", losses)
+    count_others(data, {"message"}, "messages[].info.error.data", losses)
     text = data.get("message") or failure.name or ""
     return hub.Error(str(text), interruption=failure.name == _ABORTED)
 
 
-def messages_of(part: Part, losses: Losses, *, is_user: bool = False) -> Iterator[tuple[hub.Role, hub.Part]]:
-    """Convert a part of a message, by default the agent's, to parts with their roles."""
+def parts_of(value: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
+    """Read a part of a message; one of another form is a suspect loss."""
+    try:
+        part = read(_Part, value)
+    except ConversionError:
+        losses.add_unknown(f"{path} of another form", value)
+        return
     if part.type == "text":
-        role: hub.Role = "user" if is_user else "assistant"
-        yield "system" if part.synthetic or part.ignored else role, hub.Text(part.text or "")
+        yield "system" if part.synthetic or part.ignored else None, hub.Text(part.text or "")
     elif part.type == "reasoning":
         yield "assistant", hub.Reasoning(part.text or "")
     elif part.type == "subtask":
@@ -213,13 +209,13 @@ def messages_of(part: Part, losses: Losses, *, is_user: bool = False) -> Iterato
             text = state.error if failed else state.output
             yield "tool", hub.ToolCallResponse(text or "", part.call, part.tool, failed=failed)
     else:
-        path = f"messages[].parts[] of type {part.type}"
+        path = f"{path} of type {part.type}"
         if part.type in _BESIDE:
             losses.add(path, part.model_extra)
         else:
             losses.add_unknown(path, part.model_extra, part.model_dump())
         return
-    count_unread(part, "messages[].parts[]", losses)
+    count_unread(part, path, losses)
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -11,7 +11,7 @@ schema of Copilot's events; the table follows logs of version 1.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -40,8 +40,8 @@ ROLES: dict[str, hub.Role] = {
 }
 """Names of roles, also those of Pydantic AI's messages and of ShareGPT's."""
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
-_INTERRUPTED = {"abort", "aborted", "cancelled"}
-_FAILED = {"error", "failed"}
+_INTERRUPTED = {"abort", "aborted", "cancelled", "MessageAbortedError"}
+_FAILED = {"error", "failed", "turn.failed"}
 _VERDICTS = {"satisfied": True, "needs_revision": False, "max_iterations_reached": False, "failed": False}
 _SECONDS = 1e11
 """Numbers above are times in milliseconds."""
@@ -63,8 +63,10 @@ class Line:
         tools: the path of the definitions of tools.
         error: the path of the message of a failure.
         stop: the path of the reason why an answer or the run ended.
-        once: whether another line may repeat the message, or the call with its id, so that it counts once.
-        piece: whether its text is a piece of an answer.
+        once: whether it may repeat the last message, a call with its id, or the agent's last or whole text.
+        again: whether it may tell a call again that is not answered yet, whose arguments it then has.
+        piece: whether its text is a piece of an answer or of a thought.
+        read: what reads its parts, if they are not blocks of any vendor.
         of: whose line it is, if not the run's.
         beside: whether it is known to hold no part of the conversation, or nothing that other lines do not.
         timed: whether its time counts although it is beside the conversation.
@@ -78,7 +80,9 @@ class Line:
     error: str = ""
     stop: str = ""
     once: bool = False
+    again: bool = False
     piece: bool = False
+    read: Callable[[Any, str, Losses, str], Parts] = parts_of
     of: str = ""
     beside: bool = False
     timed: bool = False
@@ -98,7 +102,8 @@ class Line:
     @cached_property
     def beside_parts(self) -> _Paths:
         """The paths of all that is read besides its parts."""
-        return _Paths([*self.where, self.tools, self.error, self.stop, *self.sets.values()])
+        told = (path for path, wanted in self.where.items() if wanted is not dict)
+        return _Paths([*told, self.tools, self.error, self.stop, *self.sets.values()])
 
     @cached_property
     def all_paths(self) -> _Paths:
@@ -140,6 +145,7 @@ class Table:
         wrapper: the pattern that opens the element around the user's own text, if there is one.
         hidden: what stands at the end of a text for one that was left out.
         at: the path of a line's time; of several, the last one that it has.
+        id: the path of the session's id, if each line may have it.
         known: paths of members that say nothing of the run, separated by spaces.
         ended: False for a stream that an event ends.
     """
@@ -151,6 +157,7 @@ class Table:
     wrapper: re.Pattern[str] | None = None
     hidden: str = ""
     at: str = "timestamp"
+    id: str = ""
     known: str = ""
     ended: bool | None = None
 
@@ -261,13 +268,14 @@ DROID_STREAM = Table(  # what `droid exec --output-format stream-json` prints
         {"type": "system", "subtype": "init", "reasoning_effort": str},
     ),
     (
-        Line("message", "=role", "text", sets={"id": "session_id"}),
-        Line("tool_call", "assistant", "=tool_call", sets={"id": "session_id"}),
+        Line("message", "=role", "text"),
+        Line("tool_call", "assistant", "=tool_call"),
         Line("tool_result", "tool", "=tool_result"),
         Line("completion", "assistant", "finalText", sets={"ended": "type"}, once=True),
         Line("error", error="message"),
-        Line("system", sets={"id": "session_id", "cwd": "cwd", "model": "model"}),
+        Line("system", sets={"cwd": "cwd", "model": "model"}),
     ),
+    id="session_id",
 )
 GROK = Table(  # ~/.grok/sessions/*/chat_history.jsonl
     "grok",
@@ -446,15 +454,18 @@ class _Reader(Reader):
     def __init__(self, table: Table) -> None:
         super().__init__(table.name)
         self._table = table
-        self._pieces: list[str] = []  # of an answer
+        self._pieces: list[hub.Part] = []  # of an answer or of a thought
         self._answered_at: datetime | None = None
-        self._known = {*table.known.split(), *table.at.split()}
+        self._open: set[str] = set()  # ids of calls that lines may tell again
+        self._said: list[str] = [""]  # the agent's texts, without white space
+        self._known = {*table.known.split(), *table.at.split(), table.id}
         self.has_ended = table.ended
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
-        kinds = (str(part) for part in (_kind(value), _at(value, "event.type")) if part)
-        kind = ".".join(kinds) or "lines without a type"
+        kinds = (_kind(value), _at(value, "event.type"), _at(value, "item.type"))
+        kind = ".".join(str(part) for part in kinds if part) or "lines without a type"
+        self.transcript.began(_at(value, self._table.id))
         line = next((known for known in self._table.lines if _fits(value, known.where)), None)
         for name, path in line.sets.items() if line else ():
             self._set(name, _at(value, path) if isinstance(path, str) else path)
@@ -478,8 +489,8 @@ class _Reader(Reader):
             defined = definitions_of(_at(value, line.tools) or [], f"{kind}.{line.tools}", self.losses)
             self.transcript.add("system", [part for message in defined for part in message.parts], at)
         if line.piece:
-            self._pieces.append(as_text(_at(value, line.parts)))
-            self._answered_at = at
+            for _, part in self._parts(line, value, "assistant", kind):
+                self._add_piece(part, at)
         else:
             self._end_pieces()
         if line.role is not None and not line.piece:
@@ -488,23 +499,40 @@ class _Reader(Reader):
             if name not in self._known:
                 self.losses.add(f"{kind}.{name}", rest)
         if line.error or line.stop:
-            self.transcript.add("assistant", _problem(line, value), at)
+            for error in _problem(line, value):
+                message = "" if self._is_said(error.message) else error.message
+                self.transcript.add("assistant", [replace(error, message=message)], at)
+
+    def _add_piece(self, piece: hub.Part, at: datetime | None) -> None:
+        if self._pieces and type(self._pieces[-1]) is not type(piece):
+            self._end_pieces()
+        self._pieces.append(piece)
+        self._answered_at = at
 
     def _end_pieces(self) -> None:
-        """Add an answer that came in pieces."""
-        if self._pieces:
-            self.transcript.add("assistant", [hub.Text("".join(self._pieces))], self._answered_at)
-            self._pieces.clear()
+        """Add what came in pieces."""
+        texts = [piece.content for piece in self._pieces if isinstance(piece, hub.Text | hub.Reasoning)]
+        if texts:
+            kind = hub.Text if isinstance(self._pieces[0], hub.Text) else hub.Reasoning
+            self._tell("assistant", (kind("".join(texts)),), self._answered_at)
+        self._pieces.clear()
+
+    def _tell(self, role: hub.Role, parts: tuple[hub.Part, ...], at: datetime | None) -> None:
+        self.transcript.add(role, parts, at)
+        if role == "assistant":
+            self._said += filter(None, (_squeezed(hub.join_texts([part])) for part in parts))
 
     def _add_message(self, line: Line, value: dict[str, Any], kind: str, at: datetime | None) -> None:
         name = line.role or ""
         role = ROLES.get(str(_at(value, name[1:]) if name.startswith("=") else name), "system")
         parts = [(own or role, part) for own, part in self._parts(line, value, role, kind)]
-        parts = [(own, self._own(own, part)) for own, part in parts]
+        parts = [
+            (own, self._own(own, part)) for own, part in parts if not (line.again and self._is_again(part))
+        ]
         for group in dict.fromkeys(own for own, _ in parts):
             message = hub.Message(group, tuple(part for own, part in parts if own == group))
             if not (line.once and self._is_repeated(message)):
-                self.transcript.add(group, message.parts, at)
+                self._tell(group, message.parts, at)
         if role == "user" and self.has_ended and self._table.ended is None:
             self.has_ended = None
 
@@ -517,25 +545,42 @@ class _Reader(Reader):
         for path, mark, block_type in line.paths:
             content = _at(value, path) if path else value
             if mark != "=":
-                yield from parts_of(_typed(content, block_type), kind, self.losses)
+                yield from line.read(_typed(content, block_type), kind, self.losses, "")
             elif isinstance(content, dict):
                 within = f"{path}." if path else ""
                 rest = line.beside_parts.rest_of(content, within)
                 block = {
                     name.removeprefix(within): member for name, member in rest if name not in self._known
                 }
-                yield from parts_of(block, f"{kind}.{path}".rstrip("."), self.losses, block_type)
+                yield from line.read(block, f"{kind}.{path}".rstrip("."), self.losses, block_type)
             else:
                 self.losses.add_unknown(f"{kind}.{path}", content, {"content": content})
 
     def _is_repeated(self, message: hub.Message) -> bool:
-        """Check for the last message, or for a call with the id of an earlier one."""
+        """Check for the last message, a call with the id of an earlier one, or a text of the agent."""
         match message.parts:
+            case (hub.Text(content=text),) if message.role == "assistant":
+                return self._is_said(text)
             case (hub.ToolCall(id=str(call_id)) as part,) if call := self.transcript.call_of(call_id):
                 self.losses.add(ANOTHER_FORM, part.arguments if part.arguments != call.arguments else None)
                 return True
         last = self.transcript.run.messages[-1:]
         return any((earlier.role, earlier.parts) == (message.role, message.parts) for earlier in last)
+
+    def _is_said(self, text: str) -> bool:
+        """Check for the agent's last text, or for all of them."""
+        return _squeezed(text) in (self._said[-1], "".join(self._said))
+
+    def _is_again(self, part: hub.Part) -> bool:
+        """Tell an open call again; return False for any other part."""
+        match part:
+            case hub.ToolCall(id=str(call_id), arguments=arguments):
+                is_open = call_id in self._open
+                self._open.add(call_id)
+                return is_open and self.transcript.tell_again(call_id, arguments)
+            case hub.ToolCallResponse(id=str(call_id)):
+                self._open.discard(call_id)
+        return False
 
     def _own(self, role: hub.Role, part: hub.Part) -> hub.Part:
         """Return the user's own text of a part, and a tool's text as its response."""
@@ -587,6 +632,10 @@ def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
         yield hub.Error(as_text(message))
     else:
         yield from hub.cut_off(reason)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _kind(value: dict[str, Any]) -> Any:
