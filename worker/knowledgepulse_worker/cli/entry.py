@@ -154,14 +154,11 @@ class _Group(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if self.get_command(ctx, args[0]) is None and args[1:]:
-            self._find_elsewhere(ctx, " ".join(args[:2]), args[1])
-        try:
-            name, command, rest = super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if "Did you mean" not in error.message:
-                self._find_elsewhere(ctx, args[0], args[0])
-            raise
+        if self.get_command(ctx, args[0]) is None:
+            if args[1:]:
+                self._find_elsewhere(ctx, " ".join(args[:2]), args[1])
+            self._find_elsewhere(ctx, args[0], args[0])
+        name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
     def _find_elsewhere(self, ctx: click.Context, given: str, name: str) -> None:

@@ -61,8 +61,11 @@ PAGE = resources.files("knowledgepulse_worker.http").joinpath("status.html").rea
 
 PAGE_HEADERS = page_headers(PAGE)
 
-_OF_A_PROXY = re.compile(r"(x-)?forwarded(-.*)?|x-original-.*|via|.*-ip", re.IGNORECASE)
-"""The headers of proxies (RFC 7239, RFC 9110) and their vendors, such as X-Real-IP and True-Client-IP."""
+_OF_A_PROXY = re.compile(
+    r"(x-)?forwarded(-.*)?|via|.*-ip|(x-)?remote-.*|x-(original|auth|webauth|nginx|envoy|amzn)-.*|cf-.*|cdn-loop",
+    re.IGNORECASE,
+)
+"""The headers of proxies (RFC 7239, RFC 8586, RFC 9110) and their vendors, such as X-Real-IP and CF-Ray."""
 
 
 def shows_content(

@@ -147,6 +147,7 @@ def test_a_command_of_another_group_is_named_for_one_that_is_looked_for_elsewher
     ("word", "meant"),
     [
         ("tune", "'policy tune'"),
+        ("evaluate", "'policy evaluate'"),
         ("replay", "'dead-letters replay'"),
         ("list", "'dead-letters list' or 'traces list'"),
         ("version", "'--version'"),

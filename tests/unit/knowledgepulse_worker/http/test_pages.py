@@ -42,6 +42,7 @@ def test_content_is_shown_on_loopback_only_by_default(show, host, asked, shown):
     [
         *("X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Forwarded", "Via", "X-Real-IP"),
         *("X-Original-Forwarded-For", "X-Original-URL", "True-Client-IP", "CF-Connecting-IP", "X-Client-IP"),
+        *("Remote-User", "X-WEBAUTH-USER", "X-Auth-Request-User", "CF-Ray", "CDN-Loop", "X-Amzn-Trace-Id"),
     ],
 )
 def test_a_request_that_a_proxy_on_this_machine_passed_on_is_not_shown_content(name):
