@@ -91,7 +91,7 @@ class _Conversation:
             )
 
     def _is_new(self, role: str, part: hub.Part, repeated: Counter[_Key]) -> bool:
-        key = _key(role, part)
+        key = self._key(role, part)
         repeated[key] += 1
         if repeated[key] > self._seen[key]:
             return True
@@ -103,9 +103,15 @@ class _Conversation:
             and self._unanswered("id", part.id) is not None
         )
 
+    def _key(self, role: str, part: hub.Part) -> _Key:
+        """Return the key of a part; some tracers record the id of a response, but not that of its call."""
+        if isinstance(part, hub.ToolCallResponse) and part.id and ("id", part.id) not in self._calls:
+            return _key(role, replace(part, id=None))
+        return _key(role, part)
+
     def _append(self, role: hub.Role, parts: tuple[hub.Part, ...]) -> None:
         for number, part in enumerate(parts):
-            self._seen[_key(role, part)] += 1
+            self._seen[self._key(role, part)] += 1
             position = len(self._messages), number
             if isinstance(part, hub.ToolCall):
                 self._add_call(part, position)

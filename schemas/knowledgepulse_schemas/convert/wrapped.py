@@ -46,6 +46,9 @@ def response_of(
         count_others(parsed, {"content", "isError"}, path, losses)
         failed = failed or parsed.get("isError") is True
         parsed = parsed["content"]
+    match parsed:
+        case {"output": output} if len(parsed) == 1:  # as LangChain's tracer wraps what is no text
+            parsed = value = output
     text = _joined(parsed, path, losses) if _are_blocks(parsed) else as_text(value)
     return hub.ToolCallResponse(text, call_id, name, failed=failed)
 
