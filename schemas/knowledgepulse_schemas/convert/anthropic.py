@@ -108,6 +108,8 @@ def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:
     elif block.type.endswith("tool_use"):
         yield hub.ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
     elif block.type.endswith("tool_result"):
+        if block.tool_use_id is None and block.content is None:  # they may be in members that are not known
+            losses.add_unknown(f"{path} of an empty response", block.model_extra)
         text, failed = _result(block.content, f"{path}.content", losses)
         yield hub.ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
     else:

@@ -107,7 +107,7 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
 
 
 def _unwrapped(block: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
-    """Return a call or a result of Goose's in the usual form, and any other block unchanged."""
+    """Return a call or a result of Goose's or Amp's in the usual form, and any other block unchanged."""
     inner: dict[Any, Any]
     match block:
         case {"type": "toolRequest", "toolCall": {"value": {**call}, **beside}, **outer}:
@@ -115,6 +115,13 @@ def _unwrapped(block: dict[str, Any], path: str, losses: Losses) -> dict[str, An
             inner = {**call, "type": "tool_call"}
         case {"type": "toolResponse", "toolResult": {**result}, **outer}:
             inner = {**result, "type": "tool_result"}
+        case {"type": "tool_result", "toolUseID": str(call_id), "run": dict(run), **outer}:  # Amp's
+            count_others(run, {"status", "result", "error", "reason"}, f"{path}.run", losses)
+            returned, problem = run.get("result"), run.get("error") or run.get("reason")
+            exit_code = returned.get("exitCode") if isinstance(returned, dict) else None
+            failed = run.get("status") in ("error", "cancelled", "rejected-by-user") or bool(exit_code)
+            inner = {"type": "tool_result", "result": returned, "error": problem, "is_error": failed}
+            inner["tool_use_id"] = call_id
         case _:
             return block
     count_others(outer, {"id"}, path, losses)

@@ -195,6 +195,8 @@ def _with_messages(record: dict[str, Any]) -> dict[str, Any]:
     match record:
         case {"prompt": [*asked], "completion": [*answered], **rest} if all(map(_is_message, asked)):
             return {**rest, "messages": [*asked, *answered]}
+        case {"messages": [*asked], "output_message": answer, **rest} if _is_message(answer):  # Humanloop's
+            return {**rest, "messages": [*asked, answer]}
     return record
 
 

@@ -59,6 +59,57 @@ _COMMON = words(
 """Names of members that many formats use."""
 
 
+_LOGS = (
+    "OpenTelemetry's log records are not read without messages of spans; convert the agent's session, or its "
+    "spans"
+)
+_METRICS = "OpenTelemetry's metrics hold no conversation; convert the agent's spans"
+_OPIK = (
+    "Opik's spans and traces are not read; convert the messages in their `input` and `output`, or the spans "
+    "of an OpenTelemetry instrumentation"
+)
+_UNREAD: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"resourceLogs": list}, _LOGS),
+    ({"resource_logs": list}, _LOGS),
+    ({"resourceMetrics": list}, _METRICS),
+    ({"resource_metrics": list}, _METRICS),
+    (
+        {"sid": str, "spanId": str, "attrs": dict},
+        "Copilot's debug log in VS Code is not read; convert what `Chat: Export Chat…` writes",
+    ),
+    (
+        {"ts": int, "type": {"say", "ask"}},
+        (
+            "what Cline and Roo Code show on the screen is not read; convert the "
+            "`api_conversation_history.json` beside it"
+        ),
+    ),
+    (
+        {"answer_generation.train_messages": list},
+        (
+            "ToolBench's trees are not read; convert the last list of messages in "
+            "`answer_generation.train_messages`"
+        ),
+    ),
+    ({"trace_id": str, "start_time": ..., "project_name": str}, _OPIK),
+    ({"trace_id": str, "start_time": ..., "type": {"llm", "general", "tool", "guardrail"}}, _OPIK),
+    ({"name": str, "start_time": ..., "feedback_scores": ...}, _OPIK),
+    (
+        {"sessionId": str, "history": list},
+        "Continue's sessions are not read; convert the `message` of each item of `history`, as a list",
+    ),
+    (
+        {"message_type": {"user_message", "assistant_message", "tool_call_message", "system_message"}},
+        "Letta's messages are not read; convert the messages of its model calls, or their spans",
+    ),
+    (
+        {"session_id": str, "role": str, "parts": list},
+        "Crush's messages are not read; convert the messages of its model calls, or their spans",
+    ),
+)
+"""What a line of a file that is known and not read has, as in ``tables.Line.where``, and the way in."""
+
+
 def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> InputFormat:
     """Return a format of a vendor's messages, which are read like the messages of a tracer."""
 
@@ -182,27 +233,7 @@ def convert(
 
 def unread_kind(line: Any) -> str | None:
     """Return what a file is that is known and not read, and the way in, by its first line; else None."""
-    match line:
-        case {"resourceLogs": _} | {"resource_logs": _}:
-            return (
-                "OpenTelemetry's log records are not read without messages of spans; convert the agent's "
-                "session, or its spans"
-            )
-        case {"resourceMetrics": _} | {"resource_metrics": _}:
-            return "OpenTelemetry's metrics hold no conversation; convert the agent's spans"
-        case {"sid": str(), "spanId": str(), "attrs": dict()}:
-            return "Copilot's debug log in VS Code is not read; convert what `Chat: Export Chat…` writes"
-        case {"ts": int(), "type": "say" | "ask"}:
-            return (
-                "what Cline and Roo Code show on the screen is not read; convert the "
-                "`api_conversation_history.json` beside it"
-            )
-        case {"answer_generation": {"train_messages": _}}:
-            return (
-                "ToolBench's trees are not read; convert the last list of messages in "
-                "`answer_generation.train_messages`"
-            )
-    return None
+    return next((told for where, told in _UNREAD if tables.fits(line, where)), None)
 
 
 def _first(value: Any) -> dict[str, Any]:

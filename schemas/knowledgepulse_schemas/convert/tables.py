@@ -466,7 +466,7 @@ class _Reader(Reader):
         kinds = (_kind(value), _at(value, "event.type"), _at(value, "item.type"))
         kind = ".".join(str(part) for part in kinds if part) or "lines without a type"
         self.transcript.began(_at(value, self._table.id))
-        line = next((known for known in self._table.lines if _fits(value, known.where)), None)
+        line = next((known for known in self._table.lines if fits(value, known.where)), None)
         for name, path in line.sets.items() if line else ():
             self._set(name, _at(value, path) if isinstance(path, str) else path)
         if line is None:
@@ -659,7 +659,8 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _fits(value: Any, where: dict[str, Any]) -> bool:
+def fits(value: Any, where: dict[str, Any]) -> bool:
+    """Return whether a value has what ``Line.where`` says."""
     for path, wanted in where.items():
         found = _at(value, path)
         if isinstance(wanted, type):
@@ -691,6 +692,7 @@ class Chat:
         parts: the path of its parts.
         others: the role of messages whose own is a name of somebody else.
         kinds: what the parts are, by the message's type, where they do not tell.
+        stops: paths of the reason why a message ended, separated by spaces.
     """
 
     name: str
@@ -701,6 +703,7 @@ class Chat:
     parts: str
     others: hub.Role | None = None
     kinds: dict[str, str] = field(default_factory=dict)
+    stops: str = "finish_reason"
 
 
 CHATS = (
@@ -738,6 +741,16 @@ CHATS = (
         "role",
         "content",
     ),
+    Chat(  # ~/.local/share/amp/threads/*.json
+        "amp",
+        "v messages messageId",
+        "messages",
+        {"role": {"user", "assistant", "info"}, "messageId": ..., "content": list},
+        "role",
+        "content",
+        "system",
+        stops="state.type state.stopReason",
+    ),
     Chat("sharegpt", "conversations", "conversations", {"from": str, "value": str}, "from", "value"),
 )
 
@@ -753,7 +766,8 @@ def _of_chat(chat: Chat, value: dict[str, Any], losses: Losses) -> Iterator[hub.
         is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
         response = hub.ToolCallResponse(part.content) if isinstance(part, hub.Text) else part
         yield hub.message(own or role, response if is_answer else part)
-    yield from (hub.message(role, error) for error in hub.cut_off(value.get("finish_reason")))
+    for path in chat.stops.split():
+        yield from (hub.message(role, error) for error in _problem(Line({}, stop=path), value))
 
 
 def chat_format_of(chat: Chat) -> InputFormat:
@@ -765,7 +779,7 @@ def chat_format_of(chat: Chat) -> InputFormat:
 
     def recognises(document: Any) -> bool:
         values = unwrap(document, within(document))
-        return isinstance(values, list) and bool(values) and all(_fits(item, chat.message) for item in values)
+        return isinstance(values, list) and bool(values) and all(fits(item, chat.message) for item in values)
 
     read = _Paths(
         [*(name for name, wanted in chat.message.items() if wanted not in (dict, ...)), chat.role, chat.parts]
@@ -803,7 +817,7 @@ def format_of(table: Table) -> InputFormat:
     return of_lines(
         table.name,
         table.members,
-        lambda line: any(_fits(line, first) for first in table.first),
+        lambda line: any(fits(line, first) for first in table.first),
         lambda name: _Reader(table),
     )
 

@@ -84,6 +84,18 @@ SPOKEN = {"type": "voice", "text": "Count the lines"}
             ],
             "[] of an empty response",
         ),
+        (
+            [
+                ASK,
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "1", "name": "wc", "input": {}}],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "toolUseID": "1", "output": "42"}]},
+                DONE,
+            ],
+            "[].content[] of an empty response",
+        ),
     ],
 )
 def test_content_of_an_unknown_kind_is_a_suspect_loss(document, path):
