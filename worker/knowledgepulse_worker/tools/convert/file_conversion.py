@@ -221,12 +221,24 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
             yield _Document(None, whole)
             return
         if not any(isinstance(_parsed(line), dict | list) for _, line in rest):
-            yield _Document(None, whole)
+            yield from _indented([(number, first), *rest]) or [_Document(None, whole)]
             return
         filled = iter(rest)
     yield _Document(number, parsed, text=first)
     for number, line in filled:
         yield _Document(number, _parsed(line), text=line)
+
+
+def _indented(lines: list[tuple[int, bytes]]) -> list[_Document]:
+    """Return documents on several lines each, as tracers print spans; nothing if one is broken."""
+    documents, start = [], 0
+    for end, (_, last) in enumerate(lines, start=1):
+        if last.rstrip() in (b"}", b"]"):
+            text = b"".join(line for _, line in lines[start:end])
+            documents.append(_Document(lines[start][0], _parsed(text)))
+            start = end
+    broken = any(isinstance(document.value, ConversionError) for document in documents)
+    return [] if broken or start < len(lines) else documents
 
 
 def _unpacked(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ import lzma
 import cramjam
 import pytest
 
-from knowledgepulse_schemas.convert import Conversion, Options
+from knowledgepulse_schemas.convert import Conversion, ConversionError, Options
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from support.conversions import FOLDER, read_cases
@@ -36,6 +36,15 @@ def test_a_document_on_one_line_is_the_document_on_many(case):
     document = case["document"]
 
     assert outcomes(case, json.dumps(document)) == outcomes(case, json.dumps(document, indent=1))
+
+
+def test_spans_on_many_lines_each_are_the_spans_on_a_line_each():
+    """As OpenTelemetry's SDK prints them; a broken one is not skipped."""
+    [case] = read_cases(FOLDER / "otel_sdk.jsonl")
+    spans = [json.dumps(span, indent=4) for span in case["document"]]
+
+    assert outcomes(case, "\n".join(spans)) == outcomes(case, json.dumps(case["document"]))
+    assert outcomes(case, "\n".join([*spans, spans[0][:-2]])) == [ConversionError]
 
 
 SESSION = [
