@@ -66,15 +66,15 @@ class Visit:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def visit(browser: Browser) -> AsyncIterator[Callable[..., Awaitable[Visit]]]:
-    """Open an address and wait until the page shows data: `await visit(url, color_scheme="dark")`."""
+    """Open an address and wait until the page shows something: `await visit(url, color_scheme="dark")`."""
     async with AsyncExitStack() as stack:
 
-        async def open_page(url: str, **context: Any) -> Visit:
+        async def open_page(url: str, shown: str = "main", **context: Any) -> Visit:
             opened = await browser.new_context(**context)
             stack.push_async_callback(opened.close)
             visit = Visit(await opened.new_page())
             await visit.page.goto(url)
-            await visit.page.locator("main").wait_for()
+            await visit.page.locator(shown).wait_for()
             return visit
 
         yield open_page

@@ -10,12 +10,15 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
+from knowledgepulse_worker.http.server import serving
+from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import explain_score
-from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.settings import Settings, WebSettings
 from knowledgepulse_worker.stream.diagnosis import Observation
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
+from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.accessibility import COLOURS, serious_findings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
@@ -529,8 +532,21 @@ async def test_the_verdict_is_the_first_thing_on_the_page(stage, visit):
     await expect(verdict).to_contain_text("Waiting for Kafka")
     await expect(verdict).to_contain_text("no answer from partition leaders for 60 s")
     await expect(verdict).to_contain_text("runbook: KpWaiting")
+    await expect(verdict.get_by_role("link")).to_have_count(0)
     await expect(page.locator("#lag-more")).to_contain_text("as of the last fetch")
     await expect(page.locator("#state")).to_have_text("refreshing")
+
+
+async def test_a_page_that_is_opened_while_the_process_is_away_links_to_the_runbook(visit):
+    """Its only data then is the verdict."""
+    settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")
+    async with serving(settings, "@kp-nobody") as port:
+        port.without_child(State.WAITING_FOR_KAFKA, "no broker answers")
+        here = await visit(f"http://127.0.0.1:{settings.port}/", shown="#verdict")
+
+        await expect(here.page.locator("#verdict")).to_contain_text("Waiting for Kafka")
+        link = here.page.get_by_role("link", name="KpWaiting")
+        await expect(link).to_have_attribute("href", "https://example.com/runbook#kpwaiting")
 
 
 async def test_replaced_records_are_told_above_everything_else(stage, visit):
@@ -565,6 +581,7 @@ async def test_offsets_that_no_worker_reads_are_told_with_the_reason(stage, visi
 
 async def test_an_empty_page_says_how_to_begin(stage, visit):
     page = (await visit(stage.url)).page
+    await expect(page.locator("#first-title")).to_have_text("No trace yet")
     await expect(page.locator("#first")).to_contain_text("kp-worker publish traces.jsonl")
     await expect(page.locator("#scores")).to_be_hidden()
     await expect(page.locator("#rejected")).to_be_hidden()
@@ -573,6 +590,18 @@ async def test_an_empty_page_says_how_to_begin(stage, visit):
     await expect(page.locator("#first")).to_be_hidden()
     await expect(page.locator("#scores")).to_be_visible()
     await expect(page.locator("#rejected")).to_be_visible()
+
+
+async def test_a_page_without_traces_tells_those_that_were_recovered(stage, visit):
+    """It said "No trace yet" beside 465 of them."""
+    stage.metrics.cache_size(0, 460)
+    stage.metrics.cache_size(1, 5)
+    page = (await visit(stage.url)).page
+
+    await expect(page.locator("#first-title")).to_have_text("No trace since the start of this process")
+    await expect(page.locator("#first-cached")).to_have_text(
+        "The next traces are compared with 465 traces that were scored before."
+    )
 
 
 async def test_dead_letters_are_told_by_reason_with_the_command_that_lists_them(stage, visit):

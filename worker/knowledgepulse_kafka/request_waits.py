@@ -64,8 +64,9 @@ _NAMES = {
 # The former transaction is not complete, whatever the partition: CONCURRENT_TRANSACTIONS.
 _OF_ALL = (51,)
 
-# A group member is told to join again, or to join under the id that it was given.
-_EXPECTED = (27, 79)
+# No causes: a group member is told to join again, or to join under the id that it was given; a partition was
+# not added to a transaction, because of another one (OPERATION_NOT_ATTEMPTED).
+_EXPECTED = (27, 79, 55)
 
 # Seconds for which an error is remembered; the client asks again more often.
 _REMEMBERED = 20.0

@@ -165,6 +165,14 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
     assert [one.request for one in waits.current(READING)] == ["connection"]
 
 
+def test_a_partition_that_another_one_keeps_from_a_transaction_is_no_cause(waits):
+    """With the topic of outputs deleted, the page blamed a partition of the changelog for six seconds."""
+    topics = [("changelog", [(1, 55)]), ("contribute", [(0, 3)])]
+    answer(waits, "AddPartitionsToTxn", AddPartitionsToTxnResponse_v0(0, topics))
+
+    assert texts(waits, TRANSACTION) == ["AddPartitionsToTxn to contribute/0: UNKNOWN_TOPIC_OR_PARTITION (3)"]
+
+
 @pytest.mark.parametrize("code", [27, 79])
 def test_what_a_coordinator_asks_of_each_member_is_no_error(waits, code):
     """The verdict of each rebalance was "Recovering; Heartbeat: REBALANCE_IN_PROGRESS"."""

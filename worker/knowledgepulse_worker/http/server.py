@@ -96,7 +96,7 @@ class Port:
     """The handlers of the port.
 
     Args:
-        settings: who may see content.
+        settings: who may see content, and the address of the runbook.
         child: a session connected to the child's socket.
     """
 
@@ -121,7 +121,7 @@ class Port:
         self._has_child = False
         self._reasons: Sequence[str] = [] if ready else [why]
         since = self._verdict["since"] if self._verdict.get("state") == state else time.time()
-        self._verdict = Verdict(state, why, since).as_dict()
+        self._verdict = Verdict(state, why, since).as_dict(self._settings.runbook)
 
     def with_child(self, reasons: Sequence[str], verdict: Mapping[str, Any]) -> None:
         """Answer for a running child.

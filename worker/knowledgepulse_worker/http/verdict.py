@@ -155,14 +155,20 @@ class Verdict:
     since: float
     waits: tuple[Wait, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain JSON."""
+    def as_dict(self, runbook: str | None) -> dict[str, Any]:
+        """Return the verdict as plain JSON.
+
+        Args:
+            runbook: the address of the runbook, if it is known.
+        """
+        section = self.state.runbook
         return {
             "state": self.state,
             "severity": self.state.severity,
             "text": str(self),
             "since": self.since,
-            "runbook": self.state.runbook,
+            "runbook": section,
+            "runbook_url": f"{runbook}#{section.lower()}" if runbook and section else None,
         }
 
     def __str__(self) -> str:

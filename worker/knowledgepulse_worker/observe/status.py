@@ -90,7 +90,7 @@ class Status:
             "at": time.time(),
             "up_seconds": time.monotonic() - self._started,
             "content_shown": content,
-            "verdict": self._verdict().as_dict(),
+            "verdict": self._verdict().as_dict(self._settings.web.runbook),
             "truncations": [
                 {"partition": partition, "first": offsets[0], "offsets": len(offsets), "at": at}
                 for partition, offsets, at in reversed(recent.truncations)

@@ -124,8 +124,8 @@ class Supervisor:
 
     async def _wait_for_broker(self) -> None:
         # A worker that was ready stays ready: while the broker is down, no other worker could do more.
-        waiting = partial(self._port.without_child, State.WAITING_FOR_KAFKA, ready=self._was_ready)
-        waiting("the worker waits for the broker")
+        answer = partial(self._port.without_child, ready=self._was_ready)
+        answer(State.STARTING, self._with_error("the worker is starting"))
         for pause in _pauses():
             try:
                 async with (
@@ -142,7 +142,7 @@ class Supervisor:
                 servers = self._settings.kafka.bootstrap_servers
                 problem = f"kafka.bootstrap_servers: {servers}: no answer in {PROBE_LIMIT:g} s"
             logger.warning("%s; trying again in %g s", problem, pause)
-            waiting(f"the worker waits for the broker: {problem}")
+            answer(State.WAITING_FOR_KAFKA, f"the worker waits for the broker: {problem}")
             await asyncio.sleep(pause)
 
     async def _run_process(self) -> int:

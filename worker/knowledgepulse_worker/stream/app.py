@@ -108,7 +108,8 @@ class WorkerApp:
 
     def report(self) -> Report:
         """Return the report with which the parent process answers the probes."""
-        return {"reasons": self.readiness.reasons, "verdict": self.diagnosis.verdict.as_dict()}
+        verdict = self.diagnosis.verdict.as_dict(self.settings.web.runbook)
+        return {"reasons": self.readiness.reasons, "verdict": verdict}
 
     async def diagnose(self) -> None:
         """Observe the worker for the verdict on its state and for the metric of it."""

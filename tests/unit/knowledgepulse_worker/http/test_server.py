@@ -17,7 +17,7 @@ from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.demo.processes import free_ports
 
-HEALTHY = Verdict(State.HEALTHY, "", 0.0).as_dict()
+HEALTHY = Verdict(State.HEALTHY, "", 0.0).as_dict(None)
 
 
 class Child:
@@ -161,6 +161,18 @@ async def test_the_port_answers_for_a_child_that_is_gone(front):
     assert (verdict["state"], verdict["text"]) == ("starting", "Starting: it is gone")
     assert json.loads((await get(front, "/api/status"))[2]) == {"verdict": verdict}
     assert headers["Cache-Control"] == "no-store"
+
+
+async def test_the_verdict_on_a_child_that_is_gone_has_the_address_of_the_runbook():
+    """A page that was opened meanwhile knows no settings."""
+    settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")
+    async with serving(settings, "@kp-nobody") as port:
+        port.settings = settings
+        port.without_child(State.WAITING_FOR_KAFKA, "it is gone")
+        verdict = json.loads((await get(port, "/api/status"))[2])["verdict"]
+        assert verdict["runbook_url"] == "https://example.com/runbook#kpwaiting"
+        port.without_child(State.STOPPING, "it is stopping")
+        assert json.loads((await get(port, "/api/status"))[2])["verdict"]["runbook_url"] is None
 
 
 async def test_the_port_does_not_wait_for_a_hung_child(hasty, front):

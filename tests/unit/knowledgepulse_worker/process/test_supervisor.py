@@ -412,6 +412,35 @@ beat(60)
         await here.becomes(503, "not yet")
 
 
+async def test_the_last_error_is_told_until_the_broker_has_not_answered(tmp_path, monkeypatch):
+    """For the first seconds of each restart, the page said that the worker waited for Kafka, and no error."""
+    asked, answering = asyncio.Event(), asyncio.Event()
+
+    class Slow(Answering):
+        async def __aenter__(self):
+            if here.starts:
+                asked.set()
+                await answering.wait()
+            await super().__aenter__()
+
+    monkeypatch.setattr(supervise, "TopicAdmin", Slow)
+    does = """
+if start == 1:
+    os.write(heartbeat, b'{"error": "contribute no longer exists"}\\n')
+    sys.exit(1)
+beat(60)
+"""
+    async with running(tmp_path, does) as here:
+        await asked.wait()
+        verdict = json.loads((await here.get("/readyz"))[1])["verdict"]
+        assert verdict["text"] == (
+            "Starting: the worker is starting; the last error: contribute no longer exists"
+        )
+        Answering.away = 10**9
+        answering.set()
+        await here.becomes(503, "the worker waits for the broker: kafka.bootstrap_servers: no broker answers")
+
+
 async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):
     here = Supervised(tmp_path, "beat(60)")
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", here.port)
