@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,13 @@ from pydantic_core import ErrorDetails
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
-from knowledgepulse_worker.settings.setting_paths import annotation_at, model_at, names_at, required_at
+from knowledgepulse_worker.settings.setting_paths import (
+    annotation_at,
+    model_at,
+    names_at,
+    required_at,
+    takes_numbers,
+)
 
 _PYTHONS_TYPES = re.compile(r"a valid (dictionary|tuple)( or instance of \w+)?")
 _TYPES = {"dictionary": "a table", "tuple": "a list"}
@@ -43,11 +50,21 @@ def message_of(
         describe: returns the line of a problem.
         before: lines of other problems.
     """
-    lines = [*before, *(describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS])]
-    lines = [_shortened(printable(line), _MAX_LENGTH) for line in lines]
-    if (others := error.error_count() - MAX_PROBLEMS) > 0:
-        lines.append(f"and {counted(others, 'other problem')}")
-    return "\n".join(lines)
+    described = [describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS]]
+    return bounded([*before, *described], len(before) + error.error_count())
+
+
+def bounded(lines: Sequence[str], count: int | None = None) -> str:
+    """Return the message of problems, up to :data:`MAX_PROBLEMS`.
+
+    Args:
+        lines: the lines of all problems, or of the first ones.
+        count: the number of all problems.
+    """
+    shown = [_shortened(printable(line), _MAX_LENGTH) for line in lines[:MAX_PROBLEMS]]
+    if (others := (len(lines) if count is None else count) - MAX_PROBLEMS) > 0:
+        shown.append(f"and {counted(others, 'other problem')}")
+    return "\n".join(shown)
 
 
 def _shortened(text: str, most: int) -> str:
@@ -84,6 +101,33 @@ def unreadable_variables() -> Iterator[str]:
             except (ValueError, RecursionError):
                 parts = f"its parts can be set one by one, as {name}{NESTED}<KEY>"
                 yield f"{name}: is not JSON; {'it takes a list of strings' if is_list else parts}"
+
+
+def mistyped_numbers(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Describe the truth values and the numbers in quotation marks of a file that stand for numbers.
+
+    The models convert them, as they have to for the environment, where each value is a text.
+
+    Args:
+        values: the values at a path.
+        path: the path of settings.
+    """
+    for key, value in values.items():
+        at = (*path, key)
+        if isinstance(value, Mapping):
+            yield from mistyped_numbers(value, at)
+        elif takes_numbers(at):
+            for element in value if isinstance(value, list) else [value]:
+                if isinstance(element, bool) or (isinstance(element, str) and _is_number(element)):
+                    got = json.dumps(element)
+                    yield f"{'.'.join(at)}: got {got}; should be a number, without quotation marks"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def explain(error: ErrorDetails, config: Path | None, values: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.explaining import (
     accepted,
+    bounded,
     explain,
     message_of,
+    mistyped_numbers,
     problem,
     unknown_variables,
     unreadable_variables,
@@ -76,18 +78,23 @@ def settings_from(values: Mapping[str, Any], config: Path | None = None) -> Sett
     Raises:
         SettingsError: see :func:`load_settings`.
     """
-    unknown = list(unknown_variables())
+    wrong = [*unknown_variables(), *_mistyped_numbers(config, values)]
     try:
         settings = Settings(**values)
     except ValidationError as error:
         raise SettingsError(
-            message_of(error, lambda problem: explain(problem, config, values), unknown)
+            message_of(error, lambda problem: explain(problem, config, values), wrong)
         ) from None
     except (pydantic_settings.SettingsError, RecursionError) as error:
-        raise SettingsError("\n".join([*unknown, *unreadable_variables()])) from error.__cause__
-    if unknown:
-        raise SettingsError("\n".join(unknown))
+        raise SettingsError("\n".join([*wrong, *unreadable_variables()])) from error.__cause__
+    if wrong:
+        raise SettingsError(bounded(wrong))
     return settings
+
+
+def _mistyped_numbers(config: Path | None, values: Mapping[str, Any]) -> Iterator[str]:
+    for line in mistyped_numbers(values):
+        yield line if config is None else f"{config}: {line}"
 
 
 def load_policy(file: Path) -> Policy:
@@ -102,12 +109,16 @@ def load_policy(file: Path) -> Policy:
         raise SettingsError("\n".join(f"{file}: {line}" for line in unknown))
     if "policy" not in content:
         raise SettingsError(f"{file}: has no [policy]")
+    mistyped = list(_mistyped_numbers(file, {"policy": content["policy"]}))
     try:
-        return Policy.model_validate(content["policy"])
+        policy = Policy.model_validate(content["policy"])
     except ValidationError as error:
         raise SettingsError(
-            message_of(error, lambda problem: f"{file}: {_problem_in('policy', problem)}")
+            message_of(error, lambda problem: f"{file}: {_problem_in('policy', problem)}", mistyped)
         ) from None
+    if mistyped:
+        raise SettingsError(bounded(mistyped))
+    return policy
 
 
 def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel
@@ -43,6 +43,21 @@ def annotation_at(path: Sequence[str]) -> Any:
         # In a dict, the path has a name chosen by the user, and the annotation has the values' type.
         annotation = field.annotation if field else next(iter(get_args(annotation)[1:]), None)
     return annotation
+
+
+def takes_numbers(path: Sequence[str]) -> bool:
+    """Return whether the setting at a path is a number or a list of numbers."""
+    types = set(_types_in(annotation_at(path)))
+    return bool(types & {int, float}) and not types & {str, bool}
+
+
+def _types_in(annotation: Any) -> Iterator[Any]:
+    """Yield the types of which an annotation consists."""
+    arguments = get_args(annotation)
+    if not arguments:
+        yield annotation
+    for argument in arguments:
+        yield from _types_in(argument)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

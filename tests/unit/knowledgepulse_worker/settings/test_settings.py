@@ -182,6 +182,37 @@ def test_an_error_names_the_file_or_the_variable_that_set_the_value(
     assert problems_of(text)[0].startswith(origin)
 
 
+@pytest.mark.parametrize("value", ["true", "false", '"0.5"', "'1'"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "policy.threshold",
+        "policy.share_window",
+        "policy.domains.code.min_novelty",
+        "shadow.domains.code.weights.novelty",
+        "cache.ttl",
+        "limits.in_flight_records",
+        "kafka.request_timeout",
+    ],
+)
+def test_a_truth_value_or_a_text_is_no_number(problems_of, setting, value):
+    """`threshold = true` was a threshold of 1, with which nothing passes."""
+    got = value.replace("'", '"')
+    line = f"worker.toml: {setting}: got {got}; should be a number, without quotation marks"
+    assert line in problems_of(f"{setting} = {value}")
+
+
+def test_a_list_of_numbers_has_no_text(problems_of):
+    table = "policy.domains.code.learned.fitted"
+    (line,) = [one for one in problems_of(f'{table}.auc = [0.5, "0.6", 0.7]') if "quotation" in one]
+    assert line.startswith(f'worker.toml: {table}.auc: got "0.6"')
+
+
+def test_a_number_of_the_environment_is_a_text(load, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__THRESHOLD", "0.5")
+    assert load("policy.min_novelty = 0").policy.threshold == 0.5
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
