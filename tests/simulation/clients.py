@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.topic_id import LAG_LIMIT, returned_id
 
 BACKOFF = 0.1
 REQUEST_TIMEOUT = 40.0
@@ -95,14 +96,21 @@ class SimTopicIds:
         """Close nothing."""
 
     async def current(self, partitions):
-        numbers = sorted(partitions)
+        numbers, now, lags_since = sorted(partitions), asyncio.get_running_loop().time, None
         while True:
-            found = {await self._look_up(number) for number in numbers}
-            if len(found) == 1 and (one := found.pop()) not in self._previous:
-                if self._current not in (b"", one):
+            ids = {await self._look_up(number) for number in numbers}
+            topic_id = ids.pop() if len(ids) == 1 else None
+            if topic_id and topic_id not in self._previous:
+                if self._current not in (b"", topic_id):
                     self._previous.add(self._current)
-                self._current = one
-                return one
+                self._current = topic_id
+                return topic_id
+            if topic_id is None:
+                lags_since = None
+            elif lags_since is None:
+                lags_since = now()
+            elif now() - lags_since > LAG_LIMIT:
+                raise returned_id(self._topic)
             await asyncio.sleep(BACKOFF)
 
     async def _look_up(self, number):

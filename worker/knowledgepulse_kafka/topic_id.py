@@ -29,11 +29,22 @@ from aiokafka.protocol.types import (
 
 from knowledgepulse_kafka.client_factory import new_client
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.own_request import OwnRequest
 
 NO_ID = UUID(int=0)
 RETRY_PAUSE = 0.1
 """Seconds between two attempts to look up the id."""
+LAG_LIMIT = 20.0
+"""Seconds for which a leader may still return a previous id, since its metadata lags behind."""
+
+
+def returned_id(topic: str) -> TopicError:
+    """Return the error for an id that came back, so that the one after it was that of a lagging broker."""
+    return TopicError(
+        f"{topic}: its leaders have returned an earlier id for {LAG_LIMIT:g} s; the later one was that of a "
+        "deleted topic, from a broker that lagged behind: start again"
+    )
 
 
 class TopicIds:
@@ -73,15 +84,26 @@ class TopicIds:
 
         Returns:
             the 16 bytes of the id; empty if the brokers have no topic ids (before Kafka 2.8).
+
+        Raises:
+            TopicError: all leaders return a previous id for longer than brokers lag behind.
         """
-        numbers = list(partitions)
+        numbers, now = list(partitions), asyncio.get_running_loop().time
+        lags_since: float | None = None
         while self._has_ids:
             answers = set(await asyncio.gather(*map(self._look_up, self._leaders(numbers))))
-            if len(answers) == 1 and (topic_id := answers.pop()) and topic_id not in self._previous:
+            topic_id = answers.pop() if len(answers) == 1 else None
+            if topic_id and topic_id not in self._previous:
                 if self._current not in (b"", topic_id):
                     self._previous.add(self._current)
                 self._current = topic_id
                 return topic_id
+            if topic_id is None:
+                lags_since = None
+            elif lags_since is None:
+                lags_since = now()
+            elif now() - lags_since > LAG_LIMIT:
+                raise returned_id(self._topic)
             if self._has_ids:
                 await asyncio.sleep(RETRY_PAUSE)
         return b""

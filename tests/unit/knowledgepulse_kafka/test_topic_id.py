@@ -9,6 +9,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from knowledgepulse_kafka import topic_id as module
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.topic_id import NO_ID, TopicIds
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -64,6 +65,16 @@ async def test_a_previous_id_is_ignored(ids):
     topic = await ids(broker1=[(0, OLD), (0, NEW), (0, OLD), (0, NEW)])
 
     assert [await topic.current([0]) for _ in range(3)] == [OLD.bytes, NEW.bytes, NEW.bytes]
+
+
+async def test_an_id_that_comes_back_for_longer_than_leaders_lag_ends_the_lookup(ids, monkeypatch):
+    """The one after it was that of a deleted topic, from a leader that lagged; the lookup waited for ever."""
+    monkeypatch.setattr(module, "LAG_LIMIT", 0.01)
+    topic = await ids(broker1=[(0, NEW), (0, OLD), (0, NEW)])
+    assert [await topic.current([0]) for _ in range(2)] == [NEW.bytes, OLD.bytes]
+
+    with pytest.raises(TopicError, match="raw: its leaders have returned an earlier id"):
+        await topic.current([0])
 
 
 @pytest.mark.parametrize("answer", [(3, NO_ID), KafkaConnectionError("away")])
