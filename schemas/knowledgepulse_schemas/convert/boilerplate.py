@@ -34,17 +34,15 @@ _OPENCLAW = re.compile(
     re.DOTALL,
 )
 """The sender and the time before a message to OpenClaw; always matches."""
+_TERMINUS = "You are an AI assistant tasked with solving command-line tasks"
 _TASKS = (
     (  # OpenHands, for a model without function calls
         "",
         "--------------------- NEW TASK DESCRIPTION ---------------------",
         "--------------------- END OF NEW TASK DESCRIPTION ---------------------",
     ),
-    (  # Terminus
-        "You are an AI assistant tasked with solving command-line tasks",
-        "\nTask Description:\n",
-        "\nCurrent terminal state:\n",
-    ),
+    (_TERMINUS, "\nTask Description:\n", "\nCurrent terminal state:\n"),
+    (_TERMINUS, "\nInstruction:\n", "\nYour response must be a JSON object that matches this schema:\n"),
 )
 """How a text with a task begins, which has an example before it, and the marks around the task."""
 _CLINE = "<environment_details>"
