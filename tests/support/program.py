@@ -38,7 +38,7 @@ class Program:
     async def _score(self):
         while True:
             batch = await self._batches.get()
-            self.source.feed(batch)
+            batch.task.feed(batch.records)
 
     async def _commit(self):
         requested = self.source.commit_requested

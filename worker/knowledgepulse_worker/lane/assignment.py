@@ -35,6 +35,7 @@ class Assignment:
 
     Attributes:
         tasks: the tasks by partition.
+        is_current: whether neither a rebalance nor the worker's end has begun.
         is_over: whether records are ignored, since the partitions' next owners read them.
     """
 
@@ -50,6 +51,7 @@ class Assignment:
         self.tasks = {
             number: PartitionTask(number, changelog, self) for number, changelog in changelogs.items()
         }
+        self.is_current = True
         self.is_over = False
         self.on_failure = on_failure
         self.on_room = on_room
@@ -95,6 +97,10 @@ class Assignment:
         metrics.in_flight(records, sum(lane.in_flight_bytes for lane in lanes))
         for lane in lanes:
             metrics.cache_size(lane.partition, lane.cached)
+
+    def end(self) -> None:
+        """Accept no more batches: a rebalance or the end begins, and what is complete is committed before."""
+        self.is_current = False
 
     def close(self) -> None:
         """Stop at once; the next owners read what is not committed."""

@@ -58,6 +58,11 @@ class PartitionTask:
         self.untaken = 0
         self._taking: asyncio.Task[None] | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the task is of the present assignment: neither a rebalance nor the end has begun."""
+        return self._assignment.is_current
+
     # --- fetching
 
     def begin(self, offset: int | None, epoch: int) -> None:
@@ -125,8 +130,8 @@ class PartitionTask:
     # --- taking
 
     def feed(self, records: Sequence[RawRecord]) -> None:
-        """Have a batch of records taken in order, without waiting; ignore it once the assignment is over."""
-        if self._assignment.is_over:
+        """Have a batch of records taken in order, without waiting; ignore it once the assignment ends."""
+        if self._assignment.is_over or not self.is_current:
             return
         self._batches.put_nowait(records)
         if self._taking is None:

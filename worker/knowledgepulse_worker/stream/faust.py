@@ -65,7 +65,7 @@ class FaustApp(faust.App):
         @self.agent(self._batches, supervisor_strategy=CrashingSupervisor)
         async def score(batches: StreamT[Batch]) -> None:
             async for batch in batches:
-                self.source.feed(batch)
+                batch.task.feed(batch.records)
 
         self.task(self._fetch)
         self.task(self._commit_outcomes)

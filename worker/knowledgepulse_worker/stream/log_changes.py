@@ -74,7 +74,7 @@ class LogChanges:
             first: the first record of a fetch.
         """
         is_moved = await self._truncation.move_back_at(task, first)
-        if is_moved and self._is_current(task):
+        if is_moved and task.is_current:
             await self._positions.seek_to_next(task)
         return is_moved
 
@@ -101,11 +101,8 @@ class LogChanges:
 
     async def _go_back_if_truncated(self, tasks: Sequence[PartitionTask]) -> None:
         for task in await self._truncation.move_back(*tasks):
-            if self._is_current(task):
+            if task.is_current:
                 await self._positions.seek_to_next(task)
-
-    def _is_current(self, task: PartitionTask) -> bool:
-        return self._tasks().get(task.partition) is task
 
     async def _start_over(self) -> None:
         """Read the topic from its beginning, because it was recreated; do nothing during a rebalance.

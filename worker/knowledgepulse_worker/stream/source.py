@@ -56,7 +56,7 @@ class Host(Protocol):
     """The program that runs the source."""
 
     async def take(self, batch: Batch) -> None:
-        """Pass a batch to :meth:`Source.feed`."""
+        """Pass a batch to its task."""
         ...
 
     async def crash(self, error: BaseException) -> None:
@@ -129,7 +129,7 @@ class Source(Rebalances):
     @property
     def tasks(self) -> Mapping[int, PartitionTask]:
         """The tasks by partition; none from the moment on that a rebalance or the end begins."""
-        return {} if self.is_rebalancing or self._is_stopping else self.assignment.tasks
+        return self.assignment.tasks if self.assignment.is_current else {}
 
     @property
     def replaced(self) -> int:
@@ -213,6 +213,7 @@ class Source(Rebalances):
 
     async def _finish(self) -> None:
         """Commit what is complete, and drop the rest, which the next owner scores again."""
+        self.assignment.end()
         self._log.close()
         drain = self._services.settings.limits.drain
         try:
@@ -247,7 +248,7 @@ class Source(Rebalances):
                     await self._hand_over_batch(task, batches[task.partition])
 
     async def _hand_over_batch(self, task: PartitionTask, records: Sequence[Record]) -> None:
-        if await self._log.has_moved_back(task, records[0]) or not self._is_current(task):
+        if await self._log.has_moved_back(task, records[0]) or not task.is_current:
             return  # revoked meanwhile: the next assignment reads the records
         topic_id = self._log.topic_id
         self.unread_offsets.note(self._positions.at(task), task.unread(records[0].offset, topic_id))
@@ -256,18 +257,9 @@ class Source(Rebalances):
             self._positions.pause(task)
         await self.host.take(Batch(task, [raw_record(record, topic_id) for record in records]))
 
-    def feed(self, batch: Batch) -> None:
-        """Pass a batch to its task, unless the task's assignment is over."""
-        if self._is_current(batch.task):
-            batch.task.feed(batch.records)
-
     def _resume(self, task: PartitionTask) -> None:
-        if not task.is_full and self._is_current(task):
+        if not task.is_full and task.is_current:
             self._positions.resume(task)
-
-    def _is_current(self, task: PartitionTask) -> bool:
-        """Return whether a task is of the present assignment."""
-        return self.tasks.get(task.partition) is task
 
     # --- commits
 

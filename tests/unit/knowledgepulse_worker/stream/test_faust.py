@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.records.ledger_records import ENTRY_VERSION, encode_entry
 from knowledgepulse_worker.stream.faust import FaustApp
 from support.ledger import scored
@@ -103,10 +104,10 @@ async def test_a_batch_that_the_agent_fails_to_pass_on_ends_the_app(start, monke
     """Faust would restart the agent, and the records behind the batch would be committed without it."""
     world = await start()
 
-    def fail(_batch):
+    def fail(_task, _records):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(world.source, "feed", fail)
+    monkeypatch.setattr(PartitionTask, "feed", fail)
     world.publish(0, 1)
     await world.member.rebalance([0])
 

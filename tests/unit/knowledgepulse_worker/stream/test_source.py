@@ -8,6 +8,7 @@ from aiokafka.errors import KafkaError
 from knowledgepulse_kafka.errors import MembershipError
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.transactional_publisher import metadata_of
+from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream import log_changes, truncation
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 from support.program import Program
@@ -187,17 +188,17 @@ async def test_a_look_up_that_outlives_its_assignment_leaves_the_next_alone(star
 async def test_a_batch_of_an_ended_assignment_is_dropped(start, monkeypatch):
     """Taking one of its records would skip the records before it that are read again."""
     world = await start()
-    feed, held = world.source.feed, []
-    monkeypatch.setattr(world.source, "feed", held.append)
+    feed, held = PartitionTask.feed, []
+    monkeypatch.setattr(PartitionTask, "feed", lambda *batch: held.append(batch))
     world.publish(0, 0, 1)
     await world.member.rebalance([0])
     await world.until(lambda: held)
     world.publish(0, 2)
     await world.until(lambda: len(held) == 2)
 
-    monkeypatch.setattr(world.source, "feed", feed)
+    monkeypatch.setattr(PartitionTask, "feed", feed)
     await world.member.rebalance([0])
-    feed(held[1])
+    feed(*held[1])
     await world.committed({0: 3})
 
     assert world.outputs() == [0, 1, 2]
