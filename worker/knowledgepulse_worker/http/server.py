@@ -108,6 +108,7 @@ class Port:
         self._asked: dict[WantedPage, float] = {}
         self._asking: set[asyncio.Task[ChildAnswer | None]] = set()
         self._verdict: Mapping[str, Any] = {}
+        self._last_error: str | None = None
         self.without_child(State.STARTING, "the worker is starting")
 
     def without_child(self, state: State, why: str, *, ready: bool = False) -> None:
@@ -123,16 +124,26 @@ class Port:
         since = self._verdict["since"] if self._verdict.get("state") == state else time.time()
         self._verdict = Verdict(state, why, since).as_dict(self._settings.runbook)
 
-    def with_child(self, reasons: Sequence[str], verdict: Mapping[str, Any]) -> None:
+    def with_child(
+        self, reasons: Sequence[str], verdict: Mapping[str, Any], last_error: str | None = None
+    ) -> None:
         """Answer for a running child.
 
         Args:
             reasons: the reasons why the child is not ready; empty if it is.
             verdict: the child's verdict on its own state.
+            last_error: what ended the child before, which this one does not know.
         """
         self._has_child = True
         self._reasons = reasons
-        self._verdict = verdict
+        self._last_error = last_error
+        self._verdict = self._with_last_error(verdict)
+
+    def _with_last_error(self, verdict: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a child's verdict; while it is starting, with what ended the child before."""
+        if self._last_error is None or verdict.get("state") != State.STARTING:
+            return verdict
+        return {**verdict, "text": with_error(verdict["text"], self._last_error)}
 
     async def live(self, _request: web.Request) -> web.Response:
         """Answer :data:`knowledgepulse_worker.http.probes.LIVE`."""
@@ -152,6 +163,10 @@ class Port:
         if answer is None:  # the page then shows the verdict above its last data
             body = json.dumps({"verdict": self._verdict}).encode()
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=body, headers=DATA_HEADERS)
+        if self._last_error is not None and self._verdict.get("state") == State.STARTING:
+            shown = json.loads(answer.body)
+            shown["verdict"] = self._with_last_error(shown["verdict"])
+            answer = answer._replace(body=json.dumps(shown).encode())
         return _response(answer)
 
     async def metrics(self, request: web.Request) -> web.Response:
@@ -199,6 +214,11 @@ class Port:
             asking.cancel()
             with suppress(asyncio.CancelledError):
                 await asking
+
+
+def with_error(what: str, last_error: str | None) -> str:
+    """Return a text that names the last error, if there was one."""
+    return what if last_error is None else f"{what}; the last error: {last_error}"
 
 
 def _response(answer: ChildAnswer) -> web.Response:

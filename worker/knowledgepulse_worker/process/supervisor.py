@@ -22,7 +22,7 @@ import msgspec
 
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
-from knowledgepulse_worker.http.server import serving, socket_name
+from knowledgepulse_worker.http.server import serving, socket_name, with_error
 from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
@@ -74,6 +74,7 @@ class Supervisor:
         self._failed_starts = 0
         self._was_silent = False
         self._error: str | None = None
+        self._former_error: str | None = None
         self._poison = PoisonSearch(settings.limits.poison_attempts, skip=settings.limits.skip_poison)
         self._loop = asyncio.get_running_loop()
 
@@ -148,7 +149,7 @@ class Supervisor:
     async def _run_process(self) -> int:
         """Start the process and watch it; return its exit status, negative for a signal."""
         self._port.without_child(State.STARTING, self._with_error("the worker is starting"))
-        self._error = None
+        self._former_error, self._error = self._error, None
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -186,7 +187,7 @@ class Supervisor:
             return status
 
     def _with_error(self, what: str) -> str:
-        return what if self._error is None else f"{what}; the last error: {self._error}"
+        return with_error(what, self._error)
 
     def _ending(self, status: int) -> str:
         """Describe how the process ended; a SIGKILL from elsewhere is probably the kernel's, for memory."""
@@ -214,7 +215,7 @@ class Supervisor:
             silent, limit = 0.0, self._settings.limits.heartbeat
             is_ready = not report["reasons"]
             self._was_ready = self._was_ready or is_ready
-            self._port.with_child(**report)
+            self._port.with_child(**report, last_error=self._former_error)
         logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
 
     def _read(self, pipe: PipeReader) -> dict[str, Any] | None:

@@ -27,12 +27,13 @@ class Child:
         self.asked = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.body = b"page"
 
     async def page(self, request):
         self.asked.append({name: request.headers.get(name) for name in ("Accept", "Kp-Content")})
         await self.gate.wait()
         headers = {"Content-Type": "text/x-page", "Content-Security-Policy": "default-src 'none'"}
-        return web.Response(status=200, body=b"page", headers=headers)
+        return web.Response(status=200, body=self.body, headers=headers)
 
 
 @pytest.fixture
@@ -98,6 +99,24 @@ async def test_the_child_is_asked_for_content_only_by_a_loopback_name_and_withou
     answer = await raw(front, b"GET /metrics HTTP/1.0\r\n" + sent + b"\r\n")
     assert b"200 OK" in answer
     assert front.child.asked == [{"Accept": "*/*", "Kp-Content": None}]
+
+
+STARTING = Verdict(State.STARTING, "the process has just started", 0.0).as_dict(None)
+
+
+async def test_while_a_child_starts_probe_and_page_name_what_ended_the_one_before(front):
+    """For the first seconds of each restart, the page said that the process had just started, and no more."""
+    front.child.body = json.dumps({"verdict": STARTING, "at": 1}).encode()
+    front.with_child(["partitions are not assigned yet"], STARTING, "contribute no longer exists")
+    told = STARTING | {
+        "text": "Starting: the process has just started; the last error: contribute no longer exists"
+    }
+
+    assert json.loads((await get(front, "/readyz"))[2])["verdict"] == told
+    assert json.loads((await get(front, "/api/status"))[2]) == {"verdict": told, "at": 1}
+
+    front.with_child([], HEALTHY, "contribute no longer exists")
+    assert json.loads((await get(front, "/readyz"))[2])["verdict"] == HEALTHY
 
 
 async def test_many_readers_cost_the_child_one_answer_in_each_interval(front, monkeypatch):

@@ -412,6 +412,23 @@ beat(60)
         await here.becomes(503, "not yet")
 
 
+async def test_a_child_that_starts_tells_the_last_error_of_the_one_before(tmp_path):
+    """It does not know what ended the child before."""
+    does = """
+if start == 1:
+    os.write(heartbeat, b'{"error": "contribute no longer exists"}\\n')
+    sys.exit(1)
+starting = b'{"reasons": ["not yet"], "verdict": {"state": "starting", "text": "Starting"}}\\n'
+while True:
+    os.write(heartbeat, starting)
+    time.sleep(0.01)
+"""
+    async with running(tmp_path, does) as here:
+        await here.becomes(503, "not yet")
+        verdict = json.loads((await here.get("/readyz"))[1])["verdict"]
+        assert verdict["text"] == "Starting; the last error: contribute no longer exists"
+
+
 async def test_the_last_error_is_told_until_the_broker_has_not_answered(tmp_path, monkeypatch):
     """For the first seconds of each restart, the page said that the worker waited for Kafka, and no error."""
     asked, answering = asyncio.Event(), asyncio.Event()
