@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
@@ -457,7 +458,8 @@ class _Reader(Reader):
         self._pieces: list[hub.Part] = []  # of an answer or of a thought
         self._answered_at: datetime | None = None
         self._open: set[str] = set()  # ids of calls that lines may tell again
-        self._said: list[str] = [""]  # the agent's texts, without white space
+        self._last_said = ""  # the agent's last text, without white space
+        self._all_said = sha256()  # all of them
         self._known = {*table.known.split(), *table.at.split(), table.id}
         self.has_ended = table.ended
 
@@ -520,7 +522,9 @@ class _Reader(Reader):
     def _tell(self, role: hub.Role, parts: tuple[hub.Part, ...], at: datetime | None) -> None:
         self.transcript.add(role, parts, at)
         if role == "assistant":
-            self._said += filter(None, (_squeezed(hub.join_texts([part])) for part in parts))
+            for text in filter(None, (_squeezed(hub.join_texts([part])) for part in parts)):
+                self._last_said = text
+                self._all_said.update(text.encode(errors="surrogatepass"))
 
     def _add_message(self, line: Line, value: dict[str, Any], kind: str, at: datetime | None) -> None:
         name = line.role or ""
@@ -569,7 +573,9 @@ class _Reader(Reader):
 
     def _is_said(self, text: str) -> bool:
         """Check for the agent's last text, or for all of them."""
-        return _squeezed(text) in (self._said[-1], "".join(self._said))
+        squeezed = _squeezed(text)
+        digest = sha256(squeezed.encode(errors="surrogatepass")).digest()
+        return squeezed == self._last_said or digest == self._all_said.digest()
 
     def _is_again(self, part: hub.Part) -> bool:
         """Tell an open call again; return False for any other part."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,8 @@ DOCUMENTS = {
 }
 SESSIONS = {name: next(one for one in found if input_format_of(one[0])) for name, found in DOCUMENTS.items()}
 TIME = "2026-03-26T00:00:00Z"
+FEW = 500
+"""Answers of a session. Eight times as many take 64 times as long if the time grows as their square."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,3 +107,20 @@ def test_no_line_makes_a_session_fail(name, data):
     for conversion in convert(iter(lines), name):
         is_error = isinstance(conversion, ConversionError)
         assert not is_error or re.search("objective|no steps|no agent run", str(conversion))
+
+
+def test_the_time_of_a_session_is_in_proportion_to_its_answers():
+    """Each answer may repeat what the agent has said so far."""
+    answer = {"type": "assistant", "session_id": "s"}
+
+    def seconds(count):
+        texts = (f"{number} {'word ' * 500}" for number in range(count))
+        messages = [{"role": "assistant", "content": [{"type": "text", "text": text}]} for text in texts]
+        document = [*SESSIONS["cursor_stream"], *(answer | {"message": message} for message in messages)]
+        before = time.process_time()
+        list(convert(document, "cursor_stream"))
+        return time.process_time() - before
+
+    seconds(FEW)  # the models of a format are built once
+
+    assert seconds(8 * FEW) < 3 * 8 * min(seconds(FEW) for _ in range(3))
