@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from pydantic import ValidationError
 
 from knowledgepulse_kafka import reaching
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
@@ -46,6 +47,12 @@ def test_what_waits_for_less_gives_up_sooner():
     limits = [*LIMITS, settings.kafka.request_timeout, settings.limits.stall]
 
     assert limits == sorted(set(limits))
+
+
+def test_no_request_is_given_up_before_the_probe():
+    Settings(kafka={"request_timeout": supervise.PROBE_LIMIT})
+    with pytest.raises(ValidationError):
+        Settings(kafka={"request_timeout": supervise.PROBE_LIMIT - 1})
 
 
 @pytest.fixture(autouse=True)
