@@ -10,11 +10,13 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, each, parse_json, unwrap, without
-from knowledgepulse_schemas.convert.sessions import Reader, first_line, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Reader, run_of_lines
 from knowledgepulse_schemas.convert.verdicts import Verdicts
 
 _CONVERSATIONS = ("messages", "conversations", "conversation", "trajectory", "history", "chat", "dialog")
 """Members of rows that hold messages."""
+_HEAD = 50
+"""Lines by which a session's format is detected: it may begin with lines of any kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +124,11 @@ def of_session(
         runs: Yields the runs of the lines.
     """
 
-    def has_first_line(document: Any) -> bool:
-        line = first_line(document)
-        return isinstance(line, dict) and recognises(line)
+    def has_line(document: Any) -> bool:
+        lines = document[:_HEAD] if isinstance(document, list) else [document]
+        return any(isinstance(line, dict) and recognises(line) for line in lines)
 
-    return InputFormat(name, members, has_first_line, runs, lambda line: True, streams=True)
+    return InputFormat(name, members, has_line, runs, lambda line: True, streams=True)
 
 
 def of_lines(

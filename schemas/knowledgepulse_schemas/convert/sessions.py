@@ -48,13 +48,6 @@ def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
         losses.add(_NO_OBJECT, other)
 
 
-def first_line(document: Any) -> Any:
-    """Return the object by which a format is recognised: the document, or the first object of its lines."""
-    if isinstance(document, list):
-        return next((line for line in document if isinstance(line, dict)), None)
-    return document
-
-
 class Transcript:
     """A run, collected line by line."""
 

@@ -77,6 +77,14 @@ def waiting(spool):
     return sorted(path.suffix for path in spool.iterdir())
 
 
+def test_the_end_of_a_subagent_publishes_its_own_session(publish, broker, session):
+    given, own = (json.loads(session(name)) for name in ("s1", "agent-1"))
+
+    publish(json.dumps(given | {"agent_transcript_path": own["transcript_path"]}))
+
+    assert [json.loads(line)["metadata"]["native_id"] for line in broker.got] == ["agent-1"]
+
+
 def test_sessions_wait_for_a_broker_in_order_and_are_published_first(publish, broker, session, spool):
     broker.failure = NoBrokerError("kafka.bootstrap_servers: localhost:9092: refused")
     for number in range(2):
