@@ -136,7 +136,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         opencode.FORMAT,
         opencode_run.FORMAT,
         *map(tables.format_of, tables.TABLES),
-        *map(tables.chat_format_of, tables.CHATS),
+        *map(tables.document_format_of, tables.CHATS),
         inspect_logs.FORMAT,
         adk.FORMAT,
         vscode_chat.FORMAT,

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any
 
@@ -26,7 +26,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import as_text, count_others, each, text_or_none, unwrap
+from knowledgepulse_schemas.convert.reading import as_text, count_others, each, unwrap
 from knowledgepulse_schemas.convert.sessions import ANOTHER_FORM, Reader
 from knowledgepulse_schemas.convert.words import words
 
@@ -63,7 +63,7 @@ class Line:
             may also be true or false, and ``judged`` for the verdict of a grader.
         tools: the path of the definitions of tools.
         error: the path of the message of a failure.
-        stop: the path of the reason why an answer or the run ended.
+        stop: the paths of the reason why an answer or the run ended, separated by spaces.
         once: whether it may repeat the last message, a call with its id, or the agent's last or whole text.
         again: whether it may tell a call again that is not answered yet, whose arguments it then has.
         piece: whether its text is a piece of an answer or of a thought.
@@ -104,7 +104,7 @@ class Line:
     def beside_parts(self) -> _Paths:
         """The paths of all that is read besides its parts."""
         told = (path for path, wanted in self.where.items() if wanted is not dict)
-        return _Paths([*told, self.tools, self.error, self.stop, *self.sets.values()])
+        return _Paths([*told, self.tools, self.error, *self.stop.split(), *self.sets.values()])
 
     @cached_property
     def all_paths(self) -> _Paths:
@@ -148,7 +148,9 @@ class Table:
         at: the path of a line's time; of several, the last one that it has.
         id: the path of the session's id, if each line may have it.
         known: paths of members that say nothing of the run, separated by spaces.
-        ended: False for a stream that an event ends.
+        ended: False for a stream that an event ends; True where a call may be last.
+        within: the members of a record that may hold the lines, separated by spaces; empty for a list alone,
+            None for the lines of a file.
     """
 
     name: str
@@ -161,6 +163,7 @@ class Table:
     id: str = ""
     known: str = ""
     ended: bool | None = None
+    within: str | None = None
 
 
 CURSOR = Table(  # ~/.cursor/projects/*/agent-transcripts/*.jsonl: without times and results
@@ -448,6 +451,69 @@ GEMINI_STREAM = Table(  # what `gemini --output-format stream-json` prints
     ),
     ended=False,
 )
+_AUTOGEN = {"source": str, "type": str, "models_usage": ..., "content": ...}
+
+
+def _messages(
+    name: str, members: str, message: dict[str, Any], role: str, parts: str, within: str = "", at: str = "-"
+) -> Table:
+    """Return the table of messages that are all alike."""
+    line = Line(message, role, parts, stop="finish_reason")
+    return Table(name, members, (message,), (line,), within=within, at=at, ended=True)
+
+
+CHATS = (
+    Table(  # AutoGen's AgentChat; the messages of a TaskResult
+        "autogen",
+        "source type models_usage content",
+        (_AUTOGEN,),
+        (
+            Line("ToolCallRequestEvent", "assistant", "content:tool_call"),
+            Line("ToolCallExecutionEvent", "tool", "content:tool_result"),
+            Line("ThoughtEvent", "assistant", "content:thinking"),
+            Line({"source": set(ROLES)}, "=source", "content"),
+            Line({}, "assistant", "content"),  # of an agent with a name
+        ),
+        within="messages",
+        known="source type",
+        ended=True,
+    ),
+    _messages(
+        "pydantic_ai",
+        "parts kind",
+        {"kind": {"request", "response"}, "parts": list},
+        "=kind",
+        "parts",
+        at="timestamp",
+    ),
+    _messages(
+        "agent_framework",
+        "messages type contents",
+        {"type": "chat_message", "contents": list},
+        "=role.value",
+        "contents",
+        "messages",
+    ),
+    _messages(
+        "haystack", "role meta content", {"role": str, "meta": dict, "content": list}, "=role", "content"
+    ),
+    _messages(  # `goose session export --format json`, and `goose run --output-format json`
+        "goose", "conversation working_dir", _SPOKEN, "=role", "content", "conversation messages", "created"
+    ),
+    Table(  # ~/.local/share/amp/threads/*.json
+        "amp",
+        "v messages messageId",
+        ({"role": {"user", "assistant", "info"}, "messageId": ..., "content": list},),
+        (
+            Line({"role": "info"}, "system", "content"),
+            Line({"role": str}, "=role", "content", stop="state.type state.stopReason"),
+        ),
+        within="messages",
+        known="messageId",
+        ended=True,
+    ),
+    _messages("sharegpt", "conversations", {"from": str, "value": str}, "=from", "value", "conversations"),
+)
 TABLES = (PI, CURSOR, DROID, GOOSE, DROID_STREAM, KIMI, MANAGED, QWEN, GROK, ANTIGRAVITY)
 
 
@@ -467,6 +533,8 @@ class _Reader(Reader):
         """Add a line."""
         kinds = (_kind(value), _at(value, "event.type"), _at(value, "item.type"))
         kind = ".".join(str(part) for part in kinds if part) or "lines without a type"
+        if self._table.within is not None:
+            kind = "[]"
         self.transcript.began(_at(value, self._table.id))
         line = next((known for known in self._table.lines if fits(value, known.where)), None)
         for name, path in line.sets.items() if line else ():
@@ -527,8 +595,11 @@ class _Reader(Reader):
                 self._all_said.update(text.encode(errors="surrogatepass"))
 
     def _add_message(self, line: Line, value: dict[str, Any], kind: str, at: datetime | None) -> None:
-        name = line.role or ""
-        role = ROLES.get(str(_at(value, name[1:]) if name.startswith("=") else name), "system")
+        _, mark, path = (line.role or "").rpartition("=")
+        name = str(_at(value, path)) if mark else path
+        role = ROLES.get(name, "system")
+        if name not in ROLES:
+            self.losses.add_unknown(f"{kind}.{path} {name}", "-", {"content": value})
         parts = [(own or role, part) for own, part in self._parts(line, value, role, kind)]
         parts = [
             (own, self._own(own, part)) for own, part in parts if not (line.again and self._is_again(part))
@@ -629,15 +700,17 @@ class _Reader(Reader):
 
 def _problem(line: Line, value: dict[str, Any]) -> Iterator[hub.Error]:
     """Yield the failure or the interruption that a line tells."""
-    reason, message = as_text(_at(value, line.stop or "status")), _at(value, line.error or "-")
+    message = _at(value, line.error or "-")
+    reasons = [as_text(_at(value, path)) for path in (line.stop or "status").split()]
     if message is None and not line.stop:
         return
-    if reason in _INTERRUPTED:
+    if not _INTERRUPTED.isdisjoint(reasons):
         yield hub.Error(as_text(message), interruption=True)
-    elif message is not None or reason in _FAILED:
+    elif message is not None or not _FAILED.isdisjoint(reasons):
         yield hub.Error(as_text(message))
     else:
-        yield from hub.cut_off(reason)
+        for reason in reasons:
+            yield from hub.cut_off(reason)
 
 
 def _squeezed(text: str) -> str:
@@ -665,6 +738,10 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
+def _is_first(table: Table, value: Any) -> bool:
+    return any(fits(value, first) for first in table.first)
+
+
 def fits(value: Any, where: dict[str, Any]) -> bool:
     """Return whether a value has what ``Line.where`` says."""
     for path, wanted in where.items():
@@ -684,125 +761,27 @@ def fits(value: Any, where: dict[str, Any]) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Chat:
-    """Messages of a framework, in a list or in a record.
-
-    Attributes:
-        name: the format's name on the command line.
-        members: names of members that are typical of the format, separated by spaces.
-        within: the members of a record that may hold the messages, separated by spaces; empty for a list
-            alone.
-        message: what each message has, as in ``Line.where``.
-        role: the path of a message's role.
-        parts: the path of its parts.
-        others: the role of messages whose own is a name of somebody else.
-        kinds: what the parts are, by the message's type, where they do not tell.
-        stops: paths of the reason why a message ended, separated by spaces.
-    """
-
-    name: str
-    members: str
-    within: str
-    message: dict[str, Any]
-    role: str
-    parts: str
-    others: hub.Role | None = None
-    kinds: dict[str, str] = field(default_factory=dict)
-    stops: str = "finish_reason"
-
-
-CHATS = (
-    Chat(  # AutoGen's AgentChat; the messages of a TaskResult
-        "autogen",
-        "source type models_usage content",
-        "messages",
-        {"source": str, "type": str, "models_usage": ..., "content": ...},
-        "source",
-        "content",
-        "assistant",
-        {
-            "ToolCallRequestEvent": "tool_call",
-            "ToolCallExecutionEvent": "tool_result",
-            "ThoughtEvent": "thinking",
-        },
-    ),
-    Chat("pydantic_ai", "parts kind", "", {"kind": {"request", "response"}, "parts": list}, "kind", "parts"),
-    Chat(
-        "agent_framework",
-        "messages type contents",
-        "messages",
-        {"type": "chat_message", "contents": list},
-        "role.value",
-        "contents",
-    ),
-    Chat(
-        "haystack", "role meta content", "", {"role": str, "meta": dict, "content": list}, "role", "content"
-    ),
-    Chat(  # `goose session export --format json`, and `goose run --output-format json`
-        "goose",
-        "conversation working_dir",
-        "conversation messages",
-        {"role": str, "created": int, "content": list},
-        "role",
-        "content",
-    ),
-    Chat(  # ~/.local/share/amp/threads/*.json
-        "amp",
-        "v messages messageId",
-        "messages",
-        {"role": {"user", "assistant", "info"}, "messageId": ..., "content": list},
-        "role",
-        "content",
-        "system",
-        stops="state.type state.stopReason",
-    ),
-    Chat("sharegpt", "conversations", "conversations", {"from": str, "value": str}, "from", "value"),
-)
-
-
-def _of_chat(chat: Chat, value: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
-    """Yield a message's parts, each as a message of its own; a role that is not known is a suspect loss."""
-    name = str(_at(value, chat.role))
-    role = ROLES.get(name, chat.others or "system")
-    if name not in ROLES and chat.others is None:
-        losses.add_unknown(f"[].{chat.role} {name}", "-", {"content": value})
-    kind = chat.kinds.get(str(value.get("type")), "")
-    for own, part in parts_of(_typed(_at(value, chat.parts), kind), "[]", losses):
-        is_answer = (own or role) == "tool" and isinstance(part, hub.Text)
-        response = hub.ToolCallResponse(part.content) if isinstance(part, hub.Text) else part
-        yield hub.message(own or role, response if is_answer else part)
-    for path in chat.stops.split():
-        yield from (hub.message(role, error) for error in _problem(Line({}, stop=path), value))
-
-
-def chat_format_of(chat: Chat) -> InputFormat:
-    """Return the format of a framework's messages."""
+def document_format_of(table: Table) -> InputFormat:
+    """Return the format of messages in a list or in a record."""
 
     def within(document: Any) -> str:
-        names = document if isinstance(document, dict) else {}
-        return next((name for name in chat.within.split() if name in names), "")
+        names = (table.within or "").split() if isinstance(document, dict) else ()
+        return next((name for name in names if name in document), "")
 
     def recognises(document: Any) -> bool:
         values = unwrap(document, within(document))
-        return isinstance(values, list) and bool(values) and all(fits(item, chat.message) for item in values)
-
-    read = _Paths(
-        [*(name for name, wanted in chat.message.items() if wanted not in (dict, ...)), chat.role, chat.parts]
-    )
+        return isinstance(values, list) and are_all(partial(_is_first, table), values)
 
     def run_of(document: Any, path: str) -> hub.Run:
         if not recognises(document):
-            raise ConversionError(f"{path or 'the document'}: no messages of {chat.name}")
-        run = hub.Run(chat.name, [])
+            raise ConversionError(f"{path or 'the document'}: no messages of {table.name}")
+        reader = _Reader(table)
         if isinstance(document, dict):
-            count_others(document, {within(document), "id"}, "", run.losses)
-            run.native_id = text_or_none(document.get("id"))
+            count_others(document, {within(document), "id"}, "", reader.losses)
+            reader.transcript.began(document.get("id"))
         for value in unwrap(document, within(document)):
-            for name, rest in read.rest_of(value):
-                run.losses.add(f"[].{name}", rest)
-            run.messages += _of_chat(chat, value, run.losses)
-        return run
+            reader.add(value)
+        return reader.finish()
 
     def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         if recognises(document) or not isinstance(document, list):
@@ -811,8 +790,8 @@ def chat_format_of(chat: Chat) -> InputFormat:
             yield from each(document, lambda record, path: judged(run_of, record, path))
 
     return InputFormat(
-        chat.name,
-        chat.members,
+        table.name,
+        table.members,
         lambda document: recognises(document) or are_all(recognises, document),
         runs,
     )
@@ -823,7 +802,7 @@ def format_of(table: Table) -> InputFormat:
     return of_lines(
         table.name,
         table.members,
-        lambda line: any(fits(line, first) for first in table.first),
+        partial(_is_first, table),
         lambda name: _Reader(table),
     )
 
