@@ -13,6 +13,9 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.tools.backends.pull_state import FILE, cut
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
+_FILE_MODE = 0o600
+"""The mode of a new file, which may hold traces that are private, as a dataset's."""
+
 PageRecorder = Callable[[int], None]
 """Records in the state of the pull that a page was taken, with the output's mark after it."""
 
@@ -48,7 +51,7 @@ class FileOutput:
         self._path = path
         self.name = file_name(path)
         with file_errors(path, "written"):
-            path.touch()
+            path.touch(mode=_FILE_MODE)
             if mark is not None:
                 cut(path, mark)
 

@@ -317,6 +317,17 @@ def test_a_pull_may_go_on_in_another_file(tmp_path, is_there):
     assert not is_there or former.read_text() == "a page of "
 
 
+def test_a_new_file_is_the_owner_s_alone_and_a_changed_mode_is_kept(tmp_path):
+    """As those of a dataset: both may hold traces that are private."""
+    file = tmp_path / "traces.jsonl"
+    FileOutput(file, None)
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+
+    file.chmod(0o644)
+    FileOutput(file, None)
+    assert oct(file.stat().st_mode & 0o777) == "0o644"
+
+
 def test_what_was_recorded_and_is_not_in_the_output_is_pulled_again(tmp_path):
     """A page is recorded before it is published; the topic tells whether it was."""
     with PullState(tmp_path / "state", "x") as state:
