@@ -5,12 +5,13 @@ import os
 import pytest
 
 from knowledgepulse_schemas.convert import Options, RunOutcome
+from knowledgepulse_worker import child_process
 from knowledgepulse_worker.tools.assemble import run_conversion
 from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, RunConversion, convert_run
 from support.spans import export, spans_of
 
 FACTORY = """
-import os, time
+import os, signal, time
 from knowledgepulse_worker.tools.assemble import run_conversion
 
 def converting(options):
@@ -19,6 +20,7 @@ def converting(options):
     def call(run):
         if b"endless" in run:
             time.sleep(3600)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # all others have any time, however busy the machine
         if b"deadly" in run:
             os._exit(3)
         return convert(run)
@@ -51,6 +53,7 @@ async def test_a_run_that_ends_the_process_has_an_error_and_the_next_is_converte
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(run_conversion, "_FACTORY", "factory:converting")
     monkeypatch.setattr(run_conversion, "CONVERSION_LIMIT", 2.0)
+    monkeypatch.setattr(child_process, "OVERTIME", 600.0)
     deadly = CompleteRun(kind, has_root=True, exports=[])
 
     async with RunConversion(Options()) as conversion:
