@@ -48,7 +48,10 @@ _MARKS = (
     *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>"),
     *("<keystrokes", '"keystrokes"', '"action_input"', '"tool_name"', "<functioncall>", "functools["),
     *("<execute_", "<execute>", "<bash>", "<tool_use>", "<tool_calls>", "<tool_code>", "```tool_code"),
-    *("<|channel|>commentary to=", "<|plugin|>", "\u273fFUNCTION\u273f"),
+    *("<|channel|>commentary to=", "<|plugin|>", "\u273fFUNCTION\u273f", "<<function>>", "<bot_end>"),
+    *("<function_calls>", "<search>"),
+    *("<read_file>", "<write_to_file>", "<replace_in_file>", "<apply_diff>", "<execute_command>"),  # Cline's
+    *("<list_files>", "<search_files>", "<attempt_completion>", "<use_mcp_tool>"),
 )
 """Beginnings of calls in text, also in forms that are not read."""
 _ACTION = re.compile(r"^(?:Action|Act)(?: \d++| Input)?:", re.MULTILINE | re.IGNORECASE)
@@ -59,7 +62,7 @@ _RESPONSE = re.compile(
 )
 _ANSWER = re.compile(
     r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:|Exit code:|Result:|Output:|stdout:"
-    r"|The output of the OS:"
+    r"|The output of the OS:|\[\w++(?: for [^\]\n]*+)?\] Result:|<information>"
     r"|\[?(?:tool|function|command|execution|action)[ _](?:results?|outputs?|response)\b"
     r"|<(?:tool_|function_|execution_)?(?:results?|outputs?|observation|stdout)>)",
     re.IGNORECASE,
@@ -67,6 +70,8 @@ _ANSWER = re.compile(
 """How other responses begin, which keep their beginning."""
 _PROMPT = "bash-$"
 """How the responses of SWE-agent's first shells end."""
+_MINI = "```mswea_bash_command"
+"""How the commands of mini-swe-agent begin, which has a reader of its own."""
 _TOOL = re.compile(r"[\w.:/-]+")
 """The name of a tool; JSON with another may as well be an answer."""
 _CALL_NAMES = ("name", "tool_name", "tool", "function_name", "function", "action")
@@ -127,10 +132,21 @@ def _suspect(before: hub.Message | None, message: hub.Message, losses: Losses) -
         or _ANSWER.match(text) is not None
         or text.rstrip().endswith(_PROMPT)
     )
-    if before and before.role == "assistant" and is_answer:
-        said = hub.join_texts(before.parts)
-        if said and not _has_mark(hub.Text(said)):  # else it is a suspect already
-            losses.add_unknown(UNREAD, said, {"text": said})
+    said = hub.join_texts(before.parts) if before and before.role == "assistant" else ""
+    if said and (is_answer or _is_command(said)) and not _has_mark(hub.Text(said)):  # else it is one already
+        losses.add_unknown(UNREAD, said, {"text": said})
+
+
+def _is_command(text: str) -> bool:
+    """Check for a command or the name of an action in JSON, which as the last text may be the answer."""
+    if _MINI in text:
+        return True
+    match parse_json(text.strip().removeprefix("```json").removesuffix("```").strip()):
+        case {"command": str()} | {"cmd": str()}:
+            return True
+        case {"action": str(name)}:
+            return _TOOL.fullmatch(name) is not None
+    return False
 
 
 def _has_mark(part: hub.Part) -> bool:

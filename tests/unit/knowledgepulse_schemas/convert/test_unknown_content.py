@@ -3,6 +3,7 @@
 import pytest
 
 from knowledgepulse_schemas.convert import Conversion, Losses, convert
+from knowledgepulse_schemas.convert.text_calls import UNREAD
 
 ASK = {"role": "user", "content": "Count the lines of main.py"}
 DONE = {"role": "assistant", "content": "It has 42 lines."}
@@ -120,6 +121,47 @@ def test_known_kinds_and_kinds_without_content_are_not_suspect(document):
     [conversion] = convert(document)
 
     assert not any(loss.suspect for loss in conversion.losses.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        ("I look.\n<read_file>\n<path>a.py</path>\n</read_file>", "The file is empty"),
+        ("I look into it", "[read_file for 'a.py'] Result:\n42"),
+        ('<function_calls>\nget_temp(city="Oslo")\n</function_calls>', "4"),
+        ("THOUGHT: look\n\n```mswea_bash_command\nls\n```", "a.py"),
+        ("I should look. <search> temperature Oslo </search>", "4"),
+        ("I should look", "<information>4</information>"),
+        ('<<function>>get_temp(city="Oslo")', "4"),
+        ('Call: get_temp(city="Oslo")<bot_end>', "4"),
+        ('{"command": "ls"}', "a.py"),
+        ('```json\n{"thought": "look", "action": "click", "element": "e"}\n```', "done"),
+    ],
+)
+def test_calls_in_text_of_other_forms_are_suspect(call, answer):
+    said = [{"role": "assistant", "content": call}, {"role": "user", "content": answer}]
+
+    [conversion] = convert([ASK, *said, DONE])
+
+    assert [path for path, loss in conversion.losses.items() if loss.suspect] == [UNREAD]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ['{"command": "ls"}', '{"action": "click"}', 'Write this:\n```json\n{"x": {"command": "ls"}}\n```'],
+)
+def test_json_that_may_be_an_answer_is_not_suspect(answer):
+    [last] = convert([ASK, {"role": "assistant", "content": answer}])
+    [nested] = convert(
+        [
+            ASK,
+            {"role": "assistant", "content": f"Here: {answer}"},
+            {"role": "user", "content": "Thanks"},
+            DONE,
+        ]
+    )
+
+    assert not any(loss.suspect for loss in (*last.losses.values(), *nested.losses.values()))
 
 
 def test_a_suspect_loss_stays_suspect_in_a_total():
