@@ -13,7 +13,14 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import CamelModel, InputModel, count_others, count_unread, read
+from knowledgepulse_schemas.convert.reading import (
+    CamelModel,
+    InputModel,
+    as_text,
+    count_others,
+    count_unread,
+    read,
+)
 from knowledgepulse_schemas.convert.span import Event, Span
 
 FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
@@ -157,6 +164,7 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
         around_resource = (*around_export, unread_around(resource, attributes))
         for scope in resource.scopes or ():
             shared = (*around_resource, unread_around(scope))
+            named = (scope.model_extra or {}).get("scope")
             for span in scope.spans:
                 status = span.status or _Status()
                 yield Span(
@@ -171,6 +179,7 @@ def spans_of(document: Any, path: str) -> Iterator[Span]:
                     events=[Event(event.name, _attributes(event.attributes)) for event in span.events or ()],
                     failed=status.code in FAILED,
                     message=status.message or "",
+                    scope=as_text(named.get("name")) if isinstance(named, dict) else "",
                     losses=unread_of(span),
                     shared=shared,
                 )

@@ -27,6 +27,7 @@ class Span:
 
     Attributes:
         start: Nanoseconds since 1970, as ``end`` is.
+        scope: The name of the instrumentation.
         losses: The dropped values of the span.
         shared: The dropped values of each object that contains this and other spans, such as the resource.
     """
@@ -42,6 +43,7 @@ class Span:
     events: list[Event] = field(default_factory=list)
     failed: bool = False
     message: str = ""
+    scope: str = ""
     losses: Losses = field(default_factory=Losses)
     shared: tuple[Losses, ...] = ()
 

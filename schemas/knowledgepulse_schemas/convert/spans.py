@@ -29,10 +29,17 @@ from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 OTLP = "otlp"
 
 _INSTRUMENTED = (
-    *("gen_ai.", "openinference.", "llm.", "ai.operationId", "traceloop."),
-    *(dialect.kind for dialect in dialects.DIALECTS),
+    *("gen_ai.", "openinference.", "llm.", "ai.operationId", "ai.model.", "ai.toolCall.", "traceloop."),
+    *("langsmith.", "braintrust.", "opik.", "weave.", "wandb.", "agentops.", "mastra.", "crewai", "crew_key"),
+    *("haystack.pipeline.", "haystack.component.", "haystack.agent.", "pydantic_ai.", "codex."),
+    *("lmnr.", "langfuse.", "mlflow.", *(dialect.kind for dialect in dialects.DIALECTS)),
 )
 """How attributes begin that instrumentations of agents write."""
+_SCOPES = (
+    *("com.anthropic.claude_code", "codex", "autogen", "crewai", "pydantic-ai", "openinference."),
+    *("langsmith", "langfuse", "opentelemetry.instrumentation.langchain"),
+)
+"""How their names begin."""
 _UNKNOWN = "UNKNOWN"
 """Phoenix' kind of spans that do not follow OpenInference."""
 _BRAINTRUST_KINDS: dict[str, dialects.Kind] = {"llm": "model", "tool": "tool"}
@@ -139,11 +146,13 @@ class _PhoenixSpan(InputModel):
 def of_agents(export: Any) -> bool:
     """Return whether an export has spans of agents' instrumentations; raise a ConversionError if not OTLP.
 
-    Spans that only embed texts are those of any service.
+    Spans that only embed texts are those of any service, and so are Logfire's without another's attributes.
     """
     return any(
         span.attributes.get(genai.OPERATION) != "embeddings"
-        and any(name.startswith(_INSTRUMENTED) for name in span.attributes)
+        and (
+            span.scope.startswith(_SCOPES) or any(name.startswith(_INSTRUMENTED) for name in span.attributes)
+        )
         for span in otlp.spans_of(export, "")
     )
 

@@ -1,5 +1,6 @@
 """The process that converts runs: what it returns, and what becomes of a run that it does not survive."""
 
+import json
 import os
 
 import pytest
@@ -7,8 +8,13 @@ import pytest
 from knowledgepulse_schemas.convert import Options, RunOutcome
 from knowledgepulse_worker import child_process
 from knowledgepulse_worker.tools.assemble import run_conversion
-from knowledgepulse_worker.tools.assemble.run_conversion import CompleteRun, RunConversion, convert_run
-from support.spans import export, spans_of
+from knowledgepulse_worker.tools.assemble.run_conversion import (
+    CompleteRun,
+    ConvertedRun,
+    RunConversion,
+    convert_run,
+)
+from support.spans import export, span, spans_of
 
 FACTORY = """
 import os, signal, time
@@ -59,3 +65,34 @@ async def test_a_run_that_ends_the_process_has_an_error_and_the_next_is_converte
     async with RunConversion(Options()) as conversion:
         assert (await conversion.convert(deadly)).errors == [("ConversionError", f"trace {kind}: {failure}")]
         assert len((await conversion.convert(run)).traces) == 1
+
+
+@pytest.mark.parametrize(
+    ("attribute", "scope"),
+    [
+        *[
+            (name, "s")
+            for name in ("langsmith.span.kind", "braintrust.input", "opik.metadata", "weave.span.kind")
+        ],
+        *[(name, "s") for name in ("agentops.span.kind", "mastra.span.type", "crew_key", "ai.toolCall.name")],
+        *[(name, "s") for name in ("haystack.pipeline.input_data", "pydantic_ai.all_messages")],
+        ("messaging.operation", "autogen-core"),
+        ("conversation.id", "codex_cli_rs"),
+        ("session.id", "com.anthropic.claude_code.tracing"),
+    ],
+)
+def test_a_run_of_any_agents_instrumentation_is_an_error_and_does_not_vanish(attribute, scope):
+    document = json.loads(export([span(b"1" * 16, 0, None, {attribute: "x"}, None)], as_json=True))
+    document["resourceSpans"][0]["scopeSpans"][0]["scope"] = {"name": scope}
+    run = CompleteRun("31" * 16, has_root=True, exports=[json.dumps(document).encode()])
+
+    [(_, message)] = convert_run(run, Options()).errors
+    assert "an agent's instrumentation" in message
+
+
+def test_the_spans_of_a_service_that_is_no_agent_are_no_error():
+    run = CompleteRun(
+        "31" * 16, has_root=True, exports=[export([span(b"1" * 16, 0, None, {"logfire.msg": "x"}, None)])]
+    )
+
+    assert convert_run(run, Options()) == ConvertedRun()
