@@ -19,8 +19,9 @@ _LEVELS = 5
 _WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _AROUND = words(
     """
-    annotation eval evaluation extra feedback grade grading info judge judgement label meta metadata metrics
-    outcome report result results reward rewards score scores stats summary test verdict verification verifier
+    annotation eval evaluation extra feedback grade grading info judge judgement judgment label meta metadata
+    metrics outcome report result results reward rewards score scores stats summary test verdict verification
+    verifier
     """
 )
 """Words in the names of objects that may hold a verdict."""
@@ -33,7 +34,7 @@ _VERDICTS = dict.fromkeys(_GOOD, True) | dict.fromkeys(_BAD | {"error", "timeout
 """Texts that are a verdict."""
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 """Texts that are one as the value of such a name."""
-_TOLD = words("grade judgement label outcome result verdict")
+_TOLD = words("grade judgement judgment label outcome result verdict")
 """Names whose value is a verdict only as a text."""
 _ENDED = words("complete completed done finished")
 """Names whose value says that the run failed only if it is false."""

@@ -24,7 +24,7 @@ def end_of(row):
         *({"resolved": value} for value in (0, 0.0, "False", "no", "unresolved")),
         *({"reward": value} for value in (0, 0.5, -1, "0.0", [0.0, 0], {"total": 0.0}, False)),
         *({name: 0.0} for name in ("final_reward", "score", "eval_score", "accuracy", "pass@1")),
-        *({name: "incorrect"} for name in ("verdict", "outcome", "label")),
+        *({name: "incorrect"} for name in ("verdict", "outcome", "label", "judgment", "judgement")),
         *({name: True} for name in ("failed", "unresolved")),
         *({name: False} for name in ("finished", "done", "target")),
         *({name: {"resolved": False}} for name in ("report", "evaluation", "extra_info", "outcome")),
