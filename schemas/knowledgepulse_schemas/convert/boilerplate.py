@@ -45,6 +45,9 @@ _TASKS = (
     (_TERMINUS, "\nInstruction:\n", "\nYour response must be a JSON object that matches this schema:\n"),
 )
 """How a text with a task begins, which has an example before it, and the marks around the task."""
+_DEMONSTRATION = "Here is a demonstration of how to correctly accomplish this task."
+_DEMONSTRATION_END = "--- END OF DEMONSTRATION ---"
+"""Around the trajectory that SWE-agent shows to the agent."""
 _CLINE = "<environment_details>"
 _CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
 
@@ -74,6 +77,9 @@ def _split(text: str) -> tuple[list[str], str]:
         if found and example.lstrip().startswith(beginning):
             rest, _, after = task.partition(end_mark)
             own += [text.strip() for text in (example, after) if text.strip()]
+    if rest.lstrip().startswith(_DEMONSTRATION) and _DEMONSTRATION_END in rest:
+        demonstration, _, rest = rest.partition(_DEMONSTRATION_END)
+        own.append(demonstration.strip())
     if _IDE.match(rest):
         request = _IDE_REQUEST.search(rest)
         end = request.end() if request else len(rest)

@@ -205,6 +205,11 @@ def role_of(name: str, path: str) -> Role:
     return ROLES[name]
 
 
+def without_example(role: Role, name: str | None, calls: Any) -> Role:
+    """Return the role of a message, which is the system's for an example named as vendors advise."""
+    return "system" if (name or "").startswith("example_") and not calls else role
+
+
 def cut_off(finish_reason: Any) -> Iterator[Error]:
     """Yield an error if an answer's finish reason says that it was refused or cut off."""
     if isinstance(finish_reason, str) and finish_reason.lower() in _CUT_OFF:

@@ -148,6 +148,7 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
         )
         return hub.message(role, response)
     losses.add(f"{unindexed}.name", message.name)
+    role = hub.without_example(role, message.name, message.tool_calls)
     in_content = (part for part in parts if isinstance(part, hub.ToolCall))
     calls = _calls(message, path, unindexed, losses) or in_content  # which ``tool_calls`` otherwise repeats
     return hub.message(role, *_reasoning(message), *content, *calls, *_cut_off(message))

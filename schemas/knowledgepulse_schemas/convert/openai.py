@@ -182,6 +182,7 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     if role == "tool":
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
     losses.add(f"{lost_at}.name", item.name)
+    role = hub.without_example(role, item.name, item.tool_calls)
     parts = [hub.reasoning(item.reasoning_content), hub.reasoning(item.reasoning), *content]
     parts += [hub.reasoning(summary.text) for summary in item.summary or ()]
     if item.refusal:
