@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.contents import Content, parts_of
+from knowledgepulse_schemas.convert.blocks import Block, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all
@@ -21,7 +21,7 @@ from knowledgepulse_schemas.convert.verdicts import Verdicts
 
 NAME = "atif"
 
-_CONTENT = "steps[].message"
+_CONTENT = "steps[].message[]"
 _COMPLETE = "mark_task_complete"
 """The call with which Terminus ends; without it, the run was out of time or of turns."""
 _CONTINUATION = "continuation_index"
@@ -38,7 +38,7 @@ class _ToolCall(InputModel):
 
 class _Result(InputModel):
     source_call_id: str | None = None
-    content: str | list[Content] | None = None
+    content: str | list[Block] | None = None
 
 
 class _Observation(InputModel):
@@ -49,7 +49,7 @@ class _Step(InputModel):
     step_id: int
     source: str
     timestamp: str | None = None
-    message: str | list[Content] = ""
+    message: str | list[Block] = ""
     reasoning_content: str | None = None
     tool_calls: list[_ToolCall] | None = None
     observation: _Observation | None = None
@@ -143,7 +143,7 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
 
 
 def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
-    content = parts_of(step.message, _CONTENT, losses)
+    content = (part for _, part in parts_of(step.message, _CONTENT, losses))
     calls = [
         hub.ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id)
         for call in step.tool_calls or ()
@@ -155,7 +155,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
     if calls and not any(ids):  # Terminus has a screen after several calls
         ids = [call.id for call in (calls if len(calls) == len(ids) else calls[-1:] * len(ids))]
     for result, call_id in zip(results, ids, strict=True):
-        text = hub.join_texts(parts_of(result.content, _CONTENT, losses))
+        text = hub.join_texts(part for _, part in parts_of(result.content, _CONTENT, losses))
         yield hub.message("tool", hub.ToolCallResponse(text, call_id))
 
 

@@ -1,13 +1,16 @@
 """A part of a message in any vendor's form: its type says what it is, its members have one of a few names.
 
-Formats that a table describes are read with these names. The formats of the big vendors have readers of their
-own, which know the meaning of every member.
+Formats that a table describes and formats modelled on OpenAI's API are read with these names. Those of other
+big vendors have readers of their own, which know the meaning of every member.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
@@ -15,7 +18,7 @@ from knowledgepulse_schemas.convert.reading import as_text, count_others, withou
 from knowledgepulse_schemas.convert.words import words
 
 _TYPES = ("type", "part_kind", "kind")
-_TEXT = {"text", "input_text", "output_text"}
+_TEXT = {"text", "input_text", "output_text", "summary_text", "reasoning_text", "tool_output"}
 _OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
 _REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
@@ -34,8 +37,9 @@ _RESPONSE = words(
 _WRAPPERS = {"part"} | _CALL | _RESPONSE
 _MEDIA = words(
     """
-    image document audio video image_url redacted_thinking redactedThinking file source source-url
-    source-document step-start tool-approval-request
+    image image_url image_file input_image audio input_audio video video_url media file input_file document
+    computer_screenshot cache_point redacted_thinking redactedThinking source source-url source-document
+    step-start tool-approval-request
     """
 )
 """Types of blocks that hold no text, reasoning or call."""
@@ -48,6 +52,15 @@ _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error")
 _STATES = ("success", "status")
 
+
+def _with_type(block: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(block.get("type"), str):
+        raise PydanticCustomError("missing", "no `type`")
+    return block
+
+
+Block = Annotated[dict[str, Any], AfterValidator(_with_type)]
+"""A block with a type, in an input model."""
 Parts = Iterator[tuple[hub.Role | None, hub.Part]]
 """The parts of a block, each with the role that the block tells."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.contents import Content, parts_of
+from knowledgepulse_schemas.convert.blocks import Block, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_messages
@@ -31,6 +31,8 @@ NAME = "openai"
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
 _BESIDE = {"item_reference", "compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"}
 """Types of items that hold no message or call."""
+_TOOLS = ("function", "namespace")
+"""Types of blocks in the output of a search for tools."""
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
 
 
@@ -54,7 +56,7 @@ class _Item(InputModel):
     role: str | None = None
     id: str | None = None
     status: str | None = None
-    content: str | list[str | Content] | None = None
+    content: str | list[str | Block] | None = None
     name: str | None = None
     # chat message
     reasoning: str | None = None  # OpenRouter, vLLM
@@ -68,7 +70,7 @@ class _Item(InputModel):
     arguments: Any = None
     input: Any = None
     output: Any = None
-    summary: list[Content] | None = None
+    summary: list[Block] | None = None
     server_label: str | None = None
     error: Any = None
 
@@ -178,13 +180,13 @@ def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
 def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
     """Convert an item with a role."""
     role = hub.role_of(item.role or "", path)
-    content = [*parts_of(item.content, f"{lost_at}.content", losses)]
+    content = [part for _, part in parts_of(item.content, f"{lost_at}.content[]", losses)]
     if role == "tool":
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
     losses.add(f"{lost_at}.name", item.name)
     role = hub.without_example(role, item.name, item.tool_calls)
     parts = [hub.reasoning(item.reasoning_content), hub.reasoning(item.reasoning), *content]
-    parts += [hub.reasoning(summary.text) for summary in item.summary or ()]
+    parts += _thoughts(item.summary, f"{lost_at}.summary[]", losses)
     if item.refusal:
         parts += [hub.Text(item.refusal), hub.Error()]
     for number, call in enumerate(item.tool_calls or ()):
@@ -196,6 +198,11 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     if item.function_call is not None:
         parts.append(_tool_call(item.function_call, None))
     return hub.message(role, *parts)
+
+
+def _thoughts(blocks: Any, path: str, losses: Losses) -> list[hub.Reasoning | None]:
+    parts = (part for _, part in parts_of(blocks, path, losses))
+    return [hub.reasoning(part.content) for part in parts if isinstance(part, hub.Text | hub.Reasoning)]
 
 
 def _tool_call(called: _Called, call_id: str | None) -> hub.ToolCall:
@@ -212,13 +219,8 @@ def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     if item.is_hosted_call:
         return hub.message("assistant", *_hosted_call(item, lost_at, losses))
     if kind == "reasoning":
-        content = item.content if isinstance(item.content, list) else []
-        texts = (
-            text_part.text
-            for text_part in (*(item.summary or ()), *content)
-            if isinstance(text_part, Content)
-        )
-        return hub.message("assistant", *map(hub.reasoning, texts))
+        thoughts = _thoughts(item.summary, f"{lost_at}.summary[]", losses)
+        return hub.message("assistant", *thoughts, *_thoughts(item.content, f"{lost_at}.content[]", losses))
     if kind.endswith("_output"):
         text = _output_text(item.output, f"{lost_at}.output", losses)
         response = hub.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
@@ -272,10 +274,10 @@ def _is_of_failed_command(output: Any) -> bool:
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
     if isinstance(output, list) and all(isinstance(block, dict) and "type" in block for block in output):
-        contents = [read(Content, block, path) for block in output]
-        for content in contents:
-            count_unread(content, f"{path}[]", losses)
-        return hub.join_texts(parts_of(contents, path, losses))
+        for tool in (block for block in output if block["type"] in _TOOLS):
+            losses.add(f"{path}[].{tool['type']}", tool)
+        blocks = [block for block in output if block["type"] not in _TOOLS]
+        return hub.join_texts(part for _, part in parts_of(blocks, f"{path}[]", losses))
     return as_text(output)
 
 

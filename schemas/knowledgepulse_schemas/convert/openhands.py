@@ -9,13 +9,12 @@ Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableSequence
-from itertools import chain
 from typing import Any
 
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.contents import Content, parts_of
+from knowledgepulse_schemas.convert.blocks import parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.losses import Losses
@@ -55,10 +54,6 @@ _EVENTS = words(
 """Events that are neither messages nor calls."""
 
 
-class _Content(Content):
-    type: str = "text"
-
-
 class _Metadata(InputModel):
     function_name: str | None = None
     tool_call_id: str | None = None
@@ -82,7 +77,7 @@ class _LegacyEvent(InputModel):
 
 class _LlmMessage(InputModel):
     role: str
-    content: str | list[_Content] = ""
+    content: str | list[dict[str, Any]] = ""
     reasoning_content: str | None = None
 
 
@@ -93,7 +88,7 @@ class _ToolCall(InputModel):
 
 
 class _Observed(InputModel):
-    content: str | list[_Content] = ""
+    content: str | list[dict[str, Any]] = ""
     is_error: bool | None = None
 
 
@@ -102,7 +97,7 @@ class _Event(InputModel):
     source: str | None = None
     timestamp: str | None = None
     llm_message: _LlmMessage | None = None
-    thought: list[_Content] | None = None
+    thought: list[dict[str, Any]] | None = None
     reasoning_content: str | None = None
     action: dict[str, Any] | None = None
     tool_name: str | None = None
@@ -183,7 +178,7 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
         return _other_message(event, path, losses)
     count_unread(event, path, losses)
     if event.llm_message is not None:
-        content = tuple(parts_of(event.llm_message.content, f"{path}.llm_message.content", losses))
+        content = _content(event.llm_message.content, f"{path}.llm_message.content", losses)
         if event.llm_message.role != "assistant":
             return hub.message("system" if event.llm_message.role == "system" else "user", *content)
         return hub.message("assistant", hub.reasoning(event.llm_message.reasoning_content), *content)
@@ -191,12 +186,16 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
     if event.observation is not None:
-        content = tuple(parts_of(event.observation.content, f"{path}.observation.content", losses))
+        content = _content(event.observation.content, f"{path}.observation.content", losses)
         text = hub.join_texts(content)
         failed = failed or event.observation.is_error is True
     else:
         text = event.error or event.rejection_reason or ""
     return hub.message("tool", hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
+
+
+def _content(content: Any, path: str, losses: Losses) -> list[hub.Part]:
+    return [part for _, part in parts_of(content, f"{path}[]", losses)]
 
 
 def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
@@ -228,7 +227,7 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.M
 
 
 def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
-    thought = parts_of(event.thought, f"{path}.thought", losses)
+    thought = _content(event.thought, f"{path}.thought", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
     match parse_json(called.arguments):
@@ -238,7 +237,7 @@ def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
     call = hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
     match event.action:
         case {"kind": "FinishAction", "message": str(result)}:
-            thought = chain(thought, [hub.Text(result)])
+            thought.append(hub.Text(result))
     return hub.message("assistant", hub.reasoning(event.reasoning_content), *thought, call)
 
 

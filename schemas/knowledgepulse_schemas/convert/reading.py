@@ -162,7 +162,8 @@ def _describe(error: ValidationError, path: str) -> str:
     problems = error.errors(include_url=False, include_context=False)
     descriptions = []
     for problem in problems[:_SHOWN_PROBLEMS]:
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem["loc"])
+        names = (step for step in problem["loc"] if isinstance(step, int) or "[" not in step)  # of no type
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in names)
         place = "".join([path, *steps]).lstrip(".") or "the document"
         wanted = _INSTANCE.sub("object", problem["msg"])
         descriptions.append(f"{place}: {wanted}, got {_kind(problem['input'])}")
