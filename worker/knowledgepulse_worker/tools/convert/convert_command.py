@@ -101,6 +101,8 @@ class ConversionReport:
     with_outcome: int = 0
     with_domain: int = 0
     failed: int = 0
+    with_id: int = 0
+    ids: set[int] = field(default_factory=set)  # hashes, which take less memory
     losses: Losses = field(default_factory=Losses)
 
     def count(self, conversion: Conversion) -> None:
@@ -109,6 +111,9 @@ class ConversionReport:
         self.traces += 1
         self.with_outcome += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
         self.with_domain += conversion.metadata.task_domain != "default"
+        if native_id := conversion.metadata.native_id:
+            self.with_id += 1
+            self.ids.add(hash(native_id))
         self.losses.merge(conversion.losses)
 
     def show(self) -> None:
@@ -119,6 +124,11 @@ class ConversionReport:
         )
         if self.traces and not self.with_domain:
             errors.print("all have the task domain default; `--domain` sets others, such as code")
+        if repeated := self.with_id - len(self.ids):
+            errors.print(
+                f"{counted(repeated, 'trace')} with the id of an earlier one: the `id` of a row has to be "
+                "that of a run, not of its task"
+            )
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda item: (-item[1].characters, item[0])):

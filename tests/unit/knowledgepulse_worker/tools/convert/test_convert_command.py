@@ -106,6 +106,17 @@ def test_a_file_is_one_document_or_one_per_line(convert, content):
     assert "2 traces, 0 with a known outcome; 0 not converted" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("names", "repeated"), [(["t1", "t2"], []), (["t1", "t2", "t1", "t1"], ["2 traces"])]
+)
+def test_runs_that_share_an_id_are_counted(convert, names, repeated):
+    result = convert(lines(*({"id": name, "messages": CHAT} for name in names)))
+
+    assert (
+        re.findall(r"^(\d+ traces?) with the id of an earlier one: ", result.stderr, re.MULTILINE) == repeated
+    )
+
+
 def test_reads_standard_input(convert):
     assert len(traces(convert(options=["-"], input=lines(CHAT)))) == 1
 
