@@ -61,8 +61,8 @@ _RESPONSE = re.compile(
     r"|<function_results>)\s*"
 )
 _ANSWER = re.compile(
-    r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:|Exit code:|Result:|Output:|stdout:"
-    r"|The output of the OS:|\[\w++(?: for [^\]\n]*+)?\] Result:|<information>"
+    r"\s*(?:<returncode>|New Terminal Output:|Current terminal state:|Exit code:|Output:|stdout:"
+    r"|Results?(?: of [^\n:]*+)?:|The output of the OS:|\[\w++(?: for [^\]\n]*+)?\] Result:|<information>"
     r"|\[?(?:tool|function|command|execution|action)[ _](?:results?|outputs?|response)\b"
     r"|<(?:tool_|function_|execution_)?(?:results?|outputs?|observation|stdout)>)",
     re.IGNORECASE,
