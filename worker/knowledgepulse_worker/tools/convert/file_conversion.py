@@ -36,6 +36,7 @@ from knowledgepulse_schemas.convert import (
 )
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
+from knowledgepulse_worker.tools.convert.unread_files import ARCHIVE, unread_beginning, unread_name
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
 _HEAD_DOCUMENTS = 50
@@ -74,10 +75,6 @@ _UNPACKING_ERRORS = (
 )
 """What the libraries raise for files that are damaged, encrypted or packed by other methods."""
 
-_DATABASE = (
-    "a database of SQLite, which is not read; let its program export the sessions, as `opencode export` does"
-)
-
 _HEADERS = ("header.json", "_journal/start.json")
 """The members of Inspect's archives that describe the evaluation; the second, while it runs."""
 
@@ -100,7 +97,7 @@ def convert_lines(
 
     ``lines``: the file's content: one JSON document, or one per line.
     """
-    documents = _documents(_unpacked(name, lines), binary=format_name == "otlp")
+    documents = _documents(name, _unpacked(name, lines), binary=format_name == "otlp")
     session, documents = (
         _session_of(documents) if format_name == AUTO else (INPUT_FORMATS[format_name], documents)
     )
@@ -192,7 +189,7 @@ def _convert_fragments(
         yield name, outcome
 
 
-def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
+def _documents(name: str, lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     """Yield the JSON documents of a file: each line, or the whole file if its first line is not JSON.
 
     ``binary``: whether content that does not start like JSON is protobuf.
@@ -200,8 +197,8 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     lines = iter(lines)
     start = next(lines, b"")
     lines = chain([start], lines)
-    if start.startswith(b"SQLite format 3"):
-        yield _Document(None, ConversionError(_DATABASE))
+    if unread := unread_beginning(start):
+        yield _Document(None, ConversionError(unread))
         return
     if start.startswith(b"PK\x03\x04"):
         yield from _of_archive(lines)
@@ -221,7 +218,9 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
             yield _Document(None, whole)
             return
         if not any(isinstance(_parsed(line), dict | list) for _, line in rest):
-            yield from _indented([(number, first), *rest]) or [_Document(None, whole)]
+            unread = unread_beginning(first) or unread_name(name)
+            error = ConversionError(unread) if unread else whole
+            yield from _indented([(number, first), *rest]) or [_Document(None, error)]
             return
         filled = iter(rest)
     yield _Document(number, parsed, text=first)
@@ -300,7 +299,7 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
                 header = next((name for name in _HEADERS if name in members), None)
                 log = {} if header is None else _member(archive, members[header])
                 if not any(name.startswith(_SAMPLES) for name in members):
-                    log = ConversionError("no Inspect log in the zip archive: no sample")
+                    log = ConversionError(ARCHIVE)
                 if not isinstance(log, dict):
                     yield _Document(None, log, header)
                     return

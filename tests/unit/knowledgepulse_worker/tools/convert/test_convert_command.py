@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 import os
@@ -317,7 +318,7 @@ def test_each_sample_of_an_eval_archive_is_a_run(convert, header):
         (archive(**{"header.json": b"{"}, **TWO), "header.json: not converted: not JSON", 0),
         (archive(**{"header.json": HEADER, "samples__3.json": b"{"}, **TWO), "samples/3.json: not conv", 2),
         (archive(**TWO), "samples/1.json: not converted: unknown format", 0),
-        (archive(a=b"x"), "no Inspect log in the zip archive", 0),
+        (archive(a=b"x"), "a zip archive without an Inspect log, which is not read; unpack it", 0),
         (archive(**{"header.json": HEADER, "samples__3.json": b" " * 65 * 2**20}, **TWO), "than 64 MiB", 2),
         (archive(samples__1=bytes(1000)).replace(b"\x08\x00", b"\x63\x00"), "samples/1: not converted", 0),
         (overlapping(100), "not a whole zip archive: its members overlap", 0),
@@ -418,6 +419,44 @@ def test_a_database_is_named_once(convert):
 
     assert result.exit_code == 1
     assert result.stderr.count("a database of SQLite, which is not read; let its program export") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"PAR1\x15\x04\n\x15\n", "a Parquet file, which is not read; write its rows as JSON lines"),
+        (b"ARROW1\x00\x00\n\xff", "an Arrow file, which is not read; write its rows as JSON lines"),
+        (b"\x04\x22\x4d\x18d\n", "compressed by lz4, which is not read; unpack it"),
+        (b"%PDF-1.7\n\xe2\xe3", "a PDF file, which is not read"),
+        (b"\x89PNG\r\n\x1a\n", "a picture, which holds no messages"),
+        (b"\n# aider chat started at 2026-10-01\n\n#### fix it\n", "Aider's history in Markdown"),
+        (b"<!DOCTYPE html>\n<html></html>\n", "HTML, which is not read"),
+        (b"a.jsonl".ljust(257, b"\x00") + b"ustar\x0000\n{}\n", "an archive of tar"),
+    ],
+)
+def test_a_file_of_a_known_kind_is_named_once_with_the_way_in(convert, content, told):
+    result = convert(content, gzip.compress(content))
+
+    assert result.stderr.count(f": not converted: {told}") == 2
+    assert result.stderr.endswith("0 traces, 0 with a known outcome; 2 not converted\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("rows.csv", 'messages,reward\n"[]",1\n', "a CSV file, which is not read; write its rows as JSON"),
+        ("rows.CSV.old", 'messages,reward\n"[]",1\n', "a CSV file"),
+        ("chat.yaml", "messages:\n- role: user\n", "YAML, which is not read; write it as JSON"),
+        ("chat.md", "## User\n\nFix it\n", "Markdown, which is not read"),
+    ],
+)
+def test_a_text_that_is_no_json_is_named_by_its_ending(convert, tmp_path, name, content, told):
+    (tmp_path / name).write_text(content)
+    (tmp_path / f"json-{name}").write_bytes(lines(CHAT))
+    result = convert(options=[str(tmp_path / name), str(tmp_path / f"json-{name}")])
+
+    assert f"{tmp_path / name}: not converted: {told}" in result.stderr
+    assert len(traces(result)) == 1
 
 
 def test_a_file_that_cannot_be_read_is_named(convert):
