@@ -126,3 +126,7 @@ async def test_transactions_partition_counts_and_trimmed_topics_are_not_losses(m
     assert report.ok
     assert report.unknown
     assert report.partitions[1].records == 4
+    assert report.compacted == []
+
+    await stream.configure_topic(topics.contribute, {"cleanup.policy": "compact"})
+    assert (await audit(stream.settings)).compacted == [topics.contribute]

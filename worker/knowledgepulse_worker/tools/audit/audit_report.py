@@ -84,11 +84,13 @@ class AuditReport:
         topic: the raw topic.
         partitions: the reports of its partitions.
         foreign: the number of output records without a source in this raw topic.
+        compacted: the output topics that keep only the last output for each key.
     """
 
     topic: str
     partitions: list[PartitionReport]
     foreign: int = 0
+    compacted: list[str] = field(default_factory=list)
 
     @property
     def missing(self) -> int:

@@ -87,6 +87,11 @@ def _notes(report: AuditReport) -> Iterator[str]:
         count = sum(part.novelty_unaudited.get(reason, 0) for part in parts)
         counts[f"had a novelty that could not be audited: {why}"] = count
     yield from (f"{counted(count, 'record')} {what}" for what, count in counts.items() if count)
+    if report.missing and report.compacted:
+        yield (
+            f"what is missing may have been compacted away: {', '.join(report.compacted)} with "
+            "cleanup.policy=compact, which keeps only the last output for each key"
+        )
     if report.deleted:
         yield (
             f"{counted(report.deleted, 'offset')} had no output when deleted from {report.topic}: records "

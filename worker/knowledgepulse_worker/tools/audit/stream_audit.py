@@ -146,7 +146,9 @@ class _Run:
                 await self._audit_partition(partition, position, index)
                 for partition, position in enumerate(committed)
             ]
-            return AuditReport(topics.raw, reports, index.foreign)
+            existing = [self.topics[name] for name in topics.outputs if name in self.topics]
+            compacted = [topic.name for topic in existing if topic.is_compacted]
+            return AuditReport(topics.raw, reports, index.foreign, compacted)
 
     async def _audit_partition(self, partition: int, committed: int, index: SourceIndex) -> PartitionReport:
         raw = self.settings.topics.raw

@@ -56,6 +56,16 @@ def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     assert "policy" not in text, "the note is omitted if the count is zero"
 
 
+def test_what_is_missing_in_a_compacted_topic_may_have_been_removed(shown):
+    """47 outputs were missing, and nothing said that brokers had removed them."""
+    report = AuditReport("raw-traces", [PartitionReport(0, missing=[3])], compacted=["contribute"])
+
+    assert "what is missing may have been compacted away: contribute with cleanup.policy=compact" in " ".join(
+        shown(report).split()
+    )
+    assert "compact" not in shown(AuditReport("raw-traces", [PartitionReport(0)], compacted=["contribute"]))
+
+
 def test_json_output_is_complete():
     data = json.loads(json.dumps(REPORT.as_dict()))
 
