@@ -94,6 +94,11 @@ def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator
 def differences(topics: Mapping[str, Topic], settings: TopicSettings) -> Iterator[str]:
     """Yield the settings that work but are not recommended, each with its consequence."""
     raw = topics[settings.raw]
+    if raw.is_compacted:
+        yield (
+            f"{raw.name} has {CLEANUP_POLICY}={raw.cleanup_policy}: brokers remove a trace once a later one "
+            "has its key, also before it is scored"
+        )
     for name in (*settings.outputs, *settings.copies):
         output = topics[name]
         yield from _shape_differences(raw, output)

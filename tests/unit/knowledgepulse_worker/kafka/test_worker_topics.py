@@ -223,10 +223,16 @@ def test_a_warning_names_topic_setting_and_values(changes, words):
     [
         (RAW, {"retention_ms": 7 * DAY_MS}),
         (RAW, {"timestamp_before_max_ms": 2**63 - 1}),
-        (replace(RAW, cleanup_policy="compact"), {}),
         (replace(RAW, timestamp_type="LogAppendTime", timestamp_after_max_ms=2**63 - 1), {}),
     ],
-    ids=["as long as raw", "any time", "raw deletes nothing", "raw has the append time"],
+    ids=["as long as raw", "any time", "raw has the append time"],
 )
 def test_harmless_differences_cause_no_warning(raw, changes):
     assert warnings_about(raw, **changes) == []
+
+
+def test_a_compacted_raw_topic_loses_traces_of_the_same_key_and_sets_no_retention():
+    """Of 60 traces with three keys, 13 were scored, without a line about the others."""
+    (line,) = warnings_about(replace(RAW, cleanup_policy="compact"))
+
+    assert line.startswith("raw-traces has cleanup.policy=compact: brokers remove a trace once ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from knowledgepulse_kafka.errors import TopicError
@@ -10,6 +11,8 @@ from knowledgepulse_kafka.topics import CLEANUP_POLICY, COMPACTED, MAX_MESSAGE_B
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM
 from knowledgepulse_worker.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 def assembled_topic_name(group: str) -> str:
@@ -58,6 +61,11 @@ async def require_topics(admin: TopicAdmin, settings: Settings) -> dict[str, Top
             "the Collector writes"
         )
     spans = existing[assemble.spans]
+    if spans.is_compacted:
+        logger.warning(
+            "%s has %s=%s: brokers remove spans once later ones have their key, so runs lose spans",
+            *(spans.name, CLEANUP_POLICY, spans.cleanup_policy),
+        )
     late_config = {MAX_MESSAGE_BYTES: str(spans.max_message_bytes + OUTPUT_HEADROOM)}
     for name, config in ((assemble.late, late_config), (assembled, COMPACTED)):
         if name not in existing:

@@ -22,6 +22,16 @@ async def test_late_spans_and_published_runs_get_topics_like_that_of_spans(admin
     assert {NAMES.raw, NAMES.dead_letter, ASSEMBLE.spans} < topics.keys()
 
 
+async def test_a_compacted_topic_of_spans_is_warned_of(admin, brokers, fit, caplog):
+    """Of 248 records, 70 were left, and 14 of 20 runs had lost their roots, without a line."""
+    fit()
+    brokers.add(ASSEMBLE.spans, 3, **{"cleanup.policy": "compact"})
+
+    await require_topics(admin, Settings())
+
+    assert f"{ASSEMBLE.spans} has cleanup.policy=compact: brokers remove spans" in caplog.text
+
+
 async def test_a_missing_topic_of_spans_is_named(admin, fit):
     fit()
     with pytest.raises(TopicError, match=f"^missing: {ASSEMBLE.spans}; "):
