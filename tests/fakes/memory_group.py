@@ -94,6 +94,7 @@ class MemoryGroupMember:
         group: the group with this member and its generation.
         answered_at: when the coordinator last answered.
         waits: what the member waits for.
+        fetches: the number of fetches that have begun.
         unstable: events that the positions of partitions are awaited for.
         gate: an event that blocks fetches until it is set.
         error: if set, the group membership has ended and every fetch raises this error.
@@ -113,7 +114,7 @@ class MemoryGroupMember:
         self._topic = topic
         self._listener: ConsumerRebalanceListener | None = None
         self._subscribed = asyncio.Event()
-        self._fetches = 0
+        self.fetches = 0
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
 
@@ -162,7 +163,7 @@ class MemoryGroupMember:
 
     async def getmany(self, *, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]:
         """Return the next records of the partitions that are not paused."""
-        self._fetches += 1
+        self.fetches += 1
         self.check_membership()
         await asyncio.sleep(min(timeout_ms, 1) / 1000)
         await self.gate.wait()
@@ -174,8 +175,8 @@ class MemoryGroupMember:
 
     async def fetched(self) -> None:
         """Wait until another fetch has begun."""
-        before = self._fetches
-        while self._fetches == before:
+        before = self.fetches
+        while self.fetches == before:
             await asyncio.sleep(0.001)
 
     def _next(self, tp: TopicPartition) -> Sequence[Record]:
