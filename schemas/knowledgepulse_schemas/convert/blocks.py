@@ -18,7 +18,7 @@ from knowledgepulse_schemas.convert.reading import as_text, count_others, withou
 from knowledgepulse_schemas.convert.words import words
 
 _TYPES = ("type", "part_kind", "kind")
-_TEXT = {"text", "input_text", "output_text", "summary_text", "reasoning_text", "tool_output"}
+_TEXT = {"text", "input_text", "output_text", "summary_text", "reasoning_text", "tool_output", "logs"}
 _OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
 _REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
@@ -105,7 +105,7 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         for _, part in parts_of(block.get("content"), path, losses):
             yield _OF_ROLE[kind], part
     elif kind in _TEXT or (not kind and isinstance(block.get("text"), str)):
-        text = _read(block, ("text", "content", "thought"), path, losses)
+        text = _read(block, ("text", "content", "logs", "thought"), path, losses)
         yield None, hub.Reasoning(text) if block.get("thought") is True else hub.Text(text)
     elif kind in _REASONING:
         yield None, hub.Reasoning(_read(block, (*_REASONING, "text", "content"), path, losses))
