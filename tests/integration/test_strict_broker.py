@@ -1,8 +1,9 @@
-"""The brokers forget the transactional id of a worker without records."""
+"""A broker that forgets idle producers soon, and is strict about the members of groups."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from aiokafka.protocol.api import RequestStruct, Response
@@ -43,12 +44,14 @@ class _TransactionsRequest(OwnRequest, RequestStruct):
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """The address of a broker that forgets idle producers within seconds."""
+    """The address of a broker that forgets producers within seconds, and admits one patient member."""
     settings = {
         "transactional.id.expiration.ms": "2000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+        "group.max.size": "1",
+        "group.min.session.timeout.ms": "7000",
     }
-    with configured_broker(tmp_path_factory.mktemp("forgetting"), settings) as servers:
+    with configured_broker(tmp_path_factory.mktemp("strict"), settings) as servers:
         yield servers
 
 
@@ -76,3 +79,35 @@ async def test_a_worker_whose_producer_was_forgotten_starts_it_again(servers, tm
     assert worker.log().count("transactional.id.expiration.ms; it starts again") >= 2
     for never in ("starting it again in", "Traceback", "ERROR"):
         assert never not in worker.log()
+
+
+async def keeps_starting(worker, error):
+    """Wait until readiness, page and metric say that a worker keeps starting, and why."""
+    async with asyncio.timeout(READY_LIMIT):
+        await worker.logged("starting it again in")
+        found = {"text": ""}
+        while not found["text"].endswith(f"; the last error: {error}"):
+            await asyncio.sleep(0.05)
+            status, answer = await worker.get("/readyz")
+            found = json.loads(answer)["verdict"]
+    assert (status, found["state"], found["runbook"]) == (503, "starting", "KpNotRunning")
+    shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
+    assert (shown["state"], shown["since"]) == ("starting", found["since"])
+    assert 'kp_state{state="starting"} 1.0' in (await worker.get("/metrics"))[1]
+
+
+async def test_a_worker_that_its_group_does_not_admit_names_the_brokers_setting(servers, tmp_path):
+    """The other worker has all partitions, so nothing else tells."""
+    stream = Stream(own_settings(servers, "refused", {"embedding": {"backend": "none"}}), tmp_path)
+    await stream.create_topics(2)
+    group = stream.settings.kafka.group
+    hasty = stream.configured(kafka={"group": f"{group}-hasty", "session_timeout": 6.0})
+    async with stream.worker() as owner:
+        await owner.owns(2)
+        async with stream.worker() as second, stream.worker(hasty) as third:
+            await keeps_starting(second, f"kafka.group: {group}: it is full (group.max.size of the brokers)")
+            await keeps_starting(
+                third,
+                "kafka.session_timeout: the brokers do not accept it; it must be within their "
+                "group.min.session.timeout.ms and group.max.session.timeout.ms",
+            )
