@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.commit import commit
 from knowledgepulse_worker.lane.lane import Lane, Services
@@ -48,8 +49,10 @@ class Assignment:
         request_commit: Callable[[], None],
         on_room: Callable[[PartitionTask], None],
     ) -> None:
+        raw = services.settings.topics.raw
         self.tasks = {
-            number: PartitionTask(number, changelog, self) for number, changelog in changelogs.items()
+            number: PartitionTask(Place(raw, number), changelog, self)
+            for number, changelog in changelogs.items()
         }
         self.is_current = True
         self.is_over = False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.ledger import Changelog
@@ -26,11 +27,12 @@ class PartitionTask:
     It passes the records that are fetched to its lane, one after another.
 
     Args:
-        partition: the partition number.
+        place: the raw topic and the partition number.
         changelog: the partition's committed entries, as far as they are known.
         assignment: the assignment that the task belongs to.
 
     Attributes:
+        partition: the partition number.
         remaining: the number of changelog offsets still to be read; None before and after the recovery.
         is_recovered: whether the ledger is recovered, and records are fetched.
         committed: the offset below which all records are committed; None if the group has no position.
@@ -42,8 +44,9 @@ class PartitionTask:
         lane: the partition's pipeline, created with the first record.
     """
 
-    def __init__(self, partition: int, changelog: Changelog, assignment: Assignment) -> None:
-        self.partition = partition
+    def __init__(self, place: Place, changelog: Changelog, assignment: Assignment) -> None:
+        self.place = place
+        self.partition: int = place.partition
         self.changelog = changelog
         self.remaining: int | None = None
         self.is_recovered = False
@@ -93,11 +96,6 @@ class PartitionTask:
             return True  # even if the position was set back since
         return self.next is not None and (self.committed is None or self.next > self.committed)
 
-    @property
-    def waits_for_commit(self) -> bool:
-        """Whether the oldest record that is not committed is complete."""
-        return self.lane is not None and self.lane.waits_for_commit
-
     def unread(self, offset: int, topic_id: bytes) -> range:
         """Return the offsets that a fetch skipped, except those that have outcomes.
 
@@ -126,6 +124,41 @@ class PartitionTask:
         replaced = range(end, self.next)
         self.next = end
         return replaced
+
+    # --- progress
+
+    @property
+    def awaits_records(self) -> bool:
+        """Whether only the partition's leader can bring it on: all that was fetched is committed."""
+        return self.is_recovered and not self.has_unfinished
+
+    def lag(self, end: int | None) -> int | None:
+        """Return the number of offsets that are not committed; None if it is unknown.
+
+        Args:
+            end: the partition's end, behind all open transactions; None if the client does not know it.
+        """
+        if end is None or not self.is_recovered:
+            return None
+        done = self.committed if self.has_unfinished else None
+        return max(0, end - (max(self.position, self.next or 0) if done is None else done))
+
+    def waiting(self, stable: int | None, replaced: int) -> tuple[Hashable, ...] | None:
+        """Return the progress of the records that wait to be finished or fetched; None if none waits.
+
+        Args:
+            stable: the last stable offset; None if the client does not know it.
+            replaced: the number of records of all partitions that were refused and replaced. Each takes
+                another transaction, for which the complete records wait.
+        """
+        if not self.is_recovered:
+            return None
+        if self.has_unfinished:
+            waits_for_commit = self.lane is not None and self.lane.waits_for_commit
+            return "finished", self.committed, replaced if waits_for_commit else 0
+        if stable is not None and self.position < stable:
+            return "fetched", self.position
+        return None
 
     # --- taking
 

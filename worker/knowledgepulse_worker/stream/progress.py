@@ -7,10 +7,9 @@ import time
 from collections.abc import Collection, Hashable
 from contextlib import suppress
 
-from knowledgepulse_kafka.client_types import NotAssignedError, Place
+from knowledgepulse_kafka.client_types import NotAssignedError
 from knowledgepulse_kafka.request_waits import MEMBERSHIP, READING
 from knowledgepulse_kafka.wait import Wait
-from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.diagnosis import Observation
 from knowledgepulse_worker.stream.source import Source
 
@@ -60,22 +59,16 @@ class Progress:
         for task in list(self._source.tasks.values()):
             with suppress(NotAssignedError, TimeoutError):
                 async with asyncio.timeout(0.1):  # a position that is being reset is not worth waiting for
-                    task.position = await self._client.position(self._at(task))
+                    task.position = await self._client.position(task.place)
 
     def waiting(self) -> dict[int, Hashable]:
         """Return the progress of each partition where records wait."""
         progress = dict[int, Hashable]()
         generation = self._client.group.generation  # each assignment begins anew, wherever the former one was
         for number, task in self._source.tasks.items():
-            if not task.is_recovered:
-                continue
-            stable = self._client.last_stable_offset(self._at(task))
-            if task.has_unfinished:
-                # Each record that is replaced takes another transaction, for which the complete ones wait.
-                replaced = self._source.replaced if task.waits_for_commit else 0
-                progress[number] = (generation, "finished", task.committed, replaced)
-            elif stable is not None and task.position < stable:
-                progress[number] = (generation, "fetched", task.position)
+            waiting = task.waiting(self._client.last_stable_offset(task.place), self._source.replaced)
+            if waiting is not None:
+                progress[number] = (generation, *waiting)
         return progress
 
     def silent(self) -> dict[int, Hashable]:
@@ -83,8 +76,8 @@ class Progress:
         answers, waiting = dict[int, Hashable](), self.waiting()
         generation = self._client.group.generation
         for number, task in self._source.tasks.items():
-            answered = self._client.last_poll_timestamp(self._at(task)) or 0
-            if task.is_recovered and number not in waiting and time.time() * 1000 - answered > _SILENCE_MS:
+            answered = self._client.last_poll_timestamp(task.place) or 0
+            if task.awaits_records and number not in waiting and time.time() * 1000 - answered > _SILENCE_MS:
                 answers[number] = (generation, answered)
         return answers
 
@@ -112,28 +105,26 @@ class Progress:
         Nothing is fetched from a partition whose lane still holds unfinished records.
         """
         asked = [
-            self._client.last_poll_timestamp(self._at(task))
+            self._client.last_poll_timestamp(task.place)
             for task in self._source.tasks.values()
-            if task.is_recovered and not task.has_unfinished
+            if task.awaits_records
         ]
         return max((time.time() - answered / 1000 for answered in asked if answered), default=0.0)
 
     def lag(self) -> dict[int, int]:
         """Return each partition's lag in offsets, including offsets held back by open transactions."""
-        lags = dict[int, int]()
-        for number, task in self._source.tasks.items():
-            end = self._client.highwater(self._at(task)) if task.is_recovered else None
-            if end is not None:
-                done = task.committed if task.has_unfinished else None
-                lags[number] = max(0, end - (max(task.position, task.next or 0) if done is None else done))
-        return lags
+        lags = {
+            number: task.lag(self._client.highwater(task.place))
+            for number, task in self._source.tasks.items()
+        }
+        return {number: lag for number, lag in lags.items() if lag is not None}
 
     def open_transactions(self) -> dict[int, tuple[int, int]]:
         """Return the last stable offset of each partition, with the number of offsets held back behind it."""
         held = {}
         for number, task in self._source.tasks.items():
-            end = self._client.highwater(self._at(task))
-            stable = self._client.last_stable_offset(self._at(task))
+            end = self._client.highwater(task.place)
+            stable = self._client.last_stable_offset(task.place)
             if end is not None and stable is not None:
                 held[number] = stable, max(0, end - stable)
         return held
@@ -145,6 +136,3 @@ class Progress:
     def partition_count(self) -> int:
         """Return the raw topic's partition count in the client's latest metadata; 0 if there is no topic."""
         return len(self._client.partitions_for_topic(self._topic) or ())
-
-    def _at(self, task: PartitionTask) -> Place:
-        return Place(self._topic, task.partition)

@@ -69,21 +69,20 @@ class Recovery:
         Raises:
             WorkerError: a changelog cannot be read or holds an entry of a newer worker.
         """
-        places = {tasks[at.partition]: at for at in committed if at.partition in tasks}
-        if not places:
+        recovering = [tasks[at.partition] for at in committed if at.partition in tasks]
+        if not recovering:
             return
         await self._identify(tasks)
 
         async def recovered(task: PartitionTask) -> None:
-            at = places[task]
-            start = start_of(at, committed[at], task.changelog, self._log.topic_id)
+            start = start_of(task.place, committed[task.place], task.changelog, self._log.topic_id)
             task.begin(start.offset, start.leader_epoch)
             if start.passed_over is not None:
                 await self._unread_offsets.count_passed_over(start.passed_over)
-            await begin(at, start.offset)
+            await begin(task.place, start.offset)
             task.is_recovered = True
 
-        await read_changelogs(places, self._changelog, self._connect, recovered)
+        await read_changelogs(recovering, self._changelog, self._connect, recovered)
 
     async def _identify(self, tasks: Mapping[int, PartitionTask]) -> None:
         """Look up the topic's id, once for each assignment: another id must be noticed where it is read."""

@@ -31,11 +31,9 @@ from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.committer import Committer
-from knowledgepulse_worker.stream.fetch_positions import FetchPositions
 from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
-from knowledgepulse_worker.stream.truncation import Truncation
 from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
 
 # Seconds that a poll waits for records. A poll also raises the error that ended the session.
@@ -120,9 +118,7 @@ class Source(Rebalances):
         client, metrics = self.session.member, services.metrics
         self.unread_offsets = UnreadOffsets(client, metrics)
         self.committer = Committer(self.session, raw.name, metrics)
-        self._positions = FetchPositions(client, raw.name)
-        truncation = Truncation(client, raw.name, metrics)
-        self._log = LogChanges(topic_ids, truncation, self._positions, lambda: self.tasks)
+        self._log = LogChanges(client, raw.name, topic_ids, metrics, lambda: self.tasks)
         self._recovery = Recovery(self._log, self.unread_offsets, changelog.name, reader)
         self.assignment = self._assignment_of({})
 
@@ -251,15 +247,15 @@ class Source(Rebalances):
         if await self._log.has_moved_back(task, records[0]) or not task.is_current:
             return  # revoked meanwhile: the next assignment reads the records
         topic_id = self._log.topic_id
-        self.unread_offsets.note(self._positions.at(task), task.unread(records[0].offset, topic_id))
+        self.unread_offsets.note(task.place, task.unread(records[0].offset, topic_id))
         task.fetched(records[-1].offset + 1, epoch_of(records[-1]))
         if task.is_full:
-            self._positions.pause(task)
+            self.session.member.pause(task.place)
         await self.host.take(Batch(task, [raw_record(record, topic_id) for record in records]))
 
     def _resume(self, task: PartitionTask) -> None:
         if not task.is_full and task.is_current:
-            self._positions.resume(task)
+            self.session.member.resume(task.place)
 
     # --- commits
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
@@ -13,7 +14,7 @@ TOPIC = b"topic"
 @pytest.fixture
 def task():
     """Return a task that reads from offset 5 on."""
-    task = PartitionTask(0, Changelog(0), assignment=None)
+    task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
     task.begin(5, epoch=0)
     return task
 

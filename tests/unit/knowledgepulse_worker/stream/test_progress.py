@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
@@ -18,12 +19,13 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
         last_stable_offset=lambda _: 9 if waits_for == "records" else None,
         last_poll_timestamp=lambda _: None,
     )
-    task = PartitionTask(0, Changelog(0), assignment=None)
+    task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
     task.begin(5, epoch=0)
     task.is_recovered = True
     if waits_for == "a commit":
         task.fetched(9, epoch=0)
-    progress = Progress("raw", SimpleNamespace(session=SimpleNamespace(member=client), tasks={0: task}))
+    source = SimpleNamespace(session=SimpleNamespace(member=client), tasks={0: task}, replaced=0)
+    progress = Progress("raw", source)
     found = progress.silent if waits_for == "an answer" else progress.waiting
     before = found()
     assert before.keys() == {0}
@@ -38,7 +40,7 @@ def test_a_partition_that_comes_back_where_it_was_starts_anew(waits_for):
 def test_another_partitions_refused_records_are_progress_for_one_that_waits_for_its_commit(waits_for_commit):
     """Each of them takes another transaction; a record that hangs in its own lane has no progress by them."""
     client = SimpleNamespace(group=GroupMetadata("group", "member", 1), last_stable_offset=lambda _: None)
-    task = PartitionTask(0, Changelog(0), assignment=None)
+    task = PartitionTask(Place("raw", 0), Changelog(0), assignment=None)
     task.begin(5, epoch=0)
     task.is_recovered = True
     task.lane = SimpleNamespace(in_flight=1, waits_for_commit=waits_for_commit)

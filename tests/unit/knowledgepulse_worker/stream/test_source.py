@@ -9,7 +9,7 @@ from knowledgepulse_kafka.errors import MembershipError
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.transactional_publisher import metadata_of
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.stream import log_changes, truncation
+from knowledgepulse_worker.stream import log_changes
 from knowledgepulse_worker.stream.recovery import PARALLEL_READERS
 from support.program import Program
 
@@ -162,7 +162,7 @@ def hold_next(monkeypatch, target, method):
 @pytest.mark.parametrize("look_up", ["topic", "leader epoch"])
 async def test_a_look_up_that_outlives_its_assignment_leaves_the_next_alone(start, monkeypatch, look_up):
     """Its partition would be paused for good, or its position set behind records that are read again."""
-    monkeypatch.setattr(truncation, "_ANSWER_LIMIT", 60)
+    monkeypatch.setattr(log_changes, "_LOOK_UP_LIMIT", 60)
     world = await start(in_flight_records=1)
     await world.member.rebalance([0])
     world.publish(0, 0)
