@@ -77,9 +77,9 @@ class WorkerApp:
         self.metrics = services.metrics
         self.readiness = Readiness()
         self.diagnosis = Diagnosis()
-        self.on_failure = on_failure
         self.owned: set[int] = set()
         self._services = services
+        self._on_failure = on_failure
         self._raw = raw
         self._assigned_at = 0.0
         self.source = Source(
@@ -89,9 +89,7 @@ class WorkerApp:
             join=join,
             topic_ids=topic_ids,
             reader=reader,
-            on_assigned=self._on_assigned,
-            on_recovered=self._on_recovered,
-            on_failure=on_failure,
+            observer=self,
         )
         self.progress = Progress(raw.name, self.source)
         self.checks = Checks(
@@ -138,7 +136,14 @@ class WorkerApp:
             policy_refused=recent.policy_refused,
         )
 
-    def _on_recovered(self) -> None:
+    # --- the source's observer
+
+    def failed(self, error: BaseException) -> None:
+        """End the process."""
+        self._on_failure(error)
+
+    def recovered(self) -> None:
+        """See :class:`~knowledgepulse_worker.stream.source.Observer`."""
         self.readiness.done("ledgers")
         if self.owned:
             logger.info(
@@ -148,19 +153,22 @@ class WorkerApp:
                 sum(len(task.changelog.entries) for task in self.source.tasks.values()),
             )
 
-    def _on_assigned(self, assigned: Collection[int]) -> None:
-        before, self.owned = self.owned, set(assigned)
+    def assigned(self, owned: Collection[int]) -> None:
+        """See :class:`~knowledgepulse_worker.stream.source.Observer`."""
+        before, self.owned = self.owned, set(owned)
         for partition in before - self.owned:
             self.metrics.partition_left(partition)
         self.readiness.done("partitions")
         self._assigned_at = time.monotonic()
-        owned = len(self.owned)
+        count = len(self.owned)
         limits = self.settings.limits
         self.metrics.rebalances.inc()
-        self.metrics.partitions.labels("owned").set(owned)
-        self.metrics.in_flight_limit.set(owned * limits.in_flight_records)
-        self.metrics.in_flight_bytes_limit.set(owned * limits.in_flight_bytes)
-        logger.info("owns %d of %d partitions of %s", owned, self._raw.partitions, self._raw.name)
+        self.metrics.partitions.labels("owned").set(count)
+        self.metrics.in_flight_limit.set(count * limits.in_flight_records)
+        self.metrics.in_flight_bytes_limit.set(count * limits.in_flight_bytes)
+        logger.info("owns %d of %d partitions of %s", count, self._raw.partitions, self._raw.name)
+
+    # --- gauges
 
     def _refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""

@@ -127,7 +127,7 @@ class FaustApp(faust.App):
         traceback.
         """
         if isinstance(reason, EXPECTED):
-            self._worker.on_failure(reason)
+            self._worker.failed(reason)
         else:
             await super().crash(reason)
 

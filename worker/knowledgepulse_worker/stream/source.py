@@ -62,6 +62,22 @@ class Host(Protocol):
         ...
 
 
+class Observer(Protocol):
+    """Who is told what becomes of the partitions."""
+
+    def assigned(self, owned: Collection[int]) -> None:
+        """Take note of the owned partitions that are read, after each rebalance."""
+        ...
+
+    def recovered(self) -> None:
+        """Take note that all owned ledgers are recovered, even if none is owned."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """Take note of a lane's fatal error; the process must then end."""
+        ...
+
+
 class Source(Rebalances):
     """Reads records for the tasks that have room and commits what they complete.
 
@@ -74,9 +90,7 @@ class Source(Rebalances):
         join: makes the session of the group, given what to do at its rebalances.
         topic_ids: identifies the raw topic.
         reader: returns a changelog reader.
-        on_assigned: called with the owned partitions that are read, after each rebalance.
-        on_recovered: called once all owned ledgers are recovered, even if none is owned.
-        on_failure: called on a lane's fatal error; the process must then end.
+        observer: is told of assignments, recoveries and fatal errors.
 
     Attributes:
         session: the session of the group.
@@ -97,9 +111,7 @@ class Source(Rebalances):
         join: Callable[[Rebalances], Session],
         topic_ids: TopicIdentity,
         reader: ReaderFactory,
-        on_assigned: Callable[[Collection[int]], None],
-        on_recovered: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
+        observer: Observer,
     ) -> None:
         self.session = join(self)
         self.host: Host
@@ -108,9 +120,7 @@ class Source(Rebalances):
         self._changelog = changelog
         self._topic_ids = topic_ids
         self._services = services
-        self._on_assigned = on_assigned
-        self._on_recovered = on_recovered
-        self._on_failure = on_failure
+        self._observer = observer
         self._committing = asyncio.Lock()
         self._is_stopping = False
         self.is_rebalancing = False
@@ -170,7 +180,7 @@ class Source(Rebalances):
         self.assignment = self._assignment_of(
             {number: kept.get(number) or Changelog(number) for number in owned}
         )
-        self._on_assigned(owned)
+        self._observer.assigned(owned)
         self.is_rebalancing = False
         self._note_recovered()
 
@@ -181,7 +191,7 @@ class Source(Rebalances):
 
     def _note_recovered(self) -> None:
         if all(task.is_recovered for task in self.assignment.tasks.values()):
-            self._on_recovered()
+            self._observer.recovered()
 
     def _has_ledger(self, partition: int) -> bool:
         """Return whether a partition has a ledger; others are not read.
@@ -197,7 +207,7 @@ class Source(Rebalances):
         return Assignment(
             changelogs,
             self._services,
-            on_failure=self._on_failure,
+            on_failure=self._observer.failed,
             request_commit=self.commit_requested.set,
             on_room=self._resume,
         )
