@@ -20,8 +20,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from knowledgepulse_kafka.producer import InvalidRecord
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, Headers, OutputRecord
+from knowledgepulse_kafka.refused_record import InvalidRecord
 from simulation.group import Group
 from simulation.loop import EPOCH
 from simulation.network import Network

@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient
 from knowledgepulse_kafka.config import Config, revealed
 from knowledgepulse_kafka.oauth import token_provider
 from knowledgepulse_kafka.reaching import reaching
+from knowledgepulse_kafka.refused_record import telling_refusals
 from knowledgepulse_kafka.request_waits import Waits, noting
 from knowledgepulse_kafka.stopping import stoppable
 from knowledgepulse_kafka.throttle import Throttle
@@ -24,13 +25,13 @@ from knowledgepulse_kafka.topic_creation import never_creating
 _Client = TypeVar("_Client")
 
 
-def new_client(config: Config) -> AIOKafkaClient:
-    """Return a client for single requests.
+def new_client(config: Config, **options: Any) -> AIOKafkaClient:
+    """Return a client for single requests, with more of aiokafka's options.
 
     Raises:
         ConfigurationError: a file or a function named in the configuration is unusable; so for all clients.
     """
-    return reaching(never_creating(AIOKafkaClient(**client_arguments(config))))
+    return never_creating(reaching(AIOKafkaClient(**client_arguments(config), **options)))
 
 
 def new_consumer(config: Config, throttle: Throttle, **options: Any) -> AIOKafkaConsumer:
@@ -59,8 +60,9 @@ def adapted(client: _Client, throttle: Throttle, waits: Waits | None = None) -> 
         throttle: notes the throttle times.
         waits: notes what the client waits for, if given.
     """
-    noted = client if waits is None else noting(client, waits)
-    return stoppable(reaching(waiting_out(never_creating(noted), throttle)))
+    reached = reaching(client)
+    noted = reached if waits is None else noting(reached, waits)
+    return stoppable(telling_refusals(waiting_out(never_creating(noted), throttle)))
 
 
 def client_arguments(config: Config) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from asyncio import IncompleteReadError
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, collect_hosts
 from aiokafka.errors import (
     IllegalSaslStateError,
@@ -22,7 +21,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from knowledgepulse_kafka.client_factory import client_arguments
+from knowledgepulse_kafka.client_factory import client_arguments, new_client
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
 from knowledgepulse_kafka.oauth import TokenError
@@ -96,14 +95,14 @@ async def problem_with(servers: str) -> str:
 
 async def _problem_with_advertised(servers: str) -> str:
     """Check the addresses that the brokers advertise, which may be unreachable from here."""
-    client = AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=_PROBE_LIMIT_MS)
+    client = new_client(Config(bootstrap_servers=servers), request_timeout_ms=_PROBE_LIMIT_MS)
     try:
         await client.bootstrap()
         nodes = client.cluster.brokers()
         if any([await client.ready(node.nodeId) for node in nodes]):
             return ""
         addresses = ", ".join(address(node.host, node.port) for node in nodes)
-        return f"it refers clients to {addresses or 'no broker'}, which cannot be reached"
+        return f"it refers clients to {addresses}, which cannot be reached"
     finally:
         await client.close()
 

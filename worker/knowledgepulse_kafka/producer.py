@@ -12,7 +12,6 @@ from typing import Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import (
-    BrokerResponseError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
     InvalidProducerIdMapping,
@@ -23,7 +22,6 @@ from aiokafka.errors import (
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
-    kafka_errors,
 )
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.admin import ApiVersionRequest
@@ -47,6 +45,7 @@ from knowledgepulse_kafka.group_offsets import (
     refuse_offsets,
 )
 from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
+from knowledgepulse_kafka.refused_record import InvalidRecord
 from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import missing_topics
@@ -55,22 +54,11 @@ from knowledgepulse_kafka.topics import missing_topics
 _CANCELLED_LIMIT = _ABANDON_LIMIT = 1.0
 
 
-class InvalidRecord(BrokerResponseError):  # type: ignore[misc]  # noqa: N818 - aiokafka is untyped; its naming
-    """A topic does not accept a record: it has no key, and the topic is compacted (KIP-467)."""
-
-    errno = 87
-    message = "INVALID_RECORD"
-
-
 class ForgottenIdError(ProducerFenced):  # type: ignore[misc]  # aiokafka is untyped
     """The coordinator has forgotten an idle transactional id (``transactional.id.expiration.ms``).
 
     The client ends with any error of this kind, but would log another one with a traceback.
     """
-
-
-# aiokafka does not know the code, and would report an unknown error.
-kafka_errors[InvalidRecord.errno] = InvalidRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka import client as client_module
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.conn import AIOKafkaConnection
-from aiokafka.conn import collect_hosts as collected_hosts
+from aiokafka.conn import AIOKafkaConnection, collect_hosts
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
+from knowledgepulse_kafka.own_method import own_method
 from knowledgepulse_kafka.request_hook import plain_client
 
 logger = logging.getLogger(__name__)
@@ -59,6 +58,7 @@ class _Failure(NamedTuple):
     error: Exception
 
 
+# Of all clients, as what one finds spares the others, and the diagnosis, a wait.
 _failed: dict[tuple[str, int], _Failure] = {}
 _logged = LogInterval()
 
@@ -93,6 +93,7 @@ def reaching(client: _Client) -> _Client:
     plain = plain_client(client)
     servers: Any = plain._bootstrap_servers  # noqa: SLF001
     plain.cluster._bootstrap_brokers = ClusterMetadata(bootstrap_servers=servers)._bootstrap_brokers  # noqa: SLF001
+    plain._get_conn = own_method(plain._get_conn, create_conn=create_conn)  # noqa: SLF001 - there is no hook
     asking = set[asyncio.Task[Any]]()
     plain.bootstrap = partial(_bootstrap, plain, servers, asking)
     plain.close = partial(_close, plain.close, asking)
@@ -140,7 +141,7 @@ async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asynci
     Raises:
         KafkaConnectionError: no server answers with brokers.
     """
-    waiting = _collect_hosts(servers)
+    waiting = _by_last_failure(servers)
     while waiting or not all(request.done() for request in asked):
         if waiting:
             host, port, _ = waiting.pop(0)
@@ -262,11 +263,11 @@ def _forget_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _collect_hosts(servers: Any, randomize: bool = True) -> Any:
+def _by_last_failure(servers: Any) -> Any:
     """Return the bootstrap servers; those that did not answer lately are the last."""
     since = time.monotonic() - _AVOIDED
     return sorted(
-        collected_hosts(servers, randomize),
+        collect_hosts(servers),
         key=lambda host: failed_since(host[0], host[1], since) is not None,
     )
 
@@ -281,8 +282,3 @@ def failed_since(host: str, port: int, since: float = -math.inf) -> Exception | 
     """
     failure = _failed.get((host, port))
     return None if failure is None or failure.at < since else failure.error
-
-
-# The client has no hook: it looks both functions up by these names.
-client_module.create_conn = create_conn
-client_module.collect_hosts = _collect_hosts

@@ -21,17 +21,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
 from struct import Struct
-from types import FunctionType, MethodType
 from typing import Any, Literal, NamedTuple
 
 import cramjam
 from aiokafka import AIOKafkaConsumer
-from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_kafka.own_method import own_method
 from knowledgepulse_kafka.records import Fault
 
 MAX_RECORDS = 100_000
@@ -116,11 +115,12 @@ def decode_within(consumer: AIOKafkaConsumer, batch_bytes: int) -> None:
         consumer: the consumer.
         batch_bytes: the largest batch to decode, inflated.
     """
-    # The client has no hook: the method looks both classes up by these names.
-    names = {"MemoryRecords": partial(Batches, batch_bytes=batch_bytes), "PartitionRecords": PartitionRecords}
-    method = fetcher.Fetcher._proc_fetch_request  # noqa: SLF001
-    own = FunctionType(method.__code__, vars(fetcher) | names, method.__name__)
-    consumer._fetcher._proc_fetch_request = MethodType(own, consumer._fetcher)  # noqa: SLF001
+    fetcher = consumer._fetcher  # noqa: SLF001 - the client has no hook
+    fetcher._proc_fetch_request = own_method(  # noqa: SLF001
+        fetcher._proc_fetch_request,  # noqa: SLF001
+        MemoryRecords=partial(Batches, batch_bytes=batch_bytes),
+        PartitionRecords=PartitionRecords,
+    )
 
 
 class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka is untyped

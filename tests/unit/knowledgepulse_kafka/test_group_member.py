@@ -58,6 +58,8 @@ class AFetcher:
 
     async def close(self): ...
 
+    async def _proc_fetch_request(self): ...
+
 
 @pytest.fixture
 async def member(monkeypatch):

@@ -161,7 +161,7 @@ BROKERS = [(7, "a-broker", 9092, None)]
 async def bootstrapped(monkeypatch, *addresses):
     """Yield a client that has asked servers at these addresses, in this order."""
     monkeypatch.setattr(
-        reaching, "collected_hosts", lambda *_, **__: [(host, port, 0) for host, port in addresses]
+        reaching, "collect_hosts", lambda *_, **__: [(host, port, 0) for host, port in addresses]
     )
     client = reaching.reaching(AIOKafkaClient(bootstrap_servers="servers:9092"))
     try:
@@ -223,7 +223,7 @@ async def test_a_dead_bootstrap_server_is_named_once_and_then_tried_last(dead, s
     assert caplog.messages == [
         f"bootstrap server {LOOPBACK}:{dead[1]} cannot be reached (no answer); another one answers"
     ]
-    assert reaching._collect_hosts("servers")[-1][:2] == dead
+    assert reaching._by_last_failure("servers")[-1][:2] == dead
 
 
 class Brokers:
