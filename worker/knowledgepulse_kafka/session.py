@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Self, TypeAlias
@@ -10,7 +11,7 @@ from typing import Self, TypeAlias
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from knowledgepulse_kafka.commit_outcome import CommitOutcome
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Refused, Throttled
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import connect
 from knowledgepulse_kafka.group_member import CommittedPositions, GroupMember
@@ -23,6 +24,8 @@ from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_reader import Record, held_offsets
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
 from knowledgepulse_kafka.wait import Wait
+
+logger = logging.getLogger(__name__)
 
 # Seconds for leaving the group.
 _LEAVE_LIMIT = 2.0
@@ -235,6 +238,20 @@ class Session:
         with suppress(TimeoutError):  # closing may wait forever while a broker is down
             async with asyncio.timeout(_LEAVE_LIMIT):
                 await self.member.stop()
+
+
+async def commit_repeatedly(session: Session, records: Sequence[OutputRecord], positions: Positions) -> bool:
+    """Commit, again and again while a quota keeps a session from it; return False if it has rebalanced.
+
+    Raises:
+        RefusedError: brokers refused records.
+        ClientError: see :meth:`Session.commit`.
+    """
+    while isinstance(outcome := await session.commit(records, positions), Throttled):
+        logger.info("%s; the transaction is repeated", outcome.reason)
+    if isinstance(outcome, Refused):
+        raise outcome.error
+    return isinstance(outcome, Committed)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped

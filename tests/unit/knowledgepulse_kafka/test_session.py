@@ -4,11 +4,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import ConsumerRecord
 
-from knowledgepulse_kafka.commit_outcome import Committed
+from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import RefusedError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import Position
-from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.session import Session, commit_repeatedly
 
 AT = TopicPartition("contribute", 0)
 AFTER = {AT: Position(1)}
@@ -71,3 +72,26 @@ async def test_a_batch_is_out_of_date_after_a_rebalance(session, consumer):
     assert not session.is_current
     await session.poll()
     assert session.is_current
+
+
+class Outcomes:
+    """A session whose commits end one way after another."""
+
+    def __init__(self, *outcomes):
+        self.left = list(outcomes)
+
+    async def commit(self, *_):
+        return self.left.pop(0)
+
+
+@pytest.mark.parametrize(("last", "is_committed"), [(Committed([]), True), (Rebalanced(), False)])
+async def test_a_commit_that_a_quota_kept_back_is_repeated_until_it_ends_otherwise(last, is_committed):
+    session = Outcomes(Throttled("quota"), Throttled("quota"), last)
+
+    assert await commit_repeatedly(session, [], {}) is is_committed
+    assert session.left == []
+
+
+async def test_a_repeated_commit_raises_what_refused_it():
+    with pytest.raises(RefusedError):
+        await commit_repeatedly(Outcomes(Refused(RefusedError())), [], {})

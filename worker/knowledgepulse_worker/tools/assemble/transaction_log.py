@@ -10,15 +10,13 @@ member of the group, and had a transactional id for each partition; a partition'
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from knowledgepulse_kafka.client_types import Place
-from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Throttled
 from knowledgepulse_kafka.errors import LostPartitionsError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, Headers, OutputRecord, Position
-from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.session import Session, commit_repeatedly
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas.dead_letter import Reason
@@ -26,8 +24,6 @@ from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 from knowledgepulse_worker.tools.assemble.run_outputs import RunDeadLetter
-
-logger = logging.getLogger(__name__)
 
 STEP_RECORDS = 100
 """Number of records after which a transaction is committed; larger transactions might time out."""
@@ -153,12 +149,8 @@ class AssemblyLog:
         position = self._mark(POSITION, b"%d" % step.position, (MEMBER,))
         records = [*step.outputs, *(self._mark(key, value) for key, value in marks.items()), position]
         watermark = {self._place: Position(step.watermark)}
-        while isinstance(outcome := await session.commit(records, watermark), Throttled):
-            logger.info("%s; the transaction is repeated", outcome.reason)
-        if isinstance(outcome, Rebalanced):
+        if not await commit_repeatedly(session, records, watermark):
             raise LostPartitionsError("the group has rebalanced")
-        if not isinstance(outcome, Committed):
-            raise outcome.error
 
     def _mark(self, key: bytes, value: bytes | None, headers: Headers = ()) -> OutputRecord:
         return OutputRecord(self._topic, self._place.partition, NO_TIMESTAMP, key, value, headers)

@@ -16,10 +16,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from knowledgepulse_kafka.commit_outcome import Committed, Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import require_rights
-from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.session import Session, commit_repeatedly
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -214,8 +213,4 @@ async def _commit(session: Session, record: Record, answer: OutputRecord) -> boo
         RefusedError: a broker rejected the answer.
     """
     after = {(record.topic, record.partition): Position(record.offset + 1)}
-    while isinstance(outcome := await session.commit([answer], after), Throttled):
-        logger.info("%s; the transaction is repeated", outcome.reason)
-    if isinstance(outcome, Refused):
-        raise outcome.error
-    return isinstance(outcome, Committed)
+    return await commit_repeatedly(session, [answer], after)

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from knowledgepulse_kafka.commit_outcome import Refused, Throttled
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
-from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.session import Session, commit_repeatedly
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings
@@ -177,10 +176,7 @@ async def send_evaluations(
 
 async def _commit(session: Session, outputs: Sequence[OutputRecord], records: Sequence[Record]) -> None:
     """Commit outputs and the positions after records in one transaction; raise a RefusedError if refused."""
-    while isinstance(outcome := await session.commit(outputs, positions_after(records)), Throttled):
-        logger.info("%s; the transaction is repeated", outcome.reason)
-    if isinstance(outcome, Refused):
-        raise outcome.error
+    await commit_repeatedly(session, outputs, positions_after(records))
 
 
 def positions_after(records: Sequence[Record]) -> dict[tuple[str, int], Position]:
