@@ -41,15 +41,21 @@ class Brokers:
         self._known = [set() for _ in range(count)]
         self._asked = -1
         self.coordinators = []
-        self._client = SimpleNamespace(
-            _get_conn=None,
+        self.refusal = None
+
+    @property
+    def _client(self):
+        """A client for single requests, to which clients from the factory may be bound again and again."""
+        return SimpleNamespace(
+            _get_conn=self._unconnected,
             _bootstrap_servers="broker:9092",
             _metadata_update=None,
             bootstrap=None,
             close=None,
             cluster=SimpleNamespace(),
         )
-        self.refusal = None
+
+    async def _unconnected(self, _node): ...
 
     async def start(self): ...
 
