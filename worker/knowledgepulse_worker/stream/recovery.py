@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -18,8 +19,10 @@ from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.log_changes import LogChanges
-from knowledgepulse_worker.stream.start_offset import start_of
-from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
+from knowledgepulse_worker.stream.start_offset import Start, start_of
+from knowledgepulse_worker.stream.unread_offsets import PassedOver, UnreadOffsets
+
+logger = logging.getLogger(__name__)
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
@@ -76,13 +79,32 @@ class Recovery:
 
         async def recovered(task: PartitionTask) -> None:
             start = start_of(task.place, committed[task.place], task.changelog, self._log.topic_id)
-            task.begin(start.offset, start.leader_epoch)
             if start.passed_over is not None:
-                await self._unread_offsets.count_passed_over(start.passed_over)
+                start = await self._obeyed(task, start, start.passed_over)
+            task.begin(start.offset, start.leader_epoch)
             await begin(task.place, start.offset)
             task.is_recovered = True
 
         await read_changelogs(recovering, self._changelog, self._connect, recovered)
+
+    async def _obeyed(self, task: PartitionTask, start: Start, passed: PassedOver) -> Start:
+        """Count what a position that no worker has committed passes over, and return where to read from.
+
+        A position beyond the partition's end cannot be obeyed: the client would begin anew.
+        """
+        async with self._connect() as reader:
+            held = (await reader.appended(task.place.topic, [task.partition]))[task.partition]
+        if passed.stop <= held.stop:
+            await self._unread_offsets.count_passed_over(passed)
+            return start
+        logger.error(
+            "partition %d: an operator or another client, not a worker, has set the group's position in "
+            "%s to %d, beyond the end, %d; continuing from %s",
+            *(task.partition, task.place.topic, passed.stop, held.stop),
+            "the beginning" if passed.start is None else f"offset {passed.start}, as the ledger says",
+        )
+        own = None if passed.start is None else task.changelog.position
+        return Start(None) if own is None else Start(own.offset, own.leader_epoch)
 
     async def _identify(self, tasks: Mapping[int, PartitionTask]) -> None:
         """Look up the topic's id, once for each assignment: another id must be noticed where it is read."""

@@ -36,7 +36,7 @@ TRACE = ReasoningTrace.new(
 
 
 class MemoryReader:
-    """Reads the changelog from the in-memory publisher.
+    """Reads the changelog from the in-memory publisher, and knows the end of the raw topic.
 
     Attributes:
         gates: by partition, an event that blocks reading its changelog until set.
@@ -45,8 +45,9 @@ class MemoryReader:
         max_parallel: the highest number of partitions read at once.
     """
 
-    def __init__(self, publisher):
+    def __init__(self, publisher, raw):
         self._publisher = publisher
+        self._raw = raw
         self.gates = {}
         self.truncated = set()
         self.reading = set()
@@ -63,6 +64,8 @@ class MemoryReader:
         return range(len(self._records(topic, partition)))
 
     async def appended(self, topic, partitions):
+        if topic == RAW:
+            return {number: range(self._raw.end(number)) for number in partitions}
         return {number: await self.bounds(topic, number) for number in partitions}
 
     async def read(self, topic, partition, offsets):
@@ -121,7 +124,7 @@ class World:
     def __init__(self, program, topic, publisher, ledgers=None, **limits):
         self.topic = topic
         self.publisher = publisher
-        self.reader = MemoryReader(publisher)
+        self.reader = MemoryReader(publisher, topic)
         self.member = MemoryGroupMember(topic)
         self.topic_ids = MemoryTopicIds(topic)
         self.failures = []

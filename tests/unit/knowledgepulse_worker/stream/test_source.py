@@ -517,6 +517,19 @@ async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_
     assert "partition 0: offsets 5 to 7 of raw-traces were not read" in caplog.text
 
 
+async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
+    """The client began anew, so that outputs were there twice, and offsets were counted that are none."""
+    second = await start(*await after_five(start))
+    second.publish(0, 5, 6)
+    second.topic.committed[0], second.topic.metadata[0] = 30, ""
+    await second.member.rebalance([0])
+    await second.committed({0: 7})
+
+    assert await skipped(second) == 0
+    assert second.outputs() == [*range(7)]
+    assert "to 30, beyond the end, 7; continuing from offset 5, as the ledger says" in caplog.text
+
+
 async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start):
     topic, publisher = await after_five(start)
     publisher.committed = [one for one in publisher.committed if one.topic in ("contribute", "rejected")]
