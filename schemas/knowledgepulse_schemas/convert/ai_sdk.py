@@ -12,8 +12,8 @@ from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none
-from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of
-from knowledgepulse_schemas.convert.tree import Node, tool_run
+from knowledgepulse_schemas.convert.span import Span, node_of
+from knowledgepulse_schemas.convert.tree import Node
 
 _OPERATION = "ai.operationId"
 _FUNCTION = "ai.telemetry.functionId"
@@ -34,7 +34,7 @@ def node(span: Span) -> Node:
     losses = Losses()
     operation = as_text(span.attributes.get(_OPERATION))
     used = {_OPERATION, _FUNCTION, "operation.name", "resource.name"}
-    error = error_of(span)
+    error = span.error()
     is_agent, is_model_call = operation in _AGENTS, operation.endswith(_MODEL_CALLS)
     event: ModelCall | ToolRun | None = None
     if operation == _TOOL:
@@ -52,8 +52,8 @@ def node(span: Span) -> Node:
         losses,
         agent=is_agent,
         silent=is_model_call and event is None,
-        agent_id=text_of(span, _FUNCTION),
-        names=texts_of(span, _FUNCTION, "service.name"),
+        agent_id=span.text(_FUNCTION),
+        names=span.texts(_FUNCTION, "service.name"),
         scores=(),
     )
 
@@ -102,13 +102,11 @@ def _response(span: Span, used: set[str], losses: Losses) -> Iterator[hub.Part]:
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
     used |= {f"{_TOOL}.name", f"{_TOOL}.id", f"{_TOOL}.args", f"{_TOOL}.result"}
-    return tool_run(
+    return span.tool_run(
         as_text(span.attributes.get(f"{_TOOL}.name")) or span.name,
         parse_json(span.attributes.get(f"{_TOOL}.args")),
         span.attributes.get(f"{_TOOL}.result"),
         error,
         losses,
         call_id=text_or_none(span.attributes.get(f"{_TOOL}.id")),
-        start=span.start,
-        end=span.end,
     )

@@ -38,8 +38,8 @@ _WRAPPERS = {"part"} | _CALL | _RESPONSE
 _MEDIA = words(
     """
     image image_url image_file input_image audio input_audio video video_url media file input_file document
-    computer_screenshot cache_point redacted_thinking redactedThinking source source-url source-document
-    step-start tool-approval-request
+    blob uri computer_screenshot cache_point redacted_thinking redactedThinking source source-url
+    source-document step-start tool-approval-request
     """
 )
 """Types of blocks that hold no text, reasoning or call."""

@@ -19,8 +19,8 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
-from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of
-from knowledgepulse_schemas.convert.tree import Node, runs_of, tool_run
+from knowledgepulse_schemas.convert.span import Span, node_of
+from knowledgepulse_schemas.convert.tree import Node, runs_of
 
 Kind = Literal["agent", "model", "tool"]
 
@@ -146,21 +146,19 @@ def node(span: Span) -> Node:
     scores = list(genai.scores_of(span))
     if all(hub.is_outcome(*score) for score in scores):
         used |= set(genai.SCORE)
-    service = text_of(span, "service.name")
-    error = error_of(span, "-" if _failed(span, dialect) and not span.failed else None)
+    service = span.text("service.name")
+    error = span.error("-" if _failed(span, dialect) and not span.failed else None)
     given, returned = (_first(span, names, dialect, used) for names in (dialect.inputs, dialect.outputs))
     event: ModelCall | ToolRun | None = None
     if kind == "tool":
-        event = tool_run(
-            text_of(span, *dialect.names) or span.name,
+        event = span.tool_run(
+            span.text(*dialect.names) or span.name,
             given,
             returned,
             error,
             losses,
-            call_id=text_of(span, *dialect.ids),
-            mcp_server=text_of(span, dialect.server),
-            start=span.start,
-            end=span.end,
+            call_id=span.text(*dialect.ids),
+            mcp_server=span.text(dialect.server),
         )
     elif kind is not None:
         inputs = messages_of(given, "user", "input", losses)

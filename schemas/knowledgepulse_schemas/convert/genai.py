@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pydantic import AliasChoices, Field
-
 from knowledgepulse_schemas.convert import bedrock, gemini, hub, openai, wrapped
+from knowledgepulse_schemas.convert.blocks import Block, parts_of
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
@@ -31,8 +30,8 @@ from knowledgepulse_schemas.convert.reading import (
     text_or_none,
     without,
 )
-from knowledgepulse_schemas.convert.span import Event, Span, error_of, node_of, text_of, texts_of, unflatten
-from knowledgepulse_schemas.convert.tree import Node, tool_run
+from knowledgepulse_schemas.convert.span import Event, Span, node_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node
 
 OPERATION = "gen_ai.operation.name"
 _MODEL_CALLS = ("chat", "text_completion", "generate_content")
@@ -50,26 +49,15 @@ _EVALUATION = "gen_ai.evaluation.result"
 SCORE = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
 """The attributes of an evaluation's event that hold the name and the value of its score."""
 _TOOL_CALL = "gen_ai.tool.call"
-_MEDIA = {"blob", "file", "uri"}
+_RESPONSES = ("response", "result", "server_tool_call_response")
+"""Names of the member that holds a response."""
 _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
 
 
-class _Part(InputModel):
-    type: str
-    content: Any = Field(default=None, validation_alias=AliasChoices("content", "text"))
-    id: str | None = None
-    name: str | None = None
-    arguments: Any = None
-    response: Any = None
-    result: Any = None  # the original name of `response`
-    server_tool_call: Any = None
-    server_tool_call_response: Any = None
-
-
 class _Message(InputModel):
     role: str
-    parts: list[_Part]
+    parts: list[Block]
     name: str | None = None
     finish_reason: str | None = None
 
@@ -78,7 +66,7 @@ def node(span: Span) -> Node:
     """Convert a span to a node, or raise a ConversionError if its messages violate the conventions."""
     losses = Losses()
     used = {OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
-    error = error_of(span, span.attributes.get("error.type"))
+    error = span.error(span.attributes.get("error.type"))
     event: ModelCall | ToolRun | None = None
     if span.attributes.get(OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
@@ -96,8 +84,8 @@ def node(span: Span) -> Node:
         losses,
         silent=event is None and span.attributes.get(OPERATION) in _MODEL_CALLS,
         agent=span.attributes.get(OPERATION) in _AGENTS or _kind(span) == "agent",
-        agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
-        names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
+        agent_id=span.text("gen_ai.agent.id", "gen_ai.agent.name"),
+        names=span.texts("gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
         scores=scores_of(span),
     )
 
@@ -132,29 +120,28 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
     return tuple(messages)
 
 
-def _parts(part: _Part, path: str, losses: Losses) -> Iterator[hub.Part]:
-    if part.type == "text":
-        yield hub.Text(as_text(part.content))
-    elif part.type == "reasoning":
-        yield hub.Reasoning(as_text(part.content))
-    elif part.type == "reasoningContent" and isinstance(part.content, dict):  # Strands
-        block = {"role": "assistant", "content": [{part.type: part.content}]}
-        yield from bedrock.messages_of([block], path, losses)[0].parts
-    elif part.type == "tool_call":
-        yield hub.ToolCall(part.name or "", part.arguments, part.id)
-    elif part.type == "tool_call_response":
-        response = part.result if part.response is None else part.response
-        yield wrapped.response_of(response, f"{path}.response", losses, call_id=part.id, name=part.name)
-    elif part.type == "server_tool_call":
-        yield hub.ToolCall(part.name or "", part.server_tool_call, part.id)
-    elif part.type == "server_tool_call_response":
-        yield wrapped.response_of(
-            part.server_tool_call_response, f"{path}.server_tool_call_response", losses, call_id=part.id
-        )
-    elif part.type in _MEDIA:
-        losses.add(f"{path}.{part.type}", part.content or "-")
-    else:
-        losses.add_unknown(f"{path}.{part.type}", part.content or "-", part.model_dump())
+def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+    match part:
+        case {"type": "reasoningContent", "content": {**content}, **rest}:  # Strands
+            count_others(rest, set(), path, losses)
+            block = {"role": "assistant", "content": [{"reasoningContent": content}]}
+            yield from bedrock.messages_of([block], path, losses)[0].parts
+        case {"type": "server_tool_call", **rest}:
+            count_others(rest, {"name", "server_tool_call", "id"}, path, losses)
+            name, call_id = as_text(rest.get("name")), text_or_none(rest.get("id"))
+            yield hub.ToolCall(name, rest.get("server_tool_call"), call_id)
+        case {"type": "tool_call_response" | "server_tool_call_response", **rest}:
+            count_others(rest, {"id", "name", *_RESPONSES}, path, losses)
+            name = next((name for name in _RESPONSES if rest.get(name) is not None), _RESPONSES[0])
+            yield wrapped.response_of(
+                rest.get(name),
+                f"{path}.{name}",
+                losses,
+                call_id=text_or_none(rest.get("id")),
+                name=text_or_none(rest.get("name")),
+            )
+        case _:
+            yield from (own for _, own in parts_of(part, path, losses))
 
 
 def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
@@ -343,15 +330,13 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         arguments, result = _tool_events(span)
     if arguments is None and result is None:
         losses.add("a tool's arguments and result, which were not recorded", "-")
-    return tool_run(
+    return span.tool_run(
         as_text(name) or span.name,
         arguments,
         result,
         error,
         losses,
         call_id=text_or_none(call_id),
-        start=span.start,
-        end=span.end,
         failed=first("gen_ai.tool.status") == "error",  # Strands
     )
 

@@ -19,49 +19,27 @@ from knowledgepulse_schemas.convert.blocks import Parts
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_session
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import InputModel, count_others, count_unread, read, text_or_none
+from knowledgepulse_schemas.convert.reading import (
+    InputModel,
+    as_text,
+    count_others,
+    count_unread,
+    read,
+    text_or_none,
+    without,
+)
 from knowledgepulse_schemas.convert.sessions import Transcript, lines_of, project_of
 
 NAME = "opencode"
 
 _BESIDE = {"agent", "compaction", "file", "patch", "retry", "snapshot", "step-finish", "step-start"}
 """Types of parts that hold no text, reasoning or call."""
+_READ = {
+    *("type", "id", "sessionID", "messageID", "text", "synthetic", "ignored", "tool", "callID", "state"),
+    *("prompt", "time"),
+}
+"""Members of parts that are read, or that say nothing of the run."""
 _ABORTED = "MessageAbortedError"
-
-
-class _Span(InputModel):
-    start: float | None = None
-    end: float | None = None
-    created: float | None = None
-    completed: float | None = None
-
-
-class _State(InputModel):
-    status: str | None = None
-    input: Any = None
-    output: str | None = None
-    error: str | None = None
-    time: _Span | None = None
-
-
-class _Part(InputModel):
-    type: str
-    id: str | None = None
-    session: str | None = Field(default=None, alias="sessionID")
-    message: str | None = Field(default=None, alias="messageID")
-    text: str | None = None
-    synthetic: bool | None = None
-    ignored: bool | None = None
-    tool: str | None = None
-    call: str | None = Field(default=None, alias="callID")
-    state: _State | None = None
-    prompt: str | None = None
-    time: _Span | None = None
-
-
-class _Failure(InputModel):
-    name: str | None = None
-    data: dict[str, Any] | None = None
 
 
 class _Info(InputModel):
@@ -70,9 +48,9 @@ class _Info(InputModel):
     role: str
     id: str | None = None
     session: str | None = Field(default=None, alias="sessionID")
-    time: _Span | None = None
+    time: dict[str, Any] | None = None
     model_id: str | None = Field(default=None, alias="modelID")
-    error: _Failure | None = None
+    error: dict[str, Any] | None = None
     finish: str | None = None
 
 
@@ -169,57 +147,61 @@ def _add_message(message: Any, transcript: Transcript) -> None:
     count_unread(info, "messages[].info", losses)
     transcript.named(info.model_id)
     transcript.run.native_id = transcript.run.native_id or info.session
-    span = info.time or _Span()
-    at = transcript.reached(_seconds(span.completed or span.created))
+    span = info.time or {}
+    count_others(span, {"created", "completed"}, "messages[].info.time", losses)
+    at = transcript.reached_milliseconds(span.get("completed") or span.get("created"))
     default: hub.Role = "user" if info.role == "user" else "assistant"
     for value in message["parts"] if isinstance(message["parts"], list) else ():
         for role, own in parts_of(value, "messages[].parts[]", losses):
             transcript.add(role or default, [own], at)
     if info.error is not None:
-        transcript.add("assistant", [_error(info.error, losses)], at)
+        transcript.add("assistant", [_error(info.error, "messages[].info.error", losses)], at)
     transcript.add("assistant", hub.cut_off(info.finish), at)
 
 
-def _error(failure: _Failure, losses: Losses) -> hub.Error:
-    data = failure.data or {}
-    count_others(data, {"message"}, "messages[].info.error.data", losses)
-    text = data.get("message") or failure.name or ""
-    return hub.Error(str(text), interruption=failure.name == _ABORTED)
+def _error(failure: dict[str, Any], path: str, losses: Losses) -> hub.Error:
+    data = failure.get("data")
+    count_others(failure, {"name", "data"}, path, losses)
+    message = data.get("message") if isinstance(data, dict) else data
+    count_others(data if isinstance(data, dict) else {}, {"message"}, f"{path}.data", losses)
+    return hub.Error(as_text(message or failure.get("name")), interruption=failure.get("name") == _ABORTED)
 
 
-def parts_of(value: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
+def parts_of(part: Any, path: str, losses: Losses, _kind: str = "") -> Parts:
     """Read a part of a message; one of another form is a suspect loss."""
-    try:
-        part = read(_Part, value)
-    except ConversionError:
-        losses.add_unknown(f"{path} of another form", value)
-        return
-    if part.type == "text":
-        yield "system" if part.synthetic or part.ignored else None, hub.Text(part.text or "")
-    elif part.type == "reasoning":
-        yield "assistant", hub.Reasoning(part.text or "")
-    elif part.type == "subtask":
-        yield "user", hub.Text(part.prompt or "")
-    elif part.type == "tool" and part.state is not None:
-        state, span = part.state, part.state.time or _Span()
-        latency = span.end - span.start if span.start is not None and span.end is not None else None
-        yield "assistant", hub.ToolCall(part.tool or "", state.input, part.call, latency_ms=latency)
-        if state.status in ("completed", "error"):
-            failed = state.status == "error"
-            text = state.error if failed else state.output
-            yield "tool", hub.ToolCallResponse(text or "", part.call, part.tool, failed=failed)
-    else:
-        path = f"{path} of type {part.type}"
-        if part.type in _BESIDE:
-            losses.add(path, part.model_extra)
-        else:
-            losses.add_unknown(path, part.model_extra, part.model_dump())
-        return
-    count_unread(part, path, losses)
+    match part:
+        case {"type": "text", "text": str(text)}:
+            yield "system" if part.get("synthetic") or part.get("ignored") else None, hub.Text(text)
+        case {"type": "reasoning", "text": str(text)}:
+            yield "assistant", hub.Reasoning(text)
+        case {"type": "subtask", "prompt": str(text)}:
+            yield "user", hub.Text(text)
+        case {"type": "tool", "tool": str(tool), "state": dict(state)}:
+            yield from _call(tool, text_or_none(part.get("callID")), state, f"{path}.state", losses)
+        case {"type": str(kind)}:
+            add = losses.add if kind in _BESIDE else losses.add_unknown
+            add(f"{path} of type {kind}", without(part, *_READ))
+            return
+        case _:
+            losses.add_unknown(f"{path} of another form", part)
+            return
+    count_others(part, _READ, path, losses)
+    if isinstance(part.get("time"), dict):
+        count_others(part["time"], {"start", "end"}, f"{path}.time", losses)
 
 
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, losses: Losses) -> Parts:
+    count_others(state, {"status", "input", "output", "error", "time"}, path, losses)
+    latency = None
+    match state.get("time"):
+        case {"start": int() | float() as start, "end": int() | float() as end, **rest}:
+            latency = end - start
+            count_others(rest, set(), f"{path}.time", losses)
+    yield "assistant", hub.ToolCall(tool, state.get("input"), call_id, latency_ms=latency)
+    if state.get("status") in ("completed", "error"):
+        failed = state["status"] == "error"
+        text = as_text(state.get("error" if failed else "output"))
+        yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=failed)
 
 
 FORMAT = of_session(NAME, "info messages", _recognises, _runs)

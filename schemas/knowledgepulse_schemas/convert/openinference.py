@@ -13,8 +13,8 @@ from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none
-from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
-from knowledgepulse_schemas.convert.tree import Node, tool_run
+from knowledgepulse_schemas.convert.span import Span, node_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node
 
 KIND = "openinference.span.kind"
 
@@ -36,7 +36,7 @@ def node(span: Span) -> Node:
     losses = Losses()
     kind = as_text(span.attributes.get(KIND)).upper()
     used = {KIND, "agent.name"}
-    error = error_of(span)
+    error = span.error()
     event: ModelCall | ToolRun | None = None
     if kind == "LLM":
         event = _model_call(span, used, error, losses)
@@ -46,7 +46,7 @@ def node(span: Span) -> Node:
         event = _retrieval(span, used, error)
     elif kind == "AGENT":
         event = _values(span, used, None)
-    own_name = text_of(span, "agent.name", "graph.node.name")
+    own_name = span.text("agent.name", "graph.node.name")
     return node_of(
         span,
         event,
@@ -55,7 +55,7 @@ def node(span: Span) -> Node:
         losses,
         agent=kind == "AGENT",
         agent_id=own_name or (span.name if kind == "AGENT" else None),
-        names=(own_name, span.name, *texts_of(span, "service.name", "openinference.project.name")),
+        names=(own_name, span.name, *span.texts("service.name", "openinference.project.name")),
         scores=_scores(span),
     )
 
@@ -148,15 +148,13 @@ def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
     used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
-    return tool_run(
-        text_of(span, "tool.name") or span.name,
+    return span.tool_run(
+        span.text("tool.name") or span.name,
         parse_json(span.attributes.get("input.value")),
         span.attributes.get("output.value"),
         error,
         losses,
-        call_id=text_of(span, "tool_call.id", "tool.id"),
-        start=span.start,
-        end=span.end,
+        call_id=span.text("tool_call.id", "tool.id"),
     )
 
 

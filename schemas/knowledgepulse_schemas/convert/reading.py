@@ -15,7 +15,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 
 _SHOWN_PROBLEMS = 3
-_INSTANCE = re.compile(r"dictionary or instance of \w+")
+_INSTANCE = re.compile(r"dictionary(?: or instance of \w+)?")
 _KINDS = {
     dict: "an object",
     list: "a list",

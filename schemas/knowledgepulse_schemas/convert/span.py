@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert import hub, wrapped
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.tree import Node
+
+_END_OF_TIME = 2**64
+"""Times of spans have 64 bits; a larger number is no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +50,62 @@ class Span:
     losses: Losses = field(default_factory=Losses)
     shared: tuple[Losses, ...] = ()
 
+    def text(self, *names: str) -> str | None:
+        """Return the first non-empty text among these attributes, or else those of the resource."""
+        return next(iter(self.texts(*names)), None)
 
-def text_of(span: Span, *names: str) -> str | None:
-    """Return the first non-empty text among these attributes of the span, or else of its resource."""
-    return next(iter(texts_of(span, *names)), None)
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Return the non-empty texts among these attributes, or else those of the resource."""
+        values = (self.attributes.get(name, self.resource.get(name)) for name in names)
+        return tuple(value for value in values if isinstance(value, str) and value)
 
+    def error(self, kind: Any = None) -> hub.Error | None:
+        """Return the error of a failed span: the message of its status, else of its exception, else its kind.
 
-def texts_of(span: Span, *names: str) -> tuple[str, ...]:
-    """Return the non-empty texts among these attributes of the span, or else of its resource."""
-    values = (span.attributes.get(name, span.resource.get(name)) for name in names)
-    return tuple(value for value in values if isinstance(value, str) and value)
+        A span with an attribute that names the kind of an error has failed.
+        """
+        if not self.failed and not kind:
+            return None
+        exception = next((event.attributes for event in self.events if event.name == "exception"), {})
+        messages = (self.message, exception.get("exception.message"), kind)
+        return hub.Error(next((message for message in messages if isinstance(message, str) and message), ""))
 
+    def tool_run(
+        self,
+        name: str,
+        arguments: Any,
+        response: Any,
+        error: hub.Error | None,
+        losses: Losses,
+        *,
+        call_id: str | None = None,
+        mcp_server: str | None = None,
+        failed: bool = False,
+    ) -> ToolRun:
+        """Return the span as a tool's execution. Its response is a text or JSON, or else the error's message.
 
-def error_of(span: Span, kind: Any = None) -> hub.Error | None:
-    """Return the error of a failed span: the message of its status, else of its exception, else its kind.
-
-    A span with an attribute that names the kind of an error has failed.
-    """
-    if not span.failed and not kind:
-        return None
-    exception = next((event.attributes for event in span.events if event.name == "exception"), {})
-    messages = (span.message, exception.get("exception.message"), kind)
-    return hub.Error(next((message for message in messages if isinstance(message, str) and message), ""))
+        Args:
+            name: The tool's name.
+            arguments: The call's arguments.
+            response: The recorded response.
+            error: The failure that the tracer flags.
+            losses: The report that gets the dropped values.
+            call_id: The id of the call.
+            mcp_server: The MCP server of the tool.
+            failed: Whether the record of the response flags a failure.
+        """
+        answer = None
+        if response is not None:
+            answer = wrapped.response_of(response, "response", losses, call_id=call_id)
+        text = None if answer is None else answer.response
+        if text is None and error is not None:
+            text = error.message
+        elif error is not None and error.message not in (text or ""):
+            losses.add("errors of tools that responded", error.message)
+        known = _END_OF_TIME > self.end > self.start > 0
+        latency = (self.end - self.start) / 1e6 if known else None
+        call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
+        return ToolRun(call, text, failed or error is not None or (answer is not None and answer.failed))
 
 
 def node_of(

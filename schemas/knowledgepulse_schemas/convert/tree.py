@@ -14,15 +14,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
-from knowledgepulse_schemas.convert import hub, wrapped
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun, conversation
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_END_OF_TIME = 2**64
-"""Times of spans have 64 bits; a larger number is no time."""
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
 _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
@@ -445,41 +443,3 @@ def nanoseconds(time: Any) -> int:
     """Convert a time that :func:`parse_time` reads to nanoseconds since 1970; any other becomes 0."""
     moment = parse_time(time)
     return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
-
-
-def tool_run(
-    name: str,
-    arguments: Any,
-    response: Any,
-    error: hub.Error | None,
-    losses: Losses,
-    *,
-    call_id: str | None = None,
-    mcp_server: str | None = None,
-    start: int = 0,
-    end: int = 0,
-    failed: bool = False,
-) -> ToolRun:
-    """Return the execution of a tool. Its response is a text or JSON, or else the error's message.
-
-    Args:
-        name: The tool's name.
-        arguments: The call's arguments.
-        response: The recorded response.
-        error: The failure that the tracer flags.
-        losses: The report that gets the dropped values.
-        call_id: The id of the call.
-        mcp_server: The MCP server of the tool.
-        start: Nanoseconds since 1970, or 0 if unknown, as ``end``.
-        end: The end of the execution.
-        failed: Whether the record of the response flags a failure.
-    """
-    answer = None if response is None else wrapped.response_of(response, "response", losses, call_id=call_id)
-    text = None if answer is None else answer.response
-    if text is None and error is not None:
-        text = error.message
-    elif error is not None and error.message not in (text or ""):
-        losses.add("errors of tools that responded", error.message)
-    latency = (end - start) / 1e6 if _END_OF_TIME > end > start > 0 else None
-    call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
-    return ToolRun(call, text, failed or error is not None or (answer is not None and answer.failed))
