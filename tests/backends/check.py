@@ -49,7 +49,7 @@ RUNS = 60
 
 def documents():
     lines = map(json.loads, RECORDED.read_text().splitlines())
-    return {one["name"]: one["document"] for one in lines}
+    return {line["name"]: line["document"] for line in lines}
 
 
 def renamed(document):
@@ -72,7 +72,7 @@ def protobuf(document):
     for resource in document["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
-                for name in {"traceId", "spanId", "parentSpanId"} & {one for one in span if span[one]}:
+                for name in {"traceId", "spanId", "parentSpanId"} & {name for name in span if span[name]}:
                     span[name] = base64.b64encode(bytes.fromhex(span[name])).decode()
     return ParseDict(document, ExportTraceServiceRequest(), ignore_unknown_fields=True).SerializeToString()
 
@@ -107,7 +107,7 @@ class Server:
         if self.name == "mlflow":
             query = f"/api/3.0/mlflow/traces/batchGet?trace_ids=tr-{trace_id}"
             (found,) = json.loads(asked(self.url + query))["traces"]
-            spans = [(one["span_id"], one["name"], one.get("parent_span_id")) for one in found["spans"]]
+            spans = [(span["span_id"], span["name"], span.get("parent_span_id")) for span in found["spans"]]
         else:
             query = f"/v1/projects/default/spans?trace_id={trace_id}&limit=100"
             found = json.loads(asked(self.url + query))["data"]
@@ -119,7 +119,7 @@ class Server:
         """Return the values of the scores of a run, from the server's own interface."""
         if self.name == "mlflow":
             info = json.loads(asked(f"{self.url}/api/3.0/mlflow/traces/tr-{trace_id}"))["trace"]["trace_info"]
-            return [one["feedback"]["value"] for one in info.get("assessments", ())]
+            return [assessment["feedback"]["value"] for assessment in info.get("assessments", ())]
         query = f"trace_ids={trace_id}&limit=100"
         data = json.loads(asked(f"{self.url}/v1/projects/default/trace_annotations?{query}"))["data"]
         return [one["result"]["score"] for one in data]
@@ -195,12 +195,14 @@ def parsed(step):
 def test_the_spans_of_an_instrumentation_come_out_as_the_run(server, instrumentation):
     """Calls, thoughts, results, outcome and times are those of the spans themselves."""
     document, trace_id = renamed(documents()[CASES[instrumentation]])
-    (expected,) = [json.loads(one.trace.to_json()) for one in convert(document, "otlp")]
+    (expected,) = [json.loads(conversion.trace.to_json()) for conversion in convert(document, "otlp")]
     server.record(document)
 
     def found():
         traces = pulled(server)[1]
-        return [one for one in traces if one["metadata"]["pulled_from"]["run"] == server.run_id(trace_id)]
+        return [
+            trace for trace in traces if trace["metadata"]["pulled_from"]["run"] == server.run_id(trace_id)
+        ]
 
     (trace,) = eventually(found)
 
@@ -223,8 +225,8 @@ def runs(server):
         one, trace_id = renamed(document)
         server.record(one)
         ids.append(trace_id)
-    eventually(lambda: {server.run_id(one) for one in ids} <= {
-        one["metadata"]["pulled_from"]["run"] for one in pulled(server)[1]
+    eventually(lambda: {server.run_id(trace_id) for trace_id in ids} <= {
+        trace["metadata"]["pulled_from"]["run"] for trace in pulled(server)[1]
     })  # fmt: skip
     return ids
 
@@ -258,7 +260,7 @@ def test_a_pull_that_is_killed_again_and_again_takes_each_run_once(server, runs,
     taken = [json.loads(line)["metadata"]["pulled_from"]["run"] for line in output.read_text().splitlines()]
     assert kills >= 2
     assert len(taken) == len({*taken})
-    assert {server.run_id(one) for one in runs} <= {*taken}
+    assert {server.run_id(run) for run in runs} <= {*taken}
     before = output.read_bytes()
     assert kp_worker(*command[3:]).returncode == 0
     assert output.read_bytes() == before
@@ -287,7 +289,7 @@ async def test_a_score_for_a_run_that_is_gone_is_named_and_the_others_are_writte
     gone = score(uuid4().hex)
     async with connected(server.name, server.url, "default") as backend:
         refusals = await backend.send([gone, score(runs[1])])
-    assert [one.score for one in refusals] == [gone]
+    assert [refusal.score for refusal in refusals] == [gone]
     assert 0.5 in await asyncio.to_thread(server.scores, runs[1])
 
 
@@ -297,8 +299,8 @@ def test_a_span_of_a_score_is_below_the_agent_s_and_the_run_stays_the_same(serve
     server.record(document)
 
     def found():
-        traces = [one for one in pulled(server)[1] if one["metadata"].get("span_context")]
-        return [one for one in traces if one["metadata"]["span_context"]["trace_id"] == trace_id]
+        traces = [trace for trace in pulled(server)[1] if trace["metadata"].get("span_context")]
+        return [trace for trace in traces if trace["metadata"]["span_context"]["trace_id"] == trace_id]
 
     (before,) = eventually(found)
     context = SpanIds(**before["metadata"]["span_context"])
@@ -315,7 +317,7 @@ def test_a_span_of_a_score_is_below_the_agent_s_and_the_run_stays_the_same(serve
 async def test_the_scores_of_the_topics_are_there_once_whatever_is_killed(server, runs, make_stream):
     stream = await make_stream(2, embedding={"backend": "none"})
     traces = (await asyncio.to_thread(pulled, server))[1]
-    raw = await stream.publish(Message(json.dumps(one).encode()) for one in traces)
+    raw = await stream.publish(Message(json.dumps(trace).encode()) for trace in traces)
     async with stream.worker() as worker:
         await stream.outputs(worker, raw)
         assert await worker.stop() == 0
@@ -323,7 +325,8 @@ async def test_the_scores_of_the_topics_are_there_once_whatever_is_killed(server
     topics = stream.settings.topics
     outputs = await stream.read(topics.contribute, topics.rejected)
     wanted = {
-        json.loads(one.value)["metadata"]["pulled_from"]["run"]: score_of(one)["score"] for one in outputs
+        json.loads(output.value)["metadata"]["pulled_from"]["run"]: score_of(output)["score"]
+        for output in outputs
     }
     for _ in range(2):
         async with stream.worker(command=command) as process, asyncio.timeout(START_LIMIT):

@@ -90,13 +90,13 @@ async def run(context: Context, budget: Budget) -> Section:
     section = Section("embedder", "Embedding 256 tokens of real traces, and a mix of 16 to 256")
     precisions = ["float32", *(["bfloat16"] if context.bfloat16 else [])]
     ways = {"encode one by one": ("encode", "1", "full"), "encode, batch_size=32": ("encode", "32", "full")}
-    for one in precisions:
+    for precision in precisions:
         ways |= {
-            f"matrix products, {one}": ("products", one, "full"),
-            f"forward only, {one}": ("forward", one, "full"),
-            f"our embedder, {one}": ("ours", one, "full"),
-            f"forward only, {one}, mixed": ("forward", one, "mixed"),
-            f"our embedder, {one}, mixed": ("ours", one, "mixed"),
+            f"matrix products, {precision}": ("products", precision, "full"),
+            f"forward only, {precision}": ("forward", precision, "full"),
+            f"our embedder, {precision}": ("ours", precision, "full"),
+            f"forward only, {precision}, mixed": ("forward", precision, "mixed"),
+            f"our embedder, {precision}, mixed": ("ours", precision, "mixed"),
         }
     seconds = 1.5 if context.short else 4.0
     async with AsyncExitStack() as stack:
@@ -115,7 +115,7 @@ async def run(context: Context, budget: Budget) -> Section:
         )
     section.figures += [Figure(name, "texts/s", values) for name, values in rates.items()]
     section.figures += [
-        Figure(f"CPU time a text, {name}", "ms", [one * 1000 for one in side.cpu])
+        Figure(f"CPU time a text, {name}", "ms", [seconds * 1000 for seconds in side.cpu])
         for name, side in sides.items()
     ]
     for one in precisions:

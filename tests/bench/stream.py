@@ -176,7 +176,9 @@ async def run(context: Context, budget: Budget) -> Section:
                 rates[name_] += values
     section.figures += [Figure(side, "records/s", values) for side, values in rates.items()]
     section.figures += [
-        Figure(f"CPU time a record, {name}", "µs", [one * 1e6 for one in side.cpu[1:]])  # without the warm-up
+        Figure(
+            f"CPU time a record, {name}", "µs", [seconds * 1e6 for seconds in side.cpu[1:]]
+        )  # without the warm-up
         for name, side in sides.items()
     ]
     none, share, lexical = OURS

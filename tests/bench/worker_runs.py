@@ -56,7 +56,7 @@ class _Runs:
         for count, worker in self.workers.items():
             name = _partitions(count)
             rounds = len(rates[name])
-            spent = [one * 1000 for one in worker.cpu[-rounds:]]
+            spent = [seconds * 1000 for seconds in worker.cpu[-rounds:]]
             self.section.figures += [
                 Figure(f"CPU time a trace, {name}", "ms", spent),
                 ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9"),
@@ -183,4 +183,4 @@ def _partitions(count: int) -> str:
 
 
 def _milliseconds(what: str, seconds: list[float], reach: str) -> Figure:
-    return Figure(what, "ms", [one * 1000 for one in seconds], "samples", reach)
+    return Figure(what, "ms", [second * 1000 for second in seconds], "samples", reach)

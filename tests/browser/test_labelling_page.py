@@ -113,7 +113,7 @@ async def test_fifty_traces_are_labelled_by_keyboard_through_a_kill(label, visit
     for number in range(50):
         if number == 23:
             command.kill()
-            assert {one["id"]: one["keep"] for one in labels(tmp_path)} == judged
+            assert {label["id"]: label["keep"] for label in labels(tmp_path)} == judged
             await page.keyboard.press("k")
             await expect(page.get_by_role("alert")).to_contain_text("Nothing was written")
             here.complaints.clear()  # of the lost connection
@@ -129,8 +129,8 @@ async def test_fifty_traces_are_labelled_by_keyboard_through_a_kill(label, visit
     await expect(page.locator("#end")).to_contain_text("All 50 traces are labelled")
     await expect(page.locator("#end")).not_to_contain_text("label more")
     await expect(page.locator("#keep")).to_be_disabled()
-    assert {one["id"]: one["keep"] for one in labels(tmp_path)} == judged
-    assert {one["source"] for one in labels(tmp_path)} == {"ann"}
+    assert {label["id"]: label["keep"] for label in labels(tmp_path)} == judged
+    assert {label["source"] for label in labels(tmp_path)} == {"ann"}
     assert len(labels(tmp_path)) == 50
     assert here.complaints == []
     assert len(here.asked) == 2  # the two starts, and nobody else
@@ -254,7 +254,7 @@ async def test_it_fits_and_is_accessible_in_both_colours(label, visit, real_trac
         assert await page.evaluate("document.documentElement.scrollWidth") == width
         contrasts = await page.evaluate(CONTRASTS)
         assert len(contrasts) > 30
-        assert [one for one in contrasts if one[0] < 4.5] == []
+        assert [contrast for contrast in contrasts if contrast[0] < 4.5] == []
     assert await serious_findings(page, COLOURS) == []
     await press(page, "k", "1 of 1")
     assert await serious_findings(page) == []

@@ -476,7 +476,7 @@ async def test_the_page_is_accessible_in_both_colours(stage, visit):
         await page.emulate_media(color_scheme=scheme)
         contrasts = await page.evaluate(CONTRASTS)
         assert len(contrasts) > 100
-        assert [one for one in contrasts if one[0] < 4.5] == []
+        assert [contrast for contrast in contrasts if contrast[0] < 4.5] == []
     assert await serious_findings(page, COLOURS) == []
 
 

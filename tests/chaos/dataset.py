@@ -140,11 +140,11 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
             await chain.kill_worker()
             hits.append(sent - await chain.committed())
             await asyncio.gather(publishing, chain.start())
-            await asyncio.gather(*(one.settled(sent) for one in chains))
+            await asyncio.gather(*(chain.settled(sent) for chain in chains))
             killed += await chain.kill_export()
-            await asyncio.gather(*(one.export() for one in chains))
+            await asyncio.gather(*(chain.export() for chain in chains))
             say(f"{sent} sessions: {hits[-1]} not committed when killed; {killed} exports killed")
-        await asyncio.gather(*(one.export("--check") for one in chains))
+        await asyncio.gather(*(chain.export("--check") for chain in chains))
     from datasets import load_dataset  # takes over a second
 
     ours, theirs = chain.files(), calm.files()
@@ -152,7 +152,7 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
     differing, tables = len(wrong), load_dataset(str(chain.folder), cache_dir=str(folder / "cache"))
     rows = [row for table in tables.values() for row in table["source"]]
     manifest = json.loads((chain.folder / "manifest.json").read_bytes())
-    left_out = sum(one["dropped"].get("both_sides", 0) for one in manifest["exports"])
+    left_out = sum(export["dropped"].get("both_sides", 0) for export in manifest["exports"])
     outputs, missing = len(await stream.read(topics["contribute"])), sent - left_out - len({*rows})
     wrong += ["rows are missing or repeated"] if len(rows) + left_out != sent or missing else []
     notes = {"exports killed": killed, "files compared": len(ours), "left out between two splits": left_out}

@@ -282,7 +282,7 @@ async def _raw_leaders(trial: Trial) -> set[int]:
             (topic,) = await admin.describe_topics([trial.stream.settings.topics.raw])
         except KafkaError:
             return set()
-    return {one["leader"] for one in topic["partitions"]}
+    return {partition["leader"] for partition in topic["partitions"]}
 
 
 async def _leader_and_follower(trial: Trial) -> tuple[Node, Node]:
@@ -543,7 +543,7 @@ async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int,
 
     def later_ones_come() -> bool:
         done = (witness.current - deleted) & witness.outputs.keys()
-        return len({one.partition for one in done}) == PARTITIONS
+        return len({place.partition for place in done}) == PARTITIONS
 
     await trial.until(later_ones_come, "nothing comes out of what was published after the deletion")
     begin = witness.behind_outputs(deleted) if committed is None else committed

@@ -100,7 +100,9 @@ class Watch:
 def traces_of(size: int) -> Make:
     """Return a function that creates traces of a size in bytes, with the words of real traces."""
     documents = [json.loads(line) for line in real_traces()]
-    contents = [step["content"] for one in documents for step in one["steps"] if step.get("content")]
+    contents = [
+        step["content"] for document in documents for step in document["steps"] if step.get("content")
+    ]
     head = json.dumps(documents[0] | {"steps": []})
 
     def make(number: int) -> tuple[bytes, bytes]:

@@ -51,12 +51,13 @@ async def play(
 def _outcome(trial: Trial, report: AuditReport, rounds: int) -> Outcome:
     witness = trial.witness
     wrong = [
-        f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
+        f"{record.partition}/{record.offset} ({record.key!r}): missing"
+        for record in sorted(witness.missing, key=str)
     ]
-    wrong += [f"{one.partition}/{one.offset} ({one.key!r}): altered" for one in witness.altered]
+    wrong += [f"{record.partition}/{record.offset} ({record.key!r}): altered" for record in witness.altered]
     wrong += [f"{partition}/{offset}: no redacted copy" for partition, offset in sorted(witness.uncopied)]
     for part in report.partitions:
-        wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
+        wrong += [f"{part.partition}/{record.offset}: {record.what}" for record in part.differing]
         wrong += [f"{part.partition}/{offset}: no ledger entry" for offset in part.without_entry]
         if part.shares_unaudited:
             wrong.append(f"{part.partition}: {part.shares_unaudited} ranks could not be audited")

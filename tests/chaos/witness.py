@@ -160,15 +160,15 @@ class Witness:
     def ends(self) -> dict[int, int]:
         """Return the offset after the last raw record of each partition of the current topic."""
         found = dict.fromkeys((place.partition for place in self._raw), 0)
-        for one in self.current:
-            found[one.partition] = max(found[one.partition], one.offset + 1)
+        for record in self.current:
+            found[record.partition] = max(found[record.partition], record.offset + 1)
         return found
 
     def behind_outputs(self, records: set[Identity]) -> dict[int, int]:
         """Return the next offset after the last of these records with an output, by partition."""
         behind: dict[int, int] = {}
-        for one in records & self.outputs.keys():
-            behind[one.partition] = max(one.offset + 1, behind.get(one.partition, 0))
+        for record in records & self.outputs.keys():
+            behind[record.partition] = max(record.offset + 1, behind.get(record.partition, 0))
         return behind
 
     def give_up(self, deleted: set[Identity], begin: Mapping[int, int]) -> int:
@@ -181,7 +181,11 @@ class Witness:
         Returns:
             Number of these records.
         """
-        lost = {one for one in deleted - self.outputs.keys() if one.offset >= begin.get(one.partition, 0)}
+        lost = {
+            output
+            for output in deleted - self.outputs.keys()
+            if output.offset >= begin.get(output.partition, 0)
+        }
         self.raw -= lost
         self.given_up += len(lost)
         return len(lost)

@@ -149,7 +149,7 @@ async def arrived(stream, count):
     async with asyncio.timeout(LIMIT):
         while True:
             records = await stream.read(stream.settings.assemble.spans)
-            if sum(len(split(one.value)) for one in records) >= count:
+            if sum(len(split(record.value)) for record in records) >= count:
                 return records
             await asyncio.sleep(0.2)
 
@@ -162,7 +162,7 @@ async def assembled(stream, count):
             await asyncio.sleep(0.2)
         assert await assembler.stop() == 0, assembler.log()
     assert await stream.read(topics.dead_letter, stream.settings.assemble.late) == []
-    found = {one.key.decode(): one.value for one in raw}
+    found = {record.key.decode(): record.value for record in raw}
     assert len(found) == len(raw), "a trace is published twice"
     return found
 
@@ -170,7 +170,7 @@ async def assembled(stream, count):
 def directly(values):
     """Return the traces of some exports, converted directly, by id."""
     documents = [document for value in values for document in read(value)]
-    return {one.trace.id: one.trace.to_json() for one in convert(documents, "otlp")}
+    return {conversion.trace.id: conversion.trace.to_json() for conversion in convert(documents, "otlp")}
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -180,7 +180,7 @@ async def test_spans_become_the_traces_of_direct_conversion(
 ):
     """Also without ``partition_traces_by_id``, if the topic has one partition."""
     stream = await make_stream_of_spans(partitions)
-    spans = [one for trace in real_traces for one in spans_of(trace)]
+    spans = [span for trace in real_traces for span in spans_of(trace)]
     expected = directly([export(spans)])
     random.Random(1).shuffle(spans)
     async with collector(stream, traces__encoding=encoding, partition_traces_by_id=by_id) as running:
@@ -188,9 +188,9 @@ async def test_spans_become_the_traces_of_direct_conversion(
             await running.send(export(spans[start : start + REQUEST]))
         records = await arrived(stream, len(spans))
 
-    assert {one.value[:1] == b"{" for one in records} == {encoding == "otlp_json"}
-    keys = {one.trace_id.hex().encode() for one in spans} if by_id else {None}
-    assert {one.key for one in records} == keys
+    assert {record.value[:1] == b"{" for record in records} == {encoding == "otlp_json"}
+    keys = {span.trace_id.hex().encode() for span in spans} if by_id else {None}
+    assert {record.key for record in records} == keys
     assert await assembled(stream, len(expected)) == expected
     assert len(expected) == len(real_traces)
 
@@ -231,25 +231,29 @@ async def test_scores_reach_the_backend_as_they_were_written(make_stream_of_span
         while len(running.backend.logs) < len(runs) or len(scores_in(running.backend)) < len(runs):
             await asyncio.sleep(0.2)
     written = [
-        log for one in await stream.read(stream.settings.topics.evaluations) for log in logs_of(one.value)
+        log
+        for record in await stream.read(stream.settings.topics.evaluations)
+        for log in logs_of(record.value)
     ]
 
     assert serialized(running.backend.logs) == serialized(written)
     assert {(log.trace_id, log.span_id) for _, _, log in written} == {
         (spans[-1].trace_id, spans[-1].span_id) for spans in runs
     }
-    assert {one.span_id for one in running.backend.spans} >= {log.span_id.hex() for _, _, log in written}
-    assert {(one.trace_id, one.parent_span_id) for one in scores_in(running.backend)} == {
+    assert {span.span_id for span in running.backend.spans} >= {log.span_id.hex() for _, _, log in written}
+    assert {(score.trace_id, score.parent_span_id) for score in scores_in(running.backend)} == {
         (log.trace_id, log.span_id) for _, _, log in written
     }
     records = await stream.read(stream.settings.assemble.spans)
-    assert sum(len(split(one.value)) for one in records) == sum(map(len, runs))  # no score is a run's span
+    assert sum(len(split(record.value)) for record in records) == sum(
+        map(len, runs)
+    )  # no score is a run's span
 
 
 def scores_in(backend):
     """Return the spans of scores that a backend has."""
-    spans = [spans_in(TracesData.FromString(one.value))[0][2] for one in backend.spans]
-    return [one for one in spans if one.name == "evaluate"]
+    spans = [spans_in(TracesData.FromString(span.value))[0][2] for span in backend.spans]
+    return [span for span in spans if span.name == "evaluate"]
 
 
 def serialized(logs):
@@ -268,7 +272,7 @@ async def test_the_recorded_records_are_what_the_collector_writes(make_stream_of
         async with collector(stream, traces__encoding=encoding) as running:
             await running.send(sent())
             records = await arrived(stream, len(split(sent())))
-        written[encoding] = [(one.key, one.value) for one in records]
+        written[encoding] = [(record.key, record.value) for record in records]
     new = tmp_path / RECORDED.name
     record(new, written)
     assert written == {encoding: recorded(encoding) for encoding in ENCODINGS}, f"see {new}"

@@ -27,10 +27,10 @@ class Listener(ConsumerRebalanceListener):
         self.assigned = asyncio.Event()
 
     async def on_partitions_revoked(self, revoked):
-        self.calls.append(("revoked", {one.partition for one in revoked}))
+        self.calls.append(("revoked", {place.partition for place in revoked}))
 
     async def on_partitions_assigned(self, assigned):
-        self.calls.append(("assigned", {one.partition for one in assigned}))
+        self.calls.append(("assigned", {place.partition for place in assigned}))
         self.assigned.set()
 
 
@@ -261,9 +261,11 @@ async def test_what_was_fetched_for_an_assignment_is_not_returned_in_the_next(st
     await stage.rebalance(member)
     async with asyncio.timeout(LIMIT):
         await listener.assigned.wait()
-    owned = {one.partition for one in member.assignment()}
+    owned = {place.partition for place in member.assignment()}
 
-    assert await fetch(member, 2 * len(owned)) == {one: [[b"a", b"b"], [b"x", b"y"]][one] for one in owned}
+    assert await fetch(member, 2 * len(owned)) == {
+        place: [[b"a", b"b"], [b"x", b"y"]][place] for place in owned
+    }
 
 
 async def test_the_beginning_moves_as_records_are_deleted(stage, join, at):

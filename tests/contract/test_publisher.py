@@ -63,7 +63,10 @@ class Memory:
 
     async def read(self, topic):
         records = self._publisher.records(topic)
-        return [Read(one.partition, one.timestamp_ms, one.key, one.value, one.headers) for one in records]
+        return [
+            Read(record.partition, record.timestamp_ms, record.key, record.value, record.headers)
+            for record in records
+        ]
 
     async def committed(self):
         return {number: position.offset for number, position in self._publisher.positions.items()}
@@ -118,9 +121,9 @@ class Simulated:
     async def read(self, topic):
         await self._transactions_ended()
         return [
-            Read(partition, one.timestamp_ms, one.key, one.value, one.headers)
+            Read(partition, record.timestamp_ms, record.key, record.value, record.headers)
             for partition, records in self._cluster.committed_records(topic).items()
-            for one in records
+            for record in records
         ]
 
     async def committed(self):
@@ -167,8 +170,8 @@ class Kafka:
 
     async def read(self, topic):
         return [
-            Read(one.partition, one.timestamp, one.key, one.value, tuple(one.headers))
-            for one in await self._stream.read(topic)
+            Read(record.partition, record.timestamp, record.key, record.value, tuple(record.headers))
+            for record in await self._stream.read(topic)
         ]
 
     async def committed(self):
@@ -205,7 +208,7 @@ async def test_records_get_their_partition_s_offsets_in_order(stage):
     )
 
     assert offsets == Committed([number // PARTITIONS for number in range(60)])
-    read = [(one.partition, one.value) for one in await stage.read(topic)]
+    read = [(record.partition, record.value) for record in await stage.read(topic)]
     assert sorted(read, key=lambda one: (one[0], int(one[1]))) == sorted(
         places, key=lambda place: (place[0], int(place[1]))
     )
@@ -244,7 +247,7 @@ async def test_a_key_without_a_partition_number_goes_to_one_partition_also_alone
 
     await stage.publish(records, {0: Position(1)}, records[20:])
 
-    places = Counter((one.key, one.partition) for one in await stage.read(topic))
+    places = Counter((record.key, record.partition) for record in await stage.read(topic))
     assert set(places.values()) == {2}
     assert {partition for _, partition in places} == set(range(PARTITIONS))
 
@@ -255,7 +258,7 @@ async def test_a_record_larger_than_a_batch_arrives(stage):
 
     await stage.publish([record(topic, b"before"), record(topic, value)], {0: Position(1)})
 
-    assert [one.value for one in await stage.read(topic)] == [b"before", value]
+    assert [record.value for record in await stage.read(topic)] == [b"before", value]
 
 
 async def test_a_refused_batch_aborts_everything_and_its_records_are_accepted_alone(stage):
@@ -267,12 +270,12 @@ async def test_a_refused_batch_aborts_everything_and_its_records_are_accepted_al
     error = refused(await stage.publish(records, {0: Position(1)}))
     (refusal,) = error.refusals
     assert isinstance(refusal.cause, TooLargeError)
-    assert {one.key for one in refusal.records} <= {one.key for one in suspects}
+    assert {record.key for record in refusal.records} <= {suspect.key for suspect in suspects}
     assert (await stage.read(topic), await stage.read(other), await stage.committed()) == ([], [], {})
 
     await stage.publish(records, {0: Position(1)}, suspects)
 
-    assert [one.key for one in await stage.read(topic)] == [b"0", b"1", b"2"]
+    assert [record.key for record in await stage.read(topic)] == [b"0", b"1", b"2"]
     assert len(await stage.read(other)) == 1
 
 
@@ -293,7 +296,7 @@ async def test_a_transaction_tells_the_refusals_of_all_partitions(stage):
     large = [record(topic, LARGE, partition=number) for number in range(PARTITIONS)]
 
     error = refused(await stage.publish([*large, record(other)], {0: Position(1)}, large))
-    found = {one.partition for refusal in error.refusals for one in refusal.records}
+    found = {record.partition for refusal in error.refusals for record in refusal.records}
     assert found == set(range(PARTITIONS))
 
     await stage.publish([record(other)], {0: Position(1)})

@@ -26,9 +26,9 @@ class Memory:
         self.topic = Topic("a-topic", PARTITIONS, 10**6)
 
     async def write(self, messages):
-        for one in messages:
-            record = replace(dead_letter(0), topic=self.topic.name, partition=one.partition)
-            self.reader.append(replace(record, value=one.value, timestamp=one.timestamp_ms))
+        for message in messages:
+            record = replace(dead_letter(0), topic=self.topic.name, partition=message.partition)
+            self.reader.append(replace(record, value=message.value, timestamp=message.timestamp_ms))
 
 
 class Simulated:
@@ -42,9 +42,11 @@ class Simulated:
         cluster.create(self._logs)
 
     async def write(self, messages):
-        for one in messages:
-            record = OutputRecord(self.topic.name, one.partition, one.timestamp_ms, None, one.value, ())
-            self._logs.logs[one.partition].append([record], 0)
+        for message in messages:
+            record = OutputRecord(
+                self.topic.name, message.partition, message.timestamp_ms, None, message.value, ()
+            )
+            self._logs.logs[message.partition].append([record], 0)
 
 
 class Kafka:
@@ -87,12 +89,12 @@ async def test_bounds_are_the_offsets_that_a_partition_holds(written):
 async def test_the_appended_offsets_of_several_partitions_are_told_at_once(written):
     name = written.topic.name
     assert await written.reader.appended(name, [0, 1]) == {0: range(3), 1: range(2)}
-    assert [one.value async for one in written.reader.read(name, 0, range(3))] == [b"0", b"1", b"2"]
+    assert [record.value async for record in written.reader.read(name, 0, range(3))] == [b"0", b"1", b"2"]
 
 
 async def test_an_empty_partition_has_no_bounds_and_no_records(stage):
     assert len(await stage.reader.bounds(stage.topic.name, 0)) == 0
-    assert [one async for one in read_topic(stage.reader, stage.topic, NOW, lambda *_: None)] == []
+    assert [record async for record in read_topic(stage.reader, stage.topic, NOW, lambda *_: None)] == []
 
 
 async def test_first_since_returns_the_first_record_of_that_time_or_later(written):
@@ -103,8 +105,8 @@ async def test_first_since_returns_the_first_record_of_that_time_or_later(writte
 
 
 async def test_only_the_requested_range_is_read(written):
-    records = [one async for one in written.reader.read(written.topic.name, 0, range(1, 2))]
-    assert [(one.offset, one.value) for one in records] == [(1, b"1")]
+    records = [record async for record in written.reader.read(written.topic.name, 0, range(1, 2))]
+    assert [(record.offset, record.value) for record in records] == [(1, b"1")]
 
 
 @pytest.mark.parametrize(("since", "values"), [(None, "01234"), (15, "24"), (3600, "")])
@@ -113,5 +115,5 @@ async def test_a_topic_is_read_since_a_time_and_reports_progress_to_its_end(writ
     reported = []
     records = read_topic(written.reader, written.topic, since_ms, lambda *progress: reported.append(progress))
 
-    assert [one.value.decode() async for one in records] == [*values]
+    assert [record.value.decode() async for record in records] == [*values]
     assert reported[-1] == (len(values), len(values))

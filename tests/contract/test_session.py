@@ -99,7 +99,7 @@ async def copied(stage):
     found = []
     for partition in range(PARTITIONS):
         offsets = await stage.reader.bounds(stage.target, partition)
-        found += [one.value async for one in stage.reader.read(stage.target, partition, offsets)]
+        found += [record.value async for record in stage.reader.read(stage.target, partition, offsets)]
     return sorted(found)
 
 
@@ -112,8 +112,8 @@ async def polled(session):
 
 async def commit(stage, session, records):
     """Commit copies of records with the positions after them."""
-    copies = [_output(stage.target, one.partition, one.value) for one in records]
-    after = {(one.topic, one.partition): Position(one.offset + 1) for one in records}
+    copies = [_output(stage.target, record.partition, record.value) for record in records]
+    after = {(record.topic, record.partition): Position(record.offset + 1) for record in records}
     return await session.commit(copies, after)
 
 
@@ -165,11 +165,11 @@ async def test_a_position_that_someone_else_holds_back_keeps_only_its_own_partit
         async with held_back(stage, 0, 2):
             session = await stack.enter_async_context(stage.session())
             records = await polled(session)
-            assert {one.partition for one in records} == {1}
+            assert {record.partition for record in records} == {1}
             await commit(stage, session, records)
             assert session.not_ready[0].startswith(f"not read yet: {stage.source}/0")
         rest = []
         while len(rest) < 3:
-            rest += [one for one in await polled(session) if one.partition == 0]
-        assert [one.offset for one in rest] == [2, 3, 4]
+            rest += [place for place in await polled(session) if place.partition == 0]
+        assert [record.offset for record in rest] == [2, 3, 4]
         assert session.not_ready == []

@@ -60,7 +60,8 @@ class Simulated:
         """Return the group's offsets by partition."""
         found = self._cluster.group.committed
         return [
-            found[self.topic, one].offset if (self.topic, one) in found else 0 for one in range(PARTITIONS)
+            found[self.topic, number].offset if (self.topic, number) in found else 0
+            for number in range(PARTITIONS)
         ]
 
 
@@ -131,7 +132,7 @@ async def read(stage):
     found = []
     for partition in range(PARTITIONS):
         offsets = await stage.reader.bounds(stage.topic, partition)
-        found += [one.value async for one in stage.reader.read(stage.topic, partition, offsets)]
+        found += [record.value async for record in stage.reader.read(stage.topic, partition, offsets)]
     return found
 
 

@@ -63,12 +63,12 @@ class MemoryTopic:
     def delete_before(self, partition: int, offset: int) -> None:
         """Delete the records before an offset, as retention does."""
         self.begins[partition] = offset
-        self.records[partition] = [one for one in self.records[partition] if one.offset >= offset]
+        self.records[partition] = [record for record in self.records[partition] if record.offset >= offset]
 
     def truncate(self, partition: int, offset: int) -> None:
         """Elect a leader that lacks the records from an offset on."""
         self.leader_epoch += 1
-        self.records[partition] = [one for one in self.records[partition] if one.offset < offset]
+        self.records[partition] = [record for record in self.records[partition] if record.offset < offset]
 
     def begin(self, partition: int) -> int:
         """Return the first remaining offset."""
@@ -182,7 +182,7 @@ class MemoryGroupMember:
     def _next(self, tp: TopicPartition) -> Sequence[Record]:
         stable = self._topic.stable_end(tp.partition)
         records = self._topic.records[tp.partition]
-        return [one for one in records if self._positions[tp] <= one.offset < stable][:BATCH]
+        return [record for record in records if self._positions[tp] <= record.offset < stable][:BATCH]
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stop fetching these partitions."""
@@ -219,7 +219,7 @@ class MemoryGroupMember:
 
     def _epoch_end(self, partition: TopicPartition, epoch: int) -> int:
         records = self._topic.records[partition.partition]
-        later = (one.offset for one in records if one.leader_epoch > epoch)
+        later = (record.offset for record in records if record.leader_epoch > epoch)
         return next(later, self._topic.end(partition.partition))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -96,8 +96,8 @@ class MemoryPublisher:
         topic = batch[0].topic
         if topic in self.refused or (topic in self.refused_in_batch and len(batch) > 1):
             return TooLargeError(f"{topic}: too large")
-        if topic in self.refusing_keyless and any(one.key is None for one in batch):
+        if topic in self.refusing_keyless and any(record.key is None for record in batch):
             return UnacceptableError(f"{topic}: no key")
-        if topic in self.refusing_timestamps and any(one.timestamp_ms >= 0 for one in batch):
+        if topic in self.refusing_timestamps and any(record.timestamp_ms >= 0 for record in batch):
             return TimestampError(f"{topic}: timestamp rejected")
         return None

@@ -36,7 +36,9 @@ class MemoryReader:
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """Return the first offset with a record of that time or later, or None if there is none."""
-        later = (one.offset for one in self.records[topic, partition] if one.timestamp >= timestamp_ms)
+        later = (
+            record.offset for record in self.records[topic, partition] if record.timestamp >= timestamp_ms
+        )
         return next(later, None)
 
     async def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:

@@ -72,10 +72,12 @@ async def test_a_worker_names_the_topics_that_were_deleted_and_continues_once_th
         assert not await has_topic(servers, topics.rejected)
         await stream.create_topics(2)
 
-        outputs = await stream.outputs(worker, [one for one in raw if one.offset >= 10])
+        outputs = await stream.outputs(worker, [record for record in raw if record.offset >= 10])
         assert await worker.stop() == 0
 
-    assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw if one.offset >= 10]
+    assert sorted(map(source_of, outputs)) == [
+        (record.partition, record.offset) for record in raw if record.offset >= 10
+    ]
     assert "poison" not in worker.log()
     assert "AssertionError" not in worker.log()
     assert "Timeout (" not in worker.log()  # the process ended by itself, and said why

@@ -67,8 +67,8 @@ async def finished(process):
 async def runs_on(stream):
     """Return the runs whose traces consumers of committed records get, in the order of the topic."""
     return [
-        json.loads(one.value)["metadata"]["pulled_from"]["run"]
-        for one in await stream.read(stream.settings.topics.raw)
+        json.loads(record.value)["metadata"]["pulled_from"]["run"]
+        for record in await stream.read(stream.settings.topics.raw)
     ]
 
 

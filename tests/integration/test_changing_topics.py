@@ -46,8 +46,10 @@ async def test_partitions_that_are_added_to_raw_are_read_and_no_ledger_is_lost(m
         outputs = await stream.outputs(worker, raw)
         assert await worker.stop() == 0
 
-    assert len(outputs) == len({source_of(one) for one in outputs}) == 40
-    by_partition = {number: [one for one in outputs if source_of(one)[0] == number] for number in range(4)}
+    assert len(outputs) == len({source_of(output) for output in outputs}) == 40
+    by_partition = {
+        number: [output for output in outputs if source_of(output)[0] == number] for number in range(4)
+    }
     assert "nearest" in score_of(by_partition[0][10])  # compared with records from before
     report = await audit(stream.settings)
     assert (report.missing, report.differing) == (0, 0)
@@ -114,7 +116,7 @@ async def test_an_operator_s_position_precedes_the_ledger_s_and_the_other_partit
         assert await worker.stop() == 0
 
     found = Counter(map(source_of, await outputs_of(stream)))
-    assert set(found) == {(one.partition, one.offset) for one in raw}
+    assert set(found) == {(record.partition, record.offset) for record in raw}
     assert {place for place, count in found.items() if count > 1} == {(1, offset) for offset in range(5, 10)}
     report = await audit(stream.settings)
     assert (report.missing, report.differing, report.without_entry) == (0, 0, 0)

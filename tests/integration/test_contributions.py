@@ -89,14 +89,16 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
         assert {len(posts) for posts in registry.posts.values()} == {1}
         assert (len(registry.units), registry.refusals) == (26, 0)
         assert "alice" not in json.dumps(registry.units)
-        policies = {headers_of(one)["kp-policy"] for one in await contributed.read(settings.topics.redacted)}
+        policies = {
+            headers_of(record)["kp-policy"] for record in await contributed.read(settings.topics.redacted)
+        }
         for unit in registry.units.values():
-            facts = [one["fact"] for one in unit["knowledge_graph_delta"]["relationships"]]
-            assert {f"kp-policy {one}" for one in policies} & {*facts}
+            facts = [relationship["fact"] for relationship in unit["knowledge_graph_delta"]["relationships"]]
+            assert {f"kp-policy {policy}" for policy in policies} & {*facts}
 
         async with serving(registry, port):
             file = config(settings)
-            gone = next(one for one in registry.units if one != clean_id(ALICES))
+            gone = next(unit for unit in registry.units if unit != clean_id(ALICES))
             status, shown, _ = await kp_worker(
                 "contributions", "delete", gone, "kp:trace:never", "--config", file, **key
             )
@@ -130,5 +132,9 @@ async def test_a_key_that_is_revoked_ends_the_sender_and_loses_nothing(contribut
             assert await command.process.wait() == 78
             assert "does not know the key, or has revoked it" in command.log()
             assert len(registry.units) <= len(
-                [one for one in await contributions(contributed) if one["result"] != "visibility"]
+                [
+                    contribution
+                    for contribution in await contributions(contributed)
+                    if contribution["result"] != "visibility"
+                ]
             )

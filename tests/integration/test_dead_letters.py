@@ -271,7 +271,7 @@ async def test_a_limit_that_was_lowered_is_named_once_with_the_remedy(make_strea
         outputs = await stream.outputs(worker, raw)
         assert await worker.stop() == 0
 
-    assert {headers_of(one)["kp-reason"] for one in outputs} == {"too_large"}
+    assert {headers_of(output)["kp-reason"] for output in outputs} == {"too_large"}
     for topic in (topics.contribute, topics.rejected):
         assert worker.log().count(f"{topic}: outputs exceed its max.message.bytes and become") <= 1
     assert f"{topics.rejected}: outputs exceed its max.message.bytes and become" in worker.log()

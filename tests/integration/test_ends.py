@@ -33,7 +33,7 @@ async def stream(broker, tmp_path):
 async def test_an_idle_worker_whose_broker_is_gone_ends_as_usual(broker, stream, real_traces):
     """It ended with status 1 and the traceback of a cancelled fetch."""
     async with stream.worker() as worker:
-        await stream.publish([Message(one, partition=0) for one in real_traces])
+        await stream.publish([Message(trace, partition=0) for trace in real_traces])
         await worker.published(len(real_traces))
         await broker.kill()
         await worker.logged("Waiting for Kafka: ")
@@ -48,7 +48,7 @@ async def test_a_worker_whose_last_transaction_cannot_be_committed_says_so(broke
         await worker.owns(2)
         child = tree(worker.process.pid)[1:]
         send(child, HOLD["commit"])
-        await stream.publish([Message(one, partition=0) for one in real_traces[:5]])
+        await stream.publish([Message(trace, partition=0) for trace in real_traces[:5]])
         await worker.logged(HELD)
         await broker.kill()
         send(child, RELEASE)

@@ -130,7 +130,7 @@ async def test_each_score_becomes_an_event_and_a_child_of_the_agents_span(scored
     assert counts == {"sent": 20, "refused": 0, "without_span": 3, "foreign": 0}
     found, spans = dict(await events(scored)), dict(await child_spans(scored))
     assert found.keys() == spans.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
-    assert len({one.span_id for one in spans.values()}) == 20
+    assert len({span.span_id for span in spans.values()}) == 20
     assert {name: attributes_of(one) for name, one in spans.items()} == {
         name: attributes_of(one) for name, one in found.items()
     }
@@ -250,14 +250,16 @@ async def wanted(stream, fake):
     """Return the scores on the topics by run."""
     topics = stream.settings.topics
     outputs = await stream.read(topics.contribute, topics.rejected)
-    pulled = [(json.loads(one.value)["metadata"]["pulled_from"], score_of(one)["score"]) for one in outputs]
-    assert {one.topic for one in outputs} == {topics.contribute, topics.rejected}
+    pulled = [
+        (json.loads(output.value)["metadata"]["pulled_from"], score_of(output)["score"]) for output in outputs
+    ]
+    assert {output.topic for output in outputs} == {topics.contribute, topics.rejected}
     return {one["run"]: score for one, score in pulled if one["backend"] == fake.name}
 
 
 def written(fake):
     """Return the scores in a backend by run; each run has one."""
-    found = {run: [one[0] for one in scores.values()] for run, scores in fake.scores.items()}
+    found = {run: [score[0] for score in scores.values()] for run, scores in fake.scores.items()}
     assert {run: len(values) for run, values in found.items()} == dict.fromkeys(found, 1)
     return {run: pytest.approx(value, abs=0.0001) for run, (value,) in found.items()}
 

@@ -32,7 +32,7 @@ async def test_java(make_stream):
 
 def test_the_notebook_scores_and_plots(tmp_path):
     cells = json.loads((EXAMPLES / "notebook.ipynb").read_text())["cells"]
-    code = ["".join(one["source"]) for one in cells if one["cell_type"] == "code"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120 - a link has another parent
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(code)], cwd=tmp_path, capture_output=True, text=True,
@@ -41,4 +41,4 @@ def test_the_notebook_scores_and_plots(tmp_path):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 6
     assert (tmp_path / "scores.png").stat().st_size > 10_000
-    assert all(not one.get("outputs") for one in cells)
+    assert all(not cell.get("outputs") for cell in cells)

@@ -75,7 +75,7 @@ async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, re
 
     report = await audit(stream.settings)  # whose own policy has no guards
     assert (report.missing, report.differing) == (0, 0)
-    assert sum(one.unknown_policy for one in report.partitions) == 0
+    assert sum(partition.unknown_policy for partition in report.partitions) == 0
 
     file = config(stream.settings)
     status, shown, errors = await kp_worker("policy", "show", "--config", file)
@@ -86,8 +86,8 @@ async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, re
     policy = worker.config  # has the guards
     rescored = await kp_worker("policy", "rescore", "--policy", str(policy), "--json", "--config", file)
     routes = json.loads(rescored[1])["routes"]
-    assert sum(one["contribute → rejected"] for one in routes.values()) == 8
-    withheld = next(one for one in outputs if "withheld" in score_of(one))
+    assert sum(route["contribute → rejected"] for route in routes.values()) == 8
+    withheld = next(output for output in outputs if "withheld" in score_of(output))
     source = headers_of(withheld)["kp-source"]
     _, explained, _ = await kp_worker("traces", "show", source, "--policy", str(policy), "--config", file)
     assert f"; {score_of(withheld)['withheld']} private is withheld: rejected" in explained
@@ -156,7 +156,9 @@ async def test_every_contributed_trace_has_a_redacted_copy_or_a_record_that_says
         else:
             assert json.loads(copy.value) == trace | {"task": {"objective": "[redacted]"}}
             assert copy.key == trace["id"].encode()
-        [original] = [one.value for one in raw if (one.partition, one.offset) == source_of(output)]
+        [original] = [
+            record.value for record in raw if (record.partition, record.offset) == source_of(output)
+        ]
         assert trace | {"metadata": None} == json.loads(original) | {"metadata": None}
     assert page.value(metrics, "kp_redactions_total", result="ok") == len(notes) - len(FAILURES)
     for reason in FAILURES.values():

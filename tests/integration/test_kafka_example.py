@@ -19,7 +19,9 @@ pytestmark = pytest.mark.integration
 async def test_the_example_makes_one_invoice_of_each_order_with_a_value(broker):
     """An order without one ended each session after the other."""
     servers = broker.bootstrap_servers
-    (source,) = (one.text for one in blocks("worker/knowledgepulse_kafka/README.md") if one.tag == "python")
+    (source,) = (
+        block.text for block in blocks("worker/knowledgepulse_kafka/README.md") if block.tag == "python"
+    )
     example = {"__name__": "example"}
     exec(compile(source, "README.md", "exec"), example)
     async with admin_of(servers) as admin:
@@ -49,4 +51,4 @@ async def _publish(servers, orders):
 
 async def _values(reader):
     offsets = await reader.bounds("invoices", 0)
-    return [one.value async for one in reader.read("invoices", 0, offsets)]
+    return [record.value async for record in reader.read("invoices", 0, offsets)]

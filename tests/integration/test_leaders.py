@@ -57,7 +57,7 @@ async def leads(stream, node):
             while True:
                 await client.force_metadata_update()
                 partitions = client.cluster._partitions.get(stream.settings.topics.raw, {})
-                if [one.leader for one in partitions.values()] == [node.number]:
+                if [partition.leader for partition in partitions.values()] == [node.number]:
                     return
                 await asyncio.sleep(0.2)
     finally:
@@ -83,8 +83,8 @@ async def require_one_output_each(stream, metrics, shown):
     held = await stream.read(topics.raw)
     assert len(held) == 35
     assert len(outputs) == 45
-    sources = {headers_of(one)["kp-source"] for one in outputs}
-    assert sources == {f"{topics.raw}/0/{one.offset}" for one in held}
+    sources = {headers_of(output)["kp-source"] for output in outputs}
+    assert sources == {f"{topics.raw}/0/{record.offset}" for record in held}
     assert page.value(metrics, "kp_truncated_offsets_total") == 10
     assert (shown["partition"], shown["first"], shown["offsets"]) == (0, 10, 10)
 

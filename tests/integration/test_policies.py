@@ -136,7 +136,7 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     given = Inputs(config=Path(config(stream.settings)))
     sample = await asyncio.to_thread(traces_to_label, given, {}, Policy(), TRACES)
     assert sample
-    assert [json.loads(one.value)["id"] for one in sample] == [one.record.id for one in sample]
+    assert [json.loads(record.value)["id"] for record in sample] == [one.record.id for one in sample]
 
     # List and show.
     listed = [
@@ -204,10 +204,10 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
         assert await worker.stop() == 0
 
     used = [Policy(threshold=threshold).digest for threshold in (0.4, 0.5, 0.6)]
-    assert {headers_of(one)["kp-policy"] for one in outputs} == {*used}
+    assert {headers_of(output)["kp-policy"] for output in outputs} == {*used}
     report = await audit(stream.settings)
     assert (report.missing, report.differing) == (0, 0)
-    assert sum(one.unknown_policy for one in report.partitions) == 0
+    assert sum(partition.unknown_policy for partition in report.partitions) == 0
 
     history = output(await kp_worker(stream, "policy", "history"))
     assert [line.split()[-1] for line in history.splitlines() if "policy" in line] == used
@@ -217,7 +217,7 @@ async def test_each_record_is_audited_under_the_policy_that_scored_it(make_strea
     assert "every domain: threshold 0.4 → 0.6" in output(
         await kp_worker(stream, "policy", "diff", used[0], used[2])
     )
-    by_policy = {headers_of(one)["kp-policy"]: headers_of(one)["kp-source"] for one in outputs}
+    by_policy = {headers_of(output)["kp-policy"]: headers_of(output)["kp-source"] for output in outputs}
     for digest, source in by_policy.items():
         explanation = output(await kp_worker(stream, "traces", "show", source))
         assert f"policy {digest}:\n  complexity " in explanation

@@ -62,7 +62,7 @@ async def finished_under(stream, key, rate, traces):
         assert await worker.stop() == 0
     topics = stream.settings.topics
     outputs = await stream.read(topics.contribute, topics.rejected, topics.dead_letter)
-    assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw]
+    assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
     return verdict, metrics, worker.log()
 
 
@@ -90,9 +90,9 @@ async def test_publishing_waits_and_names_the_quota(make_stream, real_traces, co
 
     lines = errors.splitlines()  # after 10 s, some tell the progress
     waits = " s, since they exceed a quota (producer_byte_rate); waiting"
-    assert sum(one.endswith(waits) for one in lines) == 1
+    assert sum(line.endswith(waits) for line in lines) == 1
     assert (status, lines[-1]) == (0, f"20 records published to {stream.settings.topics.raw}")
-    assert [one.value for one in await stream.read(stream.settings.topics.raw)] == real_traces[:20]
+    assert [record.value for record in await stream.read(stream.settings.topics.raw)] == real_traces[:20]
 
 
 @needs_kafka("3.9")  # 3.3 in KRaft mode does not enforce it

@@ -387,7 +387,7 @@ async def test_a_right_that_is_taken_away_is_named_and_the_worker_goes_on_once_i
             outputs = await operator.outputs(worker, raw)
             assert await worker.stop() == 0
             assert "raceback" not in worker.log()
-    assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw]
+    assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
 
 
 async def test_a_replay_without_its_transactional_id_is_named(settings, secured):
@@ -496,7 +496,9 @@ async def test_spans_become_traces_and_scores_go_back_with_the_least_rights(
     await does("run", "owns 1 of 1 partitions", [topics.contribute, topics.rejected])
     await does("evaluations", "sending the scores", evaluation_topics(stream.settings))
 
-    assert {one.key.decode(): one.value for one in await everything.read(topics.raw)} == fleet.expected
+    assert {
+        record.key.decode(): record.value for record in await everything.read(topics.raw)
+    } == fleet.expected
 
 
 def with_password_file(settings, folder):

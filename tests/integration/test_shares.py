@@ -32,7 +32,9 @@ async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, re
 
     report = await audit(stream.settings)
     assert (report.ok, report.differing, report.missing) == (True, 0, 0)
-    assert [(one.shares_unaudited, one.shares_begun) for one in report.partitions] == [(0, 0)] * 4
+    assert [(partition.shares_unaudited, partition.shares_begun) for partition in report.partitions] == [
+        (0, 0)
+    ] * 4
     ranked = [score for score in map(score_of, outputs) if "rank" in score]
     passing = [score["rank"] <= score["share"] * score["of"] for score in ranked]
     assert len(ranked) > 250

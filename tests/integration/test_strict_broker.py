@@ -75,7 +75,7 @@ async def test_a_worker_whose_producer_was_forgotten_starts_it_again(servers, tm
         outputs = await stream.outputs(worker, raw)
         assert await worker.stop() == 0
 
-    assert sorted(map(source_of, outputs)) == [(one.partition, one.offset) for one in raw]
+    assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
     assert worker.log().count("transactional.id.expiration.ms; it starts again") >= 2
     for never in ("starting it again in", "Traceback", "ERROR"):
         assert never not in worker.log()

@@ -64,7 +64,11 @@ async def test_exports_spans_of_traced_records_and_keeps_their_context(make_stre
 
     topics = stream.settings.topics
     processed = {
-        next(one.value.int_value for one in span.attributes if one.key == "messaging.kafka.offset"): span
+        next(
+            attribute.value.int_value
+            for attribute in span.attributes
+            if attribute.key == "messaging.kafka.offset"
+        ): span
         for span in spans
         if span.name == f"process {topics.raw}"
     }

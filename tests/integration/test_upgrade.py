@@ -71,21 +71,21 @@ async def leave(stream):
         return found
 
     async def send(topic, records):
-        for one in records:
+        for record in records:
             await producer.send(
                 topic,
-                content(one["value"]),
-                key=content(one["key"]),
-                partition=one["partition"],
-                timestamp_ms=one["timestamp"],
-                headers=[(name, content(value)) for name, value in one["headers"]],
+                content(record["value"]),
+                key=content(record["key"]),
+                partition=record["partition"],
+                timestamp_ms=record["timestamp"],
+                headers=[(name, content(value)) for name, value in record["headers"]],
             )
 
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
         await send(raw, LEFT["raw"])
         await send(changelog_topic_name(kafka.group), LEFT["changelog"])
         for topic in ("contribute", "rejected", "dead_letter"):
-            outputs = [one for one in LEFT["outputs"] if one["topic"] == topic]
+            outputs = [output for output in LEFT["outputs"] if output["topic"] == topic]
             await send(getattr(stream.settings.topics, topic), outputs)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers, group_id=kafka.group, enable_auto_commit=False
@@ -124,7 +124,9 @@ async def test_a_group_of_the_former_release_is_continued(make_stream, real_trac
     repeated = Counter(map(source_of, outputs))
     assert {source for source, count in repeated.items() if count > 1} == set(uncommitted)
     assert set(repeated.values()) == {1, 2}
-    assert all(Output.of(one) == uncommitted.get(source_of(one), Output.of(one)) for one in outputs)
+    assert all(
+        Output.of(output) == uncommitted.get(source_of(output), Output.of(output)) for output in outputs
+    )
     assert scores(outputs) == undisturbed(stream.settings, raw, outputs)
 
     # The upgrade was the only time.
@@ -141,15 +143,23 @@ async def test_a_group_of_the_former_release_is_continued(make_stream, real_trac
 
 def scores(outputs):
     """Return the score of each scored record."""
-    return {source_of(one): score_of(one)["score"] for one in outputs if "kp-score" in dict(one.headers)}
+    return {
+        source_of(output): score_of(output)["score"]
+        for output in outputs
+        if "kp-score" in dict(output.headers)
+    }
 
 
 def undisturbed(settings, raw, outputs):
     """Return the scores that a single pass over each partition gives."""
     scored, found = scores(outputs), {}
     for number in range(PARTITIONS):
-        records = [one for one in raw if (one.partition, one.offset) in scored and one.partition == number]
-        values = offline(settings, [one.value for one in records])
+        records = [
+            record
+            for record in raw
+            if (record.partition, record.offset) in scored and record.partition == number
+        ]
+        values = offline(settings, [record.value for record in records])
         found |= {
             (number, one.offset): score.quality_score for one, score in zip(records, values, strict=True)
         }
@@ -189,7 +199,7 @@ async def test_a_worker_waits_for_workers_of_the_former_release_to_be_stopped(ma
             outputs = await stream.outputs(worker, raw[5:])
             assert await worker.stop() == 0
 
-    assert [source_of(one) for one in outputs] == [(0, offset) for offset in range(5, 10)]
+    assert [source_of(output) for output in outputs] == [(0, offset) for offset in range(5, 10)]
     assert "raceback" not in worker.log()
 
 

@@ -76,7 +76,7 @@ async def becomes(worker, state, reason=""):
 
 
 async def publish(stream, traces):
-    await stream.publish([Message(one, b"key", partition=0) for one in traces])
+    await stream.publish([Message(trace, b"key", partition=0) for trace in traces])
 
 
 async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brokers, own_stream, real_traces):
@@ -210,7 +210,7 @@ async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_
     """It was "Healthy", while the client had half of the partitions and committed past their records."""
     raw = own_stream.settings.topics.raw
     for partition in (0, 1):
-        await own_stream.publish([Message(one, partition=partition) for one in real_traces[:5]])
+        await own_stream.publish([Message(trace, partition=partition) for trace in real_traces[:5]])
     async with AsyncExitStack() as stack:
         async with foreign_member(own_stream) as consumer:
             worker = await stack.enter_async_context(own_stream.worker())
@@ -221,7 +221,7 @@ async def test_a_worker_in_a_group_that_a_client_with_kip_848_joined_first_says_
             (place,) = consumer.assignment()
             passed_over = Position(raw, place.partition, 5)
             await asyncio.to_thread(consumer.commit, offsets=[passed_over], asynchronous=False)
-        await own_stream.publish([Message(one, partition=place.partition) for one in real_traces[5:10]])
+        await own_stream.publish([Message(trace, partition=place.partition) for trace in real_traces[5:10]])
         await worker.published(10)
         await becomes(worker, "healthy")
         assert page.value(await worker.metrics(), "kp_skipped_offsets_total") == 5
@@ -268,7 +268,7 @@ async def test_a_position_that_a_stranger_holds_back_keeps_only_its_own_partitio
     """No partition was read, without a line, for as long as the stranger's transaction was open."""
     kafka, raw = own_stream.settings.kafka, own_stream.settings.topics.raw
     for partition in (0, 1):
-        await own_stream.publish([Message(one, partition=partition) for one in real_traces[:5]])
+        await own_stream.publish([Message(trace, partition=partition) for trace in real_traces[:5]])
     stranger = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"{raw}-stranger")
     async with stranger, AsyncExitStack() as stack:
         async with stranger.transaction():

@@ -66,7 +66,7 @@ def paraphrase_order(first, second):
     """Return how often two wordings of a task are more similar than texts of two tasks (an AUC)."""
     same = np.sum(first * second, axis=1)
     tasks, wordings = combinations(range(len(first)), 2), (first, second)
-    other = np.array([one[a] @ two[b] for a, b in tasks for one in wordings for two in wordings])
+    other = np.array([wording[a] @ two[b] for a, b in tasks for wording in wordings for two in wordings])
     return np.mean(same[:, None] > other)
 
 

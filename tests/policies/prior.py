@@ -37,11 +37,11 @@ class Corpus:
 
     def __init__(self, path: Path) -> None:
         records = list(read_files([path.with_suffix(".scored")], Settings()))
-        labels = {one.id: one for one in labels_of_files([path.with_suffix(".labels.jsonl")])}
+        labels = {label.id: label for label in labels_of_files([path.with_suffix(".labels.jsonl")])}
         labelled = matched(records, labels, 0.5)
-        values = logistic.values_of([one.record for one in labelled.traces])
+        values = logistic.values_of([trace.record for trace in labelled.traces])
         self.name, self.kept, self.groups = path.name, labelled.kept, labelled.groups
-        self.tasks = np.array([str(one.label.group) for one in labelled.traces])
+        self.tasks = np.array([str(trace.label.group) for trace in labelled.traces])
         self.facts = np.column_stack([values[name] for name in FACTS])
 
     def standardised(self, at=slice(None)):

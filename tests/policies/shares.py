@@ -114,7 +114,7 @@ def main():
                     later = zip(numbered, scores, strict=True)
                     shifted = [score.passes for (at, _), score in later if at == 1][:400]
                     pieces = (shifted[at : at + BLOCK] for at in range(0, len(shifted), BLOCK))
-                    print("after the shift, of each 40:", *(f"{share_of(one):.2f}" for one in pieces))
+                    print("after the shift, of each 40:", *(f"{share_of(piece):.2f}" for piece in pieces))
 
 
 if __name__ == "__main__":

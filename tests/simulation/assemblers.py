@@ -131,7 +131,7 @@ def _arrivals(random, setting, span):
         begins, takes = random.random() * span, random.choice((0.5, 3.0, 10.0))
         first = random.choice((0, 0, 0, 0, 1))  # without its root, if it is 1
         numbers = list(range(first, random.randint(1, 4) + 1))
-        numbers += [one for one in numbers if random.random() < 0.2]
+        numbers += [number for number in numbers if random.random() < 0.2]
         random.shuffle(numbers)
         while numbers:
             count = random.choice((1, 1, 2))
@@ -140,7 +140,7 @@ def _arrivals(random, setting, span):
             at = begins + random.random() * takes + late
             age = random.choice((0, 0, 0, 2, 20))
             partition = run % setting.partitions
-            yield Arrival(partition, at, tuple((run, one) for one in spans), age, random.random() < 0.5)
+            yield Arrival(partition, at, tuple((run, span) for span in spans), age, random.random() < 0.5)
     if random.random() < 0.3:
         yield Arrival(random.randrange(setting.partitions), random.random() * span, None)
 
@@ -155,7 +155,7 @@ def replaced(random, setting):
 
 @cache
 def _export(spans, is_json):
-    return export([_span(*one) for one in spans], as_json=is_json)
+    return export([_span(*span) for span in spans], as_json=is_json)
 
 
 def _span(run, number):
@@ -290,20 +290,22 @@ class AssemblerPlayer(TransactionalPlayer):
         if not in_run:
             self.violated(f"conservation: run {trace_id[-2:]} was late before it was published")
         run = SpanRun(trace_id, 0, 0, 0, 0)
-        for one in in_run:
-            run.spans.setdefault(one.span_id, one.value)
-            run.root_time = 0 if one.is_root else run.root_time
+        for record in in_run:
+            run.spans.setdefault(record.span_id, record.value)
+            run.root_time = 0 if record.is_root else run.root_time
         in_process = convert_run(CompleteRun.of(run), Options())
         for one in self.world.outputs.of_run(run, in_process, partition):
             output = one.letter if isinstance(one, RunDeadLetter) else one
             yield output.topic, output.value
 
     def _values(self, topic):
-        return [one.value for records in self.cluster.committed_records(topic).values() for one in records]
+        return [
+            record.value for records in self.cluster.committed_records(topic).values() for record in records
+        ]
 
 
 def _ids(spans):
-    return sorted(one.span_id[-2:] for one in spans)
+    return sorted(span.span_id[-2:] for span in spans)
 
 
 @cache

@@ -70,10 +70,10 @@ class Log:
     def append(self, records, now_ms):
         """Append a batch; return its first offset."""
         first, times = self.end, {NO_TIMESTAMP: now_ms, UNTIMED: NO_TIMESTAMP}
-        for one in records:
-            time = times.get(one.timestamp_ms, one.timestamp_ms)
+        for record in records:
+            time = times.get(record.timestamp_ms, record.timestamp_ms)
             epoch = len(self.epochs) - 1
-            self._store(Stored(self.end, time, one.key, one.value, one.headers, epoch=epoch))
+            self._store(Stored(self.end, time, record.key, record.value, record.headers, epoch=epoch))
         return first
 
     def append_in(self, transaction, records, now_ms):
@@ -118,7 +118,9 @@ class Log:
 
     def _hide(self, is_aborted):
         for log in (self.records, self.written):
-            log[:] = [one._replace(is_data=one.is_data and not is_aborted(one.offset)) for one in log]
+            log[:] = [
+                record._replace(is_data=record.is_data and not is_aborted(record.offset)) for record in log
+            ]
 
     def commit(self):
         """End the open transaction with a marker."""
@@ -132,11 +134,11 @@ class Log:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self.records[middle].offset < start else (low, middle)
         found = []
-        for one in self.records[low:]:
-            if one.offset >= self.stable_end or len(found) == count:
+        for record in self.records[low:]:
+            if record.offset >= self.stable_end or len(found) == count:
                 break
-            if one.is_data:
-                found.append(one)
+            if record.is_data:
+                found.append(record)
         return found
 
     def committed(self):
@@ -144,7 +146,9 @@ class Log:
         still_open = {offset for offsets in self.transactions.values() for offset in offsets}
         end = self.end if self.open_from is None else self.open_from
         return [
-            one for one in self.written if one.is_data and one.offset < end and one.offset not in still_open
+            record
+            for record in self.written
+            if record.is_data and record.offset < end and record.offset not in still_open
         ]
 
     def begin_epoch(self):
@@ -154,7 +158,7 @@ class Log:
     def truncate(self, offset):
         """Lose the records from an offset on, as when a leader is elected that lacks them."""
         for log in (self.records, self.written):
-            log[:] = [one for one in log if one.offset < offset]
+            log[:] = [record for record in log if record.offset < offset]
         self.end = offset
         self.epochs = [min(first, offset) for first in self.epochs]
         self.begin_epoch()
@@ -166,17 +170,17 @@ class Log:
     def delete_before(self, offset):
         """Delete records, as retention does."""
         self.begin = max(self.begin, min(offset, self.stable_end))
-        self.records = [one for one in self.records if one.offset >= self.begin]
+        self.records = [record for record in self.records if record.offset >= self.begin]
 
     def compact(self, random):
         """Keep only the last committed record of each key before some offset, and delete some tombstones."""
         until = random.randint(self.begin, self.stable_end)
-        last = {one.key: one for one in self.records if one.is_data and one.offset < until}
+        last = {record.key: record for record in self.records if record.is_data and record.offset < until}
         self.records = [
-            one
-            for one in self.records
-            if one.offset >= until
-            or (one is last.get(one.key) and (one.value is not None or random.random() < 0.7))
+            record
+            for record in self.records
+            if record.offset >= until
+            or (record is last.get(record.key) and (record.value is not None or random.random() < 0.7))
         ]
 
     def call_on_change(self, reader):
@@ -322,9 +326,9 @@ class Cluster:
             raise NotEnoughReplicasError
         if sum(map(size, batch)) > topic.max_bytes:
             raise MessageSizeTooLargeError
-        if topic.is_compacted and any(one.key is None for one in batch):
+        if topic.is_compacted and any(record.key is None for record in batch):
             raise InvalidRecord
-        ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms >= 0]
+        ages = [now_ms - record.timestamp_ms for record in batch if record.timestamp_ms >= 0]
         if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
             raise InvalidTimestampError
 
@@ -366,7 +370,7 @@ class Cluster:
     def committed_records(self, name):
         """Return the records of a topic that consumers see, by partition."""
         return {
-            number: [one for one in log.records if one.is_data and one.offset < log.stable_end]
+            number: [record for record in log.records if record.is_data and record.offset < log.stable_end]
             for number, log in enumerate(self.topics[name].logs)
         }
 

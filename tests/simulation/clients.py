@@ -149,7 +149,7 @@ class SimReader:
 
     async def first_since(self, topic, partition, timestamp_ms):
         records = self._cluster.topics[topic].logs[partition].records
-        return next((one.offset for one in records if one.timestamp_ms >= timestamp_ms), None)
+        return next((record.offset for record in records if record.timestamp_ms >= timestamp_ms), None)
 
     async def read(self, topic, partition, offsets):
         position, at = offsets.start, (topic, partition)

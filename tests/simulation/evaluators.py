@@ -146,16 +146,16 @@ class EvaluatorPlayer(TransactionalPlayer):
     def check(self):
         """Check that each score is sent once, as an event and as a span."""
         published = Counter(  # without the records of aborted transactions
-            int(dict(one.headers)["kp-source"].rpartition(b"/")[2])
+            int(dict(record.headers)["kp-source"].rpartition(b"/")[2])
             for topic in SOURCES
             for records in self.cluster.committed_records(topic).values()
-            for one in records
+            for record in records
         )
         for name in TARGETS:
             sent = Counter(
-                int(one.key, 16) - 1
+                int(record.key, 16) - 1
                 for records in self.cluster.committed_records(name).values()
-                for one in records
+                for record in records
             )
             for number in sent | published:
                 if sent[number] != published[number]:

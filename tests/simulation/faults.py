@@ -105,7 +105,9 @@ class Faults:
         return self._while_in(self._network.cut, (pod.name, self._broker(event)))
 
     def _isolate(self, event, pod):
-        return self._while_in(self._network.cut, *((pod.name, one) for one in range(self._cluster.count)))
+        return self._while_in(
+            self._network.cut, *((pod.name, number) for number in range(self._cluster.count))
+        )
 
     def _deaf(self, event, pod):
         return self._while_in(self._network.deaf, (pod.name, self._broker(event)))

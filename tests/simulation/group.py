@@ -116,20 +116,20 @@ class Group:
     def _prepare(self):
         was_empty = self._is_patient = self.state == "empty"
         self.state = "preparing"
-        for one in self.members.values():
-            if one.syncing is not None:
-                one.syncing(RebalanceInProgressError())
-                one.syncing = None
+        for member in self.members.values():
+            if member.syncing is not None:
+                member.syncing(RebalanceInProgressError())
+                member.syncing = None
         if self._deadline is not None:
             self._deadline.cancel()
-        limit = self.first_delay if was_empty else max(one.rebalance for one in self.members.values())
+        limit = self.first_delay if was_empty else max(member.rebalance for member in self.members.values())
         self._deadline = self.loop.call_later(limit, self._join_over, context=Context())
         self.on_change("rebalance")
 
     def _join_over(self):
-        for one in [one for one in self.members.values() if one.joining is None]:
-            self.expired.add(one.id)
-            self._remove(one)
+        for member in [member for member in self.members.values() if member.joining is None]:
+            self.expired.add(member.id)
+            self._remove(member)
         self._deadline = None
         self._is_patient = False
         self._complete_join()
@@ -137,7 +137,7 @@ class Group:
     def _complete_join(self):
         if self.state != "preparing":
             return
-        waiting = any(one.joining is None for one in self.members.values())
+        waiting = any(member.joining is None for member in self.members.values())
         if not self.members:
             self.state, self.owners = "empty", {}
             return
@@ -150,11 +150,11 @@ class Group:
         self.state = "completing"
         if self._leader not in self.members:
             self._leader = min(self.members)
-        has = {one.id: one.has for one in self.members.values()}
-        for one in self.members.values():
-            answer = Joined(one.id, self.generation, has if one.id == self._leader else None)
-            reply, one.joining = one.joining, None
-            self._touch(one)
+        has = {member.id: member.has for member in self.members.values()}
+        for member in self.members.values():
+            answer = Joined(member.id, self.generation, has if member.id == self._leader else None)
+            reply, member.joining = member.joining, None
+            self._touch(member)
             if reply is not None:
                 reply(answer)
 

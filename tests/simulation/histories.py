@@ -185,12 +185,12 @@ def of_size(seed, size):
         sorted((_publication(random, setting, span) for _ in range(count)), key=lambda one: one.at)
     )
     events = [event(random, setting.pods, span, size.count) for _ in range(random.choice(size.events))]
-    is_deadly = any(one.kind == "deadly" for one in publications)
+    is_deadly = any(publication.kind == "deadly" for publication in publications)
     if is_deadly or random.random() < 0.5:
         events += random.choice(size.scenarios if not is_deadly else (_suspects,))(random, setting)
     if is_deadly:
         # Otherwise, innocent records in progress when a process was killed may be taken for deadly.
-        events = [one for one in events if one.kind != "kill"]
+        events = [event for event in events if event.kind != "kill"]
     rare, publications = _rare(seed, setting, span, publications)
     events += rare or _stranger(seed, setting, span)
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
@@ -264,7 +264,7 @@ def _rare(seed, setting, span, publications):
     runs = kind == "truncate" and random.random() < 0.5
     at, half = span * random.random() if runs else span + 6 + 4 * random.random(), len(publications) // 2
     stops = [Event("stop", at - 4, pod, seconds=5 + 3 * random.random()) for pod in range(setting.pods)]
-    later = tuple(replace(one, at=one.at + at) for one in publications[half:])
+    later = tuple(replace(publication, at=publication.at + at) for publication in publications[half:])
     return [*([] if runs else stops), Event(kind, at, value=random.random())], publications[:half] + later
 
 

@@ -242,13 +242,13 @@ class SimMember:
 
     def pause(self, *partitions):
         self._require_assigned(*partitions)
-        for one in partitions:
-            self._assigned[one].is_paused = True
+        for partition in partitions:
+            self._assigned[partition].is_paused = True
 
     def resume(self, *partitions):
         self._require_assigned(*partitions)
-        for one in partitions:
-            self._assigned[one].is_paused = False
+        for partition in partitions:
+            self._assigned[partition].is_paused = False
         self._wake()
 
     def seek(self, partition, offset):
@@ -257,7 +257,7 @@ class SimMember:
 
     async def seek_to_beginning(self, *partitions):
         self._require_assigned(*partitions)
-        states = {one: self._assigned[one] for one in partitions}
+        states = {partition: self._assigned[partition] for partition in partitions}
         begins = await self.beginning_offsets(partitions)
         for one, state in states.items():
             self._restart(state, begins[one])

@@ -160,13 +160,13 @@ class Oracles:
 
     def _entries(self, partition):
         """Return all committed entries of the raw topic in their order."""
-        values = (one.value for one in self._ledger(partition) if one.key.isdigit())
+        values = (record.value for record in self._ledger(partition) if record.key.isdigit())
         entries = [decode_entry(value) for value in values if value is not None]
         return [entry for entry in entries if entry.topic_id == self._topic.id]
 
     def _held(self, partition):
         """Return the source offsets of the entries that the changelog holds."""
-        held = {one.key: one.value for one in self._ledger(partition) if one.key.isdigit()}
+        held = {record.key: record.value for record in self._ledger(partition) if record.key.isdigit()}
         entries = [decode_entry(value) for value in held.values() if value is not None]
         return sorted(entry.offset if entry.topic_id == self._topic.id else -1 for entry in entries)
 
@@ -177,7 +177,7 @@ class Oracles:
 
     def _kept(self, partition):
         """Return the position that the changelog holds; None if it is of another topic."""
-        held = [one.value for one in self._ledger(partition) if one.key == POSITION_KEY]
+        held = [record.value for record in self._ledger(partition) if record.key == POSITION_KEY]
         position = decode_position(held[-1]) if held else None
         return position if position is not None and position.topic_id == self._topic.id else None
 
@@ -231,10 +231,10 @@ class Oracles:
 
     def _check_told(self, outcomes):
         """Check that the workers have counted what they did not read because of someone else."""
-        skips = [one for one in METRICS.recent.skips if one.reason == "passed_over"]
+        skips = [skip for skip in METRICS.recent.skips if skip.reason == "passed_over"]
         for number, log in enumerate(self._topic.logs):
             for record in log.committed():
-                is_told = any(one.partition == number and record.offset in one.offsets for one in skips)
+                is_told = any(skip.partition == number and record.offset in skip.offsets for skip in skips)
                 is_unread = _number(record) not in outcomes and record.offset >= log.begin
                 if is_unread and not is_told and self._is_passed_over(number, record.offset):
                     self._violated(f"told: {number}/{record.offset} was not read, and {skips} were told")
@@ -286,10 +286,12 @@ class Oracles:
     def _check_copies(self, outcomes):
         """Check that each contributed trace has one redacted copy, and no other trace has any."""
         contributed = sorted(
-            dict(one.headers)["kp-source"] for one in outcomes.values() if one.topic == self._outputs[0]
+            dict(outcome.headers)["kp-source"]
+            for outcome in outcomes.values()
+            if outcome.topic == self._outputs[0]
         )
         logs = self._cluster.topics[self._copies].logs
-        copied = sorted(dict(one.headers)["kp-source"] for log in logs for one in log.committed())
+        copied = sorted(dict(record.headers)["kp-source"] for log in logs for record in log.committed())
         if copied != contributed:
             self._violated(f"exactly once: copies of {copied}, and contributed are {contributed}")
 
@@ -299,14 +301,16 @@ class Oracles:
         with SourceIndex(topics, partitions) as index:
             for number, log in enumerate(self._cluster.topics[self._changelog].logs):
                 held = log.read(log.begin, 10**9)
-                values = [one.value for one in held if one.key.isdigit() and one.value is not None]
+                values = [
+                    record.value for record in held if record.key.isdigit() and record.value is not None
+                ]
                 index.add_entries(number, ((decode_entry(value), value) for value in values))
             index.add_outputs(outcomes.values())
             index.complete()
             for number in range(partitions):
                 report = self._audit_partition(number, index)
                 if wrong := [
-                    *(one for one in report.missing if not self._is_passed_over(number, one)),
+                    *(offset for offset in report.missing if not self._is_passed_over(number, offset)),
                     *report.without_entry,
                     *report.differing,
                 ]:
@@ -319,7 +323,9 @@ class Oracles:
         bounds = Bounds(log.begin, self.position(number))
         audit = PartitionAudit(number, bounds, settings, self.policies, index, builder, lambda: None)
         records = log.read(log.begin, 10**9)
-        audit.add([raw_record(clients.record(self._raw, number, one), self._topic.id) for one in records])
+        audit.add(
+            [raw_record(clients.record(self._raw, number, record), self._topic.id) for record in records]
+        )
         return audit.finish()
 
 
@@ -355,7 +361,9 @@ def _shared(score, policy, ranked):
 
 def _nearest(recent, entry, ttl):
     fresh = [
-        one for one in recent if ttl is None or one.timestamp_ms / 1000 >= entry.timestamp_ms / 1000 - ttl
+        record
+        for record in recent
+        if ttl is None or record.timestamp_ms / 1000 >= entry.timestamp_ms / 1000 - ttl
     ]
     if not fresh:
         return None

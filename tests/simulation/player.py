@@ -59,7 +59,7 @@ class Player(ABC):
         self._hash = hashlib.sha256()
         self._log = [] if keep_log else None
         self._counts = Counter()
-        self._waiting = [one for one in history.events if one.moment]
+        self._waiting = [event for event in history.events if event.moment]
         self._reached = Counter()
         self._published = 0
         self._faults_end = self.calm_since = 0.0
@@ -106,7 +106,10 @@ class Player(ABC):
                 self._loop.call_at(event.at, self._happen, event)
         for pod in self.world.pods:
             pod.start()
-        last = max((one.at for one in (*self.history.publications, *self.history.events)), default=0.0)
+        last = max(
+            (publication.at for publication in (*self.history.publications, *self.history.events)),
+            default=0.0,
+        )
         await self._until(lambda: self._loop.time() > max(last, self._faults_end) and self._idle(), 60.0)
         self._heal()
         limit = self._liveness()
@@ -176,10 +179,10 @@ class Player(ABC):
             self._loop.call_soon(self._happen, event, context=Context())
 
     def _appended(self, topic, partition, first, records, writer):
-        keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
+        keys = [f"{'-' if record.value is None else ''}{(record.key or b'').decode()}" for record in records]
         self.log("append", topic.name, partition, first, *keys, "by", writer)
-        for one in records:
-            self._hash.update(one.value or b"")
+        for record in records:
+            self._hash.update(record.value or b"")
         self._changed.set()
 
     def _committing(self, positions, member):

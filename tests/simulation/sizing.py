@@ -56,13 +56,13 @@ class Trial(WorkerPlayer):
 
     def _appended(self, topic, partition, first, records, writer):
         if topic.name == self.changelog:
-            values = [one.value for one in records if one.value is not None]
+            values = [record.value for record in records if record.value is not None]
             self.entries += len(values)
-            self.changelog_bytes += sum(len(one.key) + len(one.value or b"") for one in records)
+            self.changelog_bytes += sum(len(record.key) + len(record.value or b"") for record in records)
             return
-        for one in records:
-            self.repeats += one.key in self._seen
-            self._seen.add(one.key)
+        for record in records:
+            self.repeats += record.key in self._seen
+            self._seen.add(record.key)
             self.appended[partition].append(self._loop.time())
 
     async def _publish_all(self):
@@ -90,7 +90,7 @@ class Trial(WorkerPlayer):
         pauses = []
         for times in self.appended.values():
             gaps = [b - a - INTERVAL for a, b in pairwise(times) if b > started]
-            pauses.append((sum(one for one in gaps if one > 0.3), max(gaps, default=0.0)))
+            pauses.append((sum(gap for gap in gaps if gap > 0.3), max(gaps, default=0.0)))
         whole, longest = zip(*pauses, strict=True)
         calm = [self.requests[second].total() for second in range(int(started), int(started + PAUSE))]
         peak = max((one.total() for second, one in self.requests.items() if second > started), default=0)

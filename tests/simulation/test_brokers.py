@@ -124,7 +124,7 @@ def test_a_lost_answer_repeats_no_batch(simulated):
             cluster.network.deaf.clear()
             offsets = await sending
         await ended(cluster)
-        return offsets, [one.value for one in topic.logs[0].committed()]
+        return offsets, [record.value for record in topic.logs[0].committed()]
 
     assert simulated(main) == ([1], [b"v", b"again"])
 

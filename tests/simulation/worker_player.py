@@ -64,7 +64,9 @@ class WorkerPlayer(Player):
             self.world.add_pod()
 
     def _liveness(self):
-        return LIVENESS + DEADLY_LIVENESS * sum(one.kind == DEADLY for one in self.history.publications)
+        return LIVENESS + DEADLY_LIVENESS * sum(
+            publication.kind == DEADLY for publication in self.history.publications
+        )
 
     async def _finish(self):
         """End all workers; a last worker then scores a few more records from the state that they left."""

@@ -22,7 +22,7 @@ async def serious_findings(page: Page, rules: Sequence[str] = ()) -> list[str]:
     """
     found = await Axe().run(page, options=DEFAULT_OPTIONS | ({"runOnly": list(rules)} if rules else {}))
     return [
-        f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes']]}"
-        for one in found.response["violations"]
-        if one["impact"] in _SERIOUS
+        f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes']]}"
+        for violation in found.response["violations"]
+        if violation["impact"] in _SERIOUS
     ]

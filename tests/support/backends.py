@@ -86,10 +86,10 @@ class FakeBackend:
         return run.id
 
     def find(self, run_id):
-        return next((one for one in self.runs if self.run_id(one) == run_id), None)
+        return next((run for run in self.runs if self.run_id(run) == run_id), None)
 
     def since(self, moment):
-        return sorted((one for one in self.runs if one.started >= moment), key=lambda one: one.started)
+        return sorted((run for run in self.runs if run.started >= moment), key=lambda one: one.started)
 
     def put(self, run_id, key, *score):
         self.writes += 1
@@ -172,7 +172,7 @@ class FakePhoenix(FakeBackend):
         assert (query["sort"], query["order"]) == ("start_time", "asc")
         since = datetime.fromisoformat(query.get("start_time", START.isoformat()))
         page, cursor = page_of(self.since(since), query.get("cursor"))
-        data = [{"trace_id": one.id, "start_time": one.started.isoformat()} for one in page]
+        data = [{"trace_id": row.id, "start_time": row.started.isoformat()} for row in page]
         return web.json_response({"data": data, "next_cursor": cursor})
 
     async def _spans(self, request):
@@ -199,10 +199,10 @@ class FakePhoenix(FakeBackend):
         missing = [one["trace_id"] for one in data if self.find(one["trace_id"]) is None]
         if missing:
             return web.Response(status=404, text=f"Traces with IDs {', '.join(missing)} do not exist.")
-        for one in data:
-            key, result = f"{one['name']} {one['identifier']}", one["result"]
-            said = result["score"], result["label"], result["explanation"], one["metadata"]
-            self.put(one["trace_id"], key, *said)
+        for trace in data:
+            key, result = f"{trace['name']} {trace['identifier']}", trace["result"]
+            said = result["score"], result["label"], result["explanation"], trace["metadata"]
+            self.put(trace["trace_id"], key, *said)
         return web.json_response({"data": [{"id": "x"} for _ in data]})
 
 
@@ -231,7 +231,7 @@ class FakeMLflow(FakeBackend):
             int(asked["filter"].removeprefix("trace.timestamp_ms >= ")) / 1000, UTC
         )
         page, token = page_of(self.since(since), asked.get("page_token"))
-        answer = {"traces": [self._info(one) for one in page]} if page else {}
+        answer = {"traces": [self._info(row) for row in page]} if page else {}
         return web.json_response(answer | ({"next_page_token": token} if token else {}))
 
     def _info(self, run):

@@ -34,8 +34,8 @@ def record(file: Path, records: Mapping[str, Records]) -> None:
 def recorded(encoding: str) -> Records:
     """Return keys and values of the recorded records of an encoding, by offset."""
     return [
-        (one["key"].encode(), base64.b64decode(one["value"]))
-        for one in json.loads(RECORDED.read_text())[encoding]
+        (load["key"].encode(), base64.b64decode(load["value"]))
+        for load in json.loads(RECORDED.read_text())[encoding]
     ]
 
 

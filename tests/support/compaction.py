@@ -43,7 +43,7 @@ class StoredBatch:
     def data(self) -> bytes:
         """The batch as the brokers store it; an emptied one is not compressed."""
         attributes = (TRANSACTIONAL if self.transaction else 0) | (CONTROL if self.is_control else 0)
-        records = [(one.offset - self.base, one.key, one.value, []) for one in self.records]
+        records = [(record.offset - self.base, record.key, record.value, []) for record in self.records]
         return by_hand(
             records,
             self.codec if records else 0,
@@ -73,12 +73,14 @@ class CompactedLog:
     @property
     def committed(self) -> list[Kept]:
         """What a consumer of committed records reads."""
-        data = [one for one in self.batches if not one.is_control and one.transaction not in self.hidden]
+        data = [
+            batch for batch in self.batches if not batch.is_control and batch.transaction not in self.hidden
+        ]
         return [record for one in data for record in one.records]
 
     def fetch(self, offset: int, limit: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return up to ``limit`` batches from an offset on, and the aborted transactions among them."""
-        found = [one for one in self.batches if one.end > offset][:limit]
+        found = [batch for batch in self.batches if batch.end > offset][:limit]
         aborted = [
             (producer, begin)
             for (producer, _), (begin, end) in self.aborted.items()
@@ -106,7 +108,7 @@ class CompactedLog:
         for one in cleaned:
             if not one.is_control and one.transaction not in self.hidden:
                 newest |= {record.key: record for record in one.records if record.key is not None}
-        last = {one.producer[0]: one for one in self.batches if self._remembers(one)}
+        last = {batch.producer[0]: batch for batch in self.batches if self._remembers(batch)}
         kept = []
         for number, one in enumerate(cleaned):
             if one.is_control:

@@ -37,7 +37,10 @@ def outcomes_of(case):
     options = Options(**case.get("options", {}))
     document = case["document"]
     source = case.get("from", "auto")
-    return [shown(one) for one in convert(iter(document) if case.get("lines") else document, source, options)]
+    return [
+        shown(conversion)
+        for conversion in convert(iter(document) if case.get("lines") else document, source, options)
+    ]
 
 
 def shown(outcome):

@@ -59,4 +59,7 @@ def logs_in(data: LogsData) -> list[tuple[Any, Any, Any]]:
 
 def attributes_of(message: Any) -> dict[str, Any]:
     """Return the attributes of a log record or a resource by name."""
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in message.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in message.attributes
+    }

@@ -32,7 +32,7 @@ def plant(draw, value):
     if isinstance(value, str):
         return f"{value} {sentence(draw(st.sampled_from(PLANTED)))}, {draw(st.text(max_size=5))}"
     if isinstance(value, list):
-        return [plant(draw, one) for one in value]
+        return [plant(draw, item) for item in value]
     if isinstance(value, dict):
         return {name: plant(draw, one) for name, one in value.items()}
     return value

@@ -102,9 +102,17 @@ class Brokers:
     async def describe_configs(self, resources):
         return [
             Response(
-                [(0, None, 2, one.name, [(key, value) for key, value in self.configs[one.name].items()])]
+                [
+                    (
+                        0,
+                        None,
+                        2,
+                        resource.name,
+                        [(key, value) for key, value in self.configs[resource.name].items()],
+                    )
+                ]
             )
-            for one in resources
+            for resource in resources
         ]
 
 

@@ -40,7 +40,7 @@ def packages(folder):
 
 
 def contract(kind):
-    (one,) = (one for one in CONTRACTS if one["type"] == kind)
+    (one,) = (contract for contract in CONTRACTS if contract["type"] == kind)
     return one
 
 

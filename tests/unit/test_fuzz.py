@@ -87,7 +87,7 @@ def samples(tmp_path_factory):
     score = kp_worker("score", folder / "traces.jsonl", "--embedder", "none")
     scored = [json.loads(line) for line in score.stdout.splitlines()]
     traces = [json.loads(line) for line in real_traces()[:4]]
-    outputs = [{**one, "metadata": {**one["metadata"], "quality_score": 0.8}} for one in traces]
+    outputs = [{**trace, "metadata": {**trace["metadata"], "quality_score": 0.8}} for trace in traces]
     (folder / "scored.jsonl").write_text(as_lines(scored))
     (folder / "outputs.jsonl").write_text(as_lines(outputs))
     kp_worker("policy", "drift", folder / "scored.jsonl", "--accept", folder / "reference.json")

@@ -84,7 +84,7 @@ def test_the_settings_are_accepted(settings_files):
 def test_files_named_in_settings_are_mounted(folder):
     overlay = folder / "overlays/kafka-tls"
     patch = yaml.safe_load((overlay / "kafka-secret.yaml").read_bytes())
-    mounts = {one["value"]["mountPath"] for one in patch if one["path"].endswith("volumeMounts/-")}
+    mounts = {change["value"]["mountPath"] for change in patch if change["path"].endswith("volumeMounts/-")}
     kafka = tomllib.loads((overlay / "worker.toml").read_text())["kafka"]
     files = [Path(value) for key, value in kafka.items() if key.endswith("file")]
 
@@ -222,7 +222,7 @@ def test_a_components_pods_can_connect(folder, component):
 
 def test_scales_by_the_groups_lag_up_to_the_partition_count(documents, folder):
     scaled = only(documents, "ScaledObject")["spec"]
-    (trigger,) = (one["metadata"] for one in scaled["triggers"])
+    (trigger,) = (trace["metadata"] for trace in scaled["triggers"])
     settings = load_settings(folder / "base/worker.toml")
     arguments = only(documents, "Job", "kp-worker-topics")["spec"]["template"]["spec"]["containers"][0][
         "args"

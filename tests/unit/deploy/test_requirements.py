@@ -71,7 +71,10 @@ def test_all_dependencies_are_included(root, file):
     """pip follows none where these files are installed."""
     groups = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
     grouped = [
-        Requirement(one) for name in GROUPS.get(file, ()) for one in groups[name] if isinstance(one, str)
+        Requirement(group)
+        for name in GROUPS.get(file, ())
+        for group in groups[name]
+        if isinstance(group, str)
     ]
     to_do, done = [("knowledgepulse-worker", frozenset(EXTRAS[file]))], set()
     to_do += [(canonicalize_name(requirement.name), frozenset(requirement.extras)) for requirement in grouped]

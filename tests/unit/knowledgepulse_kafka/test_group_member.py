@@ -103,7 +103,9 @@ def test_each_assignment_carries_data_so_that_brokers_do_not_upgrade_the_group()
 
     assignments = TransactionalAssignor.assign(cluster, members)
 
-    encoded = [ConsumerProtocolMemberAssignment.decode(one.encode()) for one in assignments.values()]
+    encoded = [
+        ConsumerProtocolMemberAssignment.decode(assignment.encode()) for assignment in assignments.values()
+    ]
     assert all(one.user_data for one in encoded)
     assert sorted(tp.partition for one in encoded for tp in one.partitions()) == [0, 1, 2]
 

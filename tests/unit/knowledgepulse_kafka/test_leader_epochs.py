@@ -23,14 +23,16 @@ class Brokers:
 
     async def send(self, leader, request):
         topics = request.to_object()["topics"]
-        self.asked.append((leader, [one["partition"] for topic in topics for one in topic["partitions"]]))
+        self.asked.append(
+            (leader, [partition["partition"] for topic in topics for partition in topic["partitions"]])
+        )
         return SimpleNamespace(
             topics=[
                 (
                     topic["topic"],
                     [
-                        self._answer(leader, one["partition"], one["leader_epoch"])
-                        for one in topic["partitions"]
+                        self._answer(leader, partition["partition"], partition["leader_epoch"])
+                        for partition in topic["partitions"]
                     ],
                 )
                 for topic in topics

@@ -189,7 +189,7 @@ async def test_any_number_of_dead_servers_before_the_first_that_answers_cost_a_m
     server = await serve(BROKERS)
 
     async with bootstrapped(monkeypatch, *[dead] * 8, server.address) as client:
-        assert [one.host for one in client.cluster.brokers()] == ["a-broker"]
+        assert [broker.host for broker in client.cluster.brokers()] == ["a-broker"]
 
 
 async def test_a_server_that_accepts_and_never_answers_does_not_delay_the_next(serve, monkeypatch):
@@ -260,7 +260,7 @@ async def test_new_addresses_of_all_brokers_are_asked_of_the_bootstrap_servers()
     assert await brokers.client._metadata_update(brokers.client.cluster, set())
 
     assert brokers.asked == ["former", "bootstrap"]
-    assert [one.host for one in brokers.client.cluster.brokers()] == ["new"]
+    assert [broker.host for broker in brokers.client.cluster.brokers()] == ["new"]
 
 
 async def test_the_bootstrap_servers_are_not_asked_while_a_broker_answers():
@@ -276,4 +276,4 @@ async def test_the_known_brokers_stay_known_while_nobody_answers():
 
     assert not await brokers.client._metadata_update(brokers.client.cluster, set())
 
-    assert [one.host for one in brokers.client.cluster.brokers()] == ["former"]
+    assert [broker.host for broker in brokers.client.cluster.brokers()] == ["former"]

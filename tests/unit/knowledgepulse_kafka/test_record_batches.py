@@ -66,7 +66,7 @@ def client_decode(data):
 
 
 def faults(records):
-    return [(one.offset, fault.reason) for one in records if (fault := fault_of(one)) is not None]
+    return [(record.offset, fault.reason) for record in records if (fault := fault_of(record)) is not None]
 
 
 # --- batches that the client decodes, too
@@ -104,7 +104,9 @@ def test_message_sets_of_older_formats_are_decoded(magic, codec):
     records = decode(data)
 
     assert records == client_decode(data)
-    assert [raw_record(one).timestamp_ms for one in records] == [-1 if magic == 0 else 1000] * len(records)
+    assert [raw_record(record).timestamp_ms for record in records] == [-1 if magic == 0 else 1000] * len(
+        records
+    )
 
 
 def test_an_undecodable_older_message_set_yields_placeholders_up_to_its_offset():
@@ -135,11 +137,13 @@ def test_a_compacted_log_is_read_to_its_end_whatever_brokers_have_left_of_it(log
     while position < log.end:
         fetched, aborted = log.fetch(position, batches)
         records = PartitionRecords(TP, Batches(fetched, LIMIT), aborted, position, None, None, True, 1)
-        read += [(one.offset, one.key, one.value, fault_of(one)) for one in records]
+        read += [(record.offset, record.key, record.value, fault_of(record)) for record in records]
         assert records.next_fetch_offset > position
         position = records.next_fetch_offset
 
-    assert read == [(one.offset, one.key, one.value, None) for one in log.committed if one.offset >= start]
+    assert read == [
+        (record.offset, record.key, record.value, None) for record in log.committed if record.offset >= start
+    ]
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0", b"\0\0\0\x05", b"\0\x07\0\x01"])
@@ -150,7 +154,7 @@ def test_an_unknown_control_record_ends_no_transaction(key):
     data += by_hand([(0, b"k", b"aborted", [])], base=2, attributes=0x10, producer=(7, 0))
     data += by_hand([(0, b"\0\x01\0\0", b"", [])], base=3, **control) + small(1, base=4)
 
-    assert [one.offset for one in decode(data, aborted=[(7, 0)])] == [4]
+    assert [record.offset for record in decode(data, aborted=[(7, 0)])] == [4]
 
 
 def test_a_wrong_checksum_remains_an_error():
@@ -192,7 +196,7 @@ def test_an_undecodable_batch_yields_a_placeholder_for_each_offset(codec, compre
 
     records = decode(data)
 
-    assert [one.offset for one in records] == [0, 1, 2, 3, 4, 5]
+    assert [record.offset for record in records] == [0, 1, 2, 3, 4, 5]
     assert faults(records) == [(2, "undecodable"), (3, "undecodable"), (4, "undecodable")]
     lost = raw_record(records[2])
     assert (lost.key, lost.value, lost.headers, lost.timestamp_ms) == (None, None, (), NOW)
@@ -207,7 +211,7 @@ def test_records_before_the_first_malformed_one_are_kept():
 
     records = decode(sealed(data))
 
-    assert [one.value for one in records] == [b"v", b"v", None]
+    assert [record.value for record in records] == [b"v", b"v", None]
     assert faults(records) == [(2, "undecodable")]
 
 
@@ -216,7 +220,7 @@ def test_records_before_the_first_malformed_one_are_kept():
 def test_wrong_offsets_in_a_batch_still_yield_one_record_per_offset(deltas, first):
     data = by_hand([(delta, b"k", b"%d" % delta, []) for delta in deltas])
 
-    assert [one.offset for one in decode(data, offset=first)] == list(range(first, 3))
+    assert [record.offset for record in decode(data, offset=first)] == list(range(first, 3))
 
 
 edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=8)
@@ -233,7 +237,7 @@ def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, c
         data[HEADER_BYTES:] = ENCODERS[codec](bytes(data[HEADER_BYTES:]))
         struct.pack_into(">h", data, 21, codec)
 
-    assert [one.offset for one in decode(sealed(data))] == list(range(len(records)))
+    assert [record.offset for record in decode(sealed(data))] == list(range(len(records)))
 
 
 @settings(max_examples=150)
@@ -309,7 +313,7 @@ def test_a_fetch_ends_once_it_has_inflated_enough(place):
     large = bytes(record_batches.FETCH_BYTES_INFLATED // 2)
     record = (b"k", large, [], 1000) if place == "value" else (b"k", None, [("h", large)], 1000)
     data = b"".join(batch([record], 4, base) for base in range(5))
-    assert [one.offset for one in decode(data, limit=8 * LIMIT)] == [0, 1]
+    assert [record.offset for record in decode(data, limit=8 * LIMIT)] == [0, 1]
 
 
 @pytest.mark.parametrize("codec", ENCODERS)
@@ -367,4 +371,4 @@ async def test_a_consumer_decodes_within_its_own_limit_and_others_as_the_client_
     assert (limited._batches.batch_bytes, more._batches.batch_bytes) == (LIMIT, 2 * LIMIT)
     assert type(plain) is ClientPartitionRecords
     for records in (limited, more, plain):
-        assert [one.offset for one in records] == [1, 2]
+        assert [record.offset for record in records] == [1, 2]

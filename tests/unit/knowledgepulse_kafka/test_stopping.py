@@ -16,7 +16,7 @@ class StartedFetcher(Fetcher):
         self._closed = False
         self._fetch_waiters = set()
         self._fetch_task = asyncio.create_task(asyncio.Event().wait())
-        self._pending_tasks = {asyncio.create_task(one) for one in fetches}
+        self._pending_tasks = {asyncio.create_task(fetch) for fetch in fetches}
 
 
 async def stopped(*fetches):

@@ -182,7 +182,7 @@ async def test_a_record_that_the_client_cannot_send_is_refused_whatever_happens_
 
     assert isinstance(refused, Refused)
     assert "UnicodeEncodeError" in str(refused.error)
-    assert [one.records for one in refused.error.refusals] == [[record(1, 0)]]
+    assert [refusal.records for refusal in refused.error.refusals] == [[record(1, 0)]]
     assert FakeProducer.starts == 1
 
 

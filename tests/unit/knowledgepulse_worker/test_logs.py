@@ -339,7 +339,7 @@ def test_a_command_s_kafka_client_logs_no_failed_attempts(caplog):
     client = logging.getLogger("aiokafka")
     client.error('Unable connect to "%s:%s": %s', "localhost", 1, "no broker answers")
     client.error("Topic %s is not authorized", "raw")
-    assert [one.getMessage() for one in caplog.records] == ["Topic raw is not authorized"]
+    assert [record.getMessage() for record in caplog.records] == ["Topic raw is not authorized"]
 
 
 # --- what ends the process

@@ -349,7 +349,7 @@ def test_prompts_are_kept_on_demand(name):
     (trace,) = traces_of(name, KEPT)
 
     assert trace.task.system == "Be brief"
-    assert [one.name for one in trace.task.tools] == ["weather"]
+    assert [tool.name for tool in trace.task.tools] == ["weather"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -210,7 +210,7 @@ def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp
 )
 def test_commands_options_and_choices_are_completed(words, begun, completed):
     found = ShellComplete(cli.main, {}, "kp-worker", "_KP_WORKER_COMPLETE").get_completions(words, begun)
-    assert {one.value for one in found} == completed
+    assert {record.value for record in found} == completed
 
 
 def test_options_override_the_environment(kp_worker, traces, monkeypatch):

@@ -35,7 +35,7 @@ async def test_policies_are_listed_in_the_order_in_which_they_last_came_into_for
 
     history = await read_policies(kept.reader, TOPIC)
 
-    assert [(one.policy.threshold, one.since_ms) for one in history] == [(0.9, 1), (0.4, 2)]
+    assert [(entry.policy.threshold, entry.since_ms) for entry in history] == [(0.9, 1), (0.4, 2)]
 
 
 @given(POLICIES)
@@ -77,7 +77,7 @@ async def test_records_that_are_no_policy_are_skipped_and_logged_once(kept, capl
 
     history = await read_policies(kept.reader, TOPIC)
 
-    assert [one.policy.threshold for one in history] == [0.4]
+    assert [entry.policy.threshold for entry in history] == [0.4]
     assert caplog.messages == [
         f"{TOPIC}: foreign records skipped: 2, such as offset 1 (not a policy of this release)"
     ]
@@ -103,7 +103,7 @@ async def test_a_policy_under_the_key_of_earlier_releases_is_the_same_policy(kep
 
     history = await read_policies(kept.reader, TOPIC)
 
-    assert [(one.policy.threshold, one.since_ms) for one in history] == [(0.9, 0), (0.75, 7)]
+    assert [(entry.policy.threshold, entry.since_ms) for entry in history] == [(0.9, 0), (0.75, 7)]
 
 
 async def test_a_topic_without_policies_has_no_last_one(kept):

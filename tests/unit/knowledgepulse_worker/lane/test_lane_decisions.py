@@ -34,8 +34,10 @@ SHADOW = Policy.model_validate(
 def scored_records(harness):
     """Return the published records as `policy rescore` reads them."""
     return [
-        read_counted(SimpleNamespace(value=one.value, headers=one.headers, timestamp=one.timestamp_ms))
-        for one in harness.outputs()
+        read_counted(
+            SimpleNamespace(value=output.value, headers=output.headers, timestamp=output.timestamp_ms)
+        )
+        for output in harness.outputs()
     ]
 
 
@@ -86,7 +88,7 @@ async def test_a_trace_that_becomes_a_dead_letter_is_no_decision(make_harness, r
     recent = harness.services.metrics.recent
     assert sum(compared(harness).values()) == 0
     assert list(recent.origins) == list(recent.scores) == []
-    assert [(one["reason"], one["score"] is None) for one in recent.dead_letters] == [
+    assert [(letter["reason"], letter["score"] is None) for letter in recent.dead_letters] == [
         ("not_json", True),
         ("too_large", False),
     ]
@@ -192,13 +194,15 @@ async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_a
     )
 
     records, policies = scored_records(harness), (active, shadow)
-    assert all(one.under(active) == one.score for one in records)
+    assert all(record.under(active) == record.score for record in records)
     learning = active if active.reading else shadow
-    assert any(one.under(learning).learned is not None for one in records)
-    assert any(one.under(learning).learned is None for one in records)  # those of the domain without one
+    assert any(record.under(learning).learned is not None for record in records)
+    assert any(
+        record.under(learning).learned is None for record in records
+    )  # those of the domain without one
     rescored = rescore_all(records, shadow)
     assert list(harness.services.metrics.shadow.flips) == rescored.flips[-LAST_RECORDS:]
     assert policies[0].digest == records[0].policy
     learned = harness.metric("kp_dimension_score_count", domain="customer_service", dimension="learned")
-    scored = sum(one.score.learned is not None for one in records)
+    scored = sum(record.score.learned is not None for record in records)
     assert (learned or 0) == scored

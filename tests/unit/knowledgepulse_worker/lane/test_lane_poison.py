@@ -29,7 +29,7 @@ def suspecting(make_harness):
 
 
 def reasons(harness):
-    return {(one.partition, dict(one.headers).get("kp-reason")) for one in harness.outputs()}
+    return {(output.partition, dict(output.headers).get("kp-reason")) for output in harness.outputs()}
 
 
 @pytest.mark.parametrize("treatment", ["dead_letters", "skipped"])

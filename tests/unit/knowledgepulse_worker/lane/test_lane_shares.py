@@ -22,8 +22,10 @@ async def test_a_share_ranks_a_partitions_traces(make_harness, records):
     await harness.processed(await harness.lane(), *records)
 
     scores, window = [score(output) for output in harness.outputs()], THIRD.profile("code").window
-    assert [one["of"] for one in scores] == [min(number, window(number)) for number in range(1, COUNT + 1)]
-    assert ["rank" in one for one in scores] == [False, *[True] * (COUNT - 1)]
+    assert [score["of"] for score in scores] == [
+        min(number, window(number)) for number in range(1, COUNT + 1)
+    ]
+    assert ["rank" in score for score in scores] == [False, *[True] * (COUNT - 1)]
 
 
 async def test_another_embedder_begins_anew_and_the_share_passes_of_its_scores(make_harness, records):
@@ -36,6 +38,6 @@ async def test_another_embedder_begins_anew_and_the_share_passes_of_its_scores(m
 
     scores = [score(output) for output in harness.outputs()]
     passing = [output.topic == "contribute" for output in harness.outputs()[34:]]
-    assert [one["of"] for one in scores[28:32]] == [14, 15, 1, 2]
+    assert [score["of"] for score in scores[28:32]] == [14, 15, 1, 2]
     assert harness.metric("kp_cache_resets_total", reason="model") == 1
     assert sum(passing) / len(passing) == pytest.approx(0.3, abs=0.1)

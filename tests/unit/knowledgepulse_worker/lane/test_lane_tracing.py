@@ -19,7 +19,7 @@ class Spans:
         self.finished_spans.append(members)
 
     def verdicts(self):
-        return {one["offset"]: one["verdict"] for one in self.finished_spans}
+        return {span["offset"]: span["verdict"] for span in self.finished_spans}
 
 
 @pytest.fixture

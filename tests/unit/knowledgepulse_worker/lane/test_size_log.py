@@ -20,7 +20,7 @@ def test_a_line_per_topic_and_minute_names_the_topic_the_limit_and_the_remedy(ca
     monkeypatch.setattr(log_interval, "LOG_INTERVAL", 0.0)
     log.note(OUTPUT, "raw/0/6")
 
-    assert [one.getMessage().partition(", the latest")[0] for one in caplog.records] == [
+    assert [record.getMessage().partition(", the latest")[0] for record in caplog.records] == [
         "contribute: outputs exceed its max.message.bytes and become dead letters (too_large): 1",
         "rejected: outputs exceed its max.message.bytes and become dead letters (too_large): 1",
         "contribute: outputs exceed its max.message.bytes and become dead letters (too_large): 4",

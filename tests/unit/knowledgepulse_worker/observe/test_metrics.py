@@ -99,8 +99,8 @@ def test_only_scores_beyond_the_budget_exceed_it(metrics):
 
 OUTCOMES = ("contribute", "rejected")
 CLOSED = {
-    "kp_traces_total": [(one,) for one in (*OUTCOMES, "dead_letter")],
-    "kp_dead_letters_total": [(one,) for one in REASONS],
+    "kp_traces_total": [(outcome,) for outcome in (*OUTCOMES, "dead_letter")],
+    "kp_dead_letters_total": [(reason,) for reason in REASONS],
     "kp_stage_seconds_count": [(one,) for one in ("decode", "queue", "embed", "score", "redact", "commit")],
     "kp_cache_resets_total": [("model",), ("rewind",), ("recreated",)],
     "kp_partitions": [("owned",), ("topic",)],
@@ -118,7 +118,7 @@ def test_closed_label_sets_start_at_zero(metrics, name):
 
 def test_counters_without_labels_start_at_zero(metrics):
     counters = [family for family in metrics.registry.collect() if family.type == "counter"]
-    without_labels = [one for family in counters for one in family.samples if not one.labels]
+    without_labels = [sample for family in counters for sample in family.samples if not sample.labels]
     assert len(without_labels) > 5
     assert {sample.value for sample in without_labels} == {0}
 
@@ -180,7 +180,7 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
         ("kp_agent_traces_total", FLEET.agent_ids, [agent_id for agent_id, _ in origins]),
         ("kp_framework_traces_total", FLEET.frameworks, [framework for _, framework in origins]),
     ):
-        expected = Counter(one if one in listed else "other" for one in of_origins)
+        expected = Counter(origin if origin in listed else "other" for origin in of_origins)
         assert values(metrics, name) == {
             (one, decision): expected[one] if decision == record.score.decision else 0
             for one in (*listed, "other")

@@ -91,8 +91,8 @@ def test_without_content_the_status_reveals_nothing_from_producers(metrics, stat
     assert status.to_json(content=True).count(b"SECRET") == 3 + 3 + 4 + 1
     assert b"SECRET" not in status.to_json(content=False)
     *traces, dead = (data_of(status, content=False)[name][-1] for name in LISTS)
-    for one in traces:
-        hidden = (one["trace_id"], one["objective"], one["task_domain"], one["score"]["nearest"])
+    for trace in traces:
+        hidden = (trace["trace_id"], trace["objective"], trace["task_domain"], trace["score"]["nearest"])
         assert hidden == (None, None, None, None)
     assert (dead["trace_id"], dead["objective"], dead["message"]) == (None, None, None)
 
@@ -109,9 +109,13 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     (found,) = hidden["skips"]
     assert (found["partition"], found["first"], found["offsets"], found["reason"]) == (1, 7, 2, "passed_over")
     *traces, dead = (hidden[name][0] for name in LISTS)
-    for one in traces:
-        assert (one["source"], one["score"]["score"], one["score"]["novelty"]) == ("raw/2/7", 0.625, 0.25)
-        assert one["similarity"] == "0.7500"
+    for trace in traces:
+        assert (trace["source"], trace["score"]["score"], trace["score"]["novelty"]) == (
+            "raw/2/7",
+            0.625,
+            0.25,
+        )
+        assert trace["similarity"] == "0.7500"
     assert (dead["source"], dead["reason"], dead["exception"]) == (
         "raw/2/7",
         REASONS[0],
@@ -212,7 +216,7 @@ def test_a_reload_to_a_threshold_ends_the_share(status, metrics):
     metrics.set_policy(Policy(share=0.1))
     metrics.set_policy(Policy(threshold=0.6))
 
-    assert {one["share"] for one in data_of(status)["scores"]["domains"].values()} == {None}
+    assert {domain["share"] for domain in data_of(status)["scores"]["domains"].values()} == {None}
 
 
 def test_task_domains_without_a_profile_are_counted_and_the_most_frequent_named(status, metrics):

@@ -79,7 +79,7 @@ def test_every_message_that_was_sent_arrives_whole_and_in_order(pipe, size):
         writer.send(SHORT)
         read += reader.messages()
 
-    assert [one for one in read if one != SHORT] == sent
+    assert [record for record in read if record != SHORT] == sent
 
 
 def test_what_was_written_is_read_after_the_writer_s_end(pipe):

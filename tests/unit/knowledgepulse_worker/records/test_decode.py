@@ -389,9 +389,9 @@ def test_a_record_has_the_text_of_the_whole_trace(real_traces, document):
     ]
     values = [*real_traces, json.dumps(document(steps=steps)).encode()]
 
-    texts = [embedding_text(decode_trace(one, LIMIT), "agent") for one in values]
+    texts = [embedding_text(decode_trace(value, LIMIT), "agent") for value in values]
 
-    assert texts == [embedding_text(ReasoningTrace.model_validate_json(one), "agent") for one in values]
+    assert texts == [embedding_text(ReasoningTrace.model_validate_json(value), "agent") for value in values]
     assert texts[-1].endswith("shell command größer\n\U0001f600 options depth 2 all true none")
 
 

@@ -81,11 +81,11 @@ def test_a_former_policy_is_known_by_its_digest(kept):
 def test_a_former_line_is_rescored_unless_that_needs_what_it_lacks():
     records = [read_line(f"scored.jsonl:{number}", line) for number, line in enumerate(LINES, 1)]
 
-    assert [one.under(Policy()) for one in records] == [one.score for one in records]
-    assert {one.task_domain for one in records} == {"customer_service"}
-    for one in records:
+    assert [record.under(Policy()) for record in records] == [record.score for record in records]
+    assert {record.task_domain for record in records} == {"customer_service"}
+    for record in records:
         with pytest.raises(NoFactsError):
-            one.under(LEARNED)
+            record.under(LEARNED)
 
 
 def test_the_former_release_reads_a_score_with_a_learned_value():

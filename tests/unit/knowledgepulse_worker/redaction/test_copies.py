@@ -112,7 +112,7 @@ async def test_a_trace_is_a_dead_letter_if_not_even_the_failure_of_its_redaction
 
     await harness.processed(await harness.lane(), raw(0), raw(1))
 
-    assert [dict(one.headers)["kp-reason"] for one in harness.outputs()] == [b"refused", b"refused"]
+    assert [dict(output.headers)["kp-reason"] for output in harness.outputs()] == [b"refused", b"refused"]
     assert copies(harness) == []
     assert harness.failures == []
 

@@ -162,7 +162,7 @@ async def test_an_abandoned_call_does_not_answer_the_next(start):
 async def test_calls_take_turns(start):
     async with start("functions:obeys") as process:
         calls = [redacted(process, number=number) for number in range(20)]
-        assert [one["number"] for one in await asyncio.gather(*calls)] == list(range(20))
+        assert [call["number"] for call in await asyncio.gather(*calls)] == list(range(20))
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_private_texts_keep_identifiers_and_lose_secrets(kept):
 def test_nothing_planted_in_any_text_of_a_trace_stays(trace):
     cleaned = clean(copy.deepcopy(trace))
     text = json.dumps(cleaned, ensure_ascii=False).replace("\\\\", "\\")
-    assert not [one for one in PLANTED if one in text]
+    assert not [secret for secret in PLANTED if secret in text]
     ReasoningTrace.model_validate(cleaned)
     assert clean(cleaned) == cleaned
 

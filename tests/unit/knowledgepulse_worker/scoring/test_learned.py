@@ -263,7 +263,10 @@ def test_a_contribution_is_told_beside_the_usual_value(make_trace):
     score = score_trace(trace, None, with_learned(learned), count_trace(trace))
 
     profile = with_learned(learned).profile("default")
-    told = {one.name: one.words for one in contributions(profile, score.dimensions, count_trace(trace))}
+    told = {
+        contribution.name: contribution.words
+        for contribution in contributions(profile, score.dimensions, count_trace(trace))
+    }
 
     assert told["steps"] == "it has 2 steps (usually 20)"
     assert told["novelty"] == "its novelty is 0.50 (usually 0.30)"

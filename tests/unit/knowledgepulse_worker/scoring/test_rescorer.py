@@ -30,7 +30,7 @@ def record(number, partition=0, policy=None, **members):
 
 def decided(records, policy=TENTH):
     recent, profile = RecentScores(), policy.profile("default")
-    return [recent.decide(one.under(policy), profile) for one in records]
+    return [recent.decide(record.under(policy), profile) for record in records]
 
 
 def test_the_order_is_that_of_the_offsets_whatever_that_of_the_records():
@@ -41,7 +41,7 @@ def test_the_order_is_that_of_the_offsets_whatever_that_of_the_records():
 
     assert scores_under(mixed, TENTH) == [scores[one] for one in mixed]
     assert [flip.after for flip in rescore_all(mixed, TENTH).flips] == [
-        scores[one] for one in records if scores[one].decision != one.score.decision
+        scores[record] for record in records if scores[record].decision != record.score.decision
     ]
 
 
@@ -66,7 +66,7 @@ def test_where_the_policy_has_decided_its_decision_stands():
 
 def test_a_score_by_rank_is_explained_by_the_cut():
     scores = decided([record(number) for number in range(60)])
-    failing = next(one for one in reversed(scores) if one.rank is not None and not one.passes)
+    failing = next(score for score in reversed(scores) if score.rank is not None and not score.passes)
     shown = explain_score(record(1, score=failing, policy=TENTH.digest), TENTH)
 
     assert shown is not None

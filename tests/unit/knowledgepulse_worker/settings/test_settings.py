@@ -204,7 +204,9 @@ def test_a_truth_value_or_a_text_is_no_number(problems_of, setting, value):
 
 def test_a_list_of_numbers_has_no_text(problems_of):
     table = "policy.domains.code.learned.fitted"
-    (line,) = [one for one in problems_of(f'{table}.auc = [0.5, "0.6", 0.7]') if "quotation" in one]
+    (line,) = [
+        problem for problem in problems_of(f'{table}.auc = [0.5, "0.6", 0.7]') if "quotation" in problem
+    ]
     assert line.startswith(f'worker.toml: {table}.auc: got "0.6"')
 
 
@@ -337,7 +339,7 @@ def test_the_message_is_bounded_whatever_a_file_has(problems_of):
     assert len(problems) == 21
     assert problems[-1] == "and 982 other problems"
     assert max(map(len, problems)) < 1100
-    assert not any("\x1b" in one for one in problems)
+    assert not any("\x1b" in problem for problem in problems)
 
 
 @pytest.mark.parametrize("name", ["KP_NOSUCH__KEY", "kp_nosuch__key", "KP___"])

@@ -184,7 +184,7 @@ class World:
     def outputs(self, partition=None):
         """Return the keys of the committed outputs, in order."""
         records = self.publisher.records("contribute", "rejected", "dead-letter")
-        return [int(one.key) for one in records if partition in (None, one.partition)]
+        return [int(record.key) for record in records if partition in (None, record.partition)]
 
     async def committed(self, positions):
         await self.until(lambda: self.topic.committed == positions)

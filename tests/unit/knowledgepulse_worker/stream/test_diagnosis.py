@@ -158,7 +158,7 @@ def test_what_a_wait_is_for_is_logged_when_it_becomes_known_and_once(diagnosis, 
         clock.now += 1
         diagnosis.observe(replace(WELL, transaction_age=6.0, producer_waits=waits))
 
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "Waiting for Kafka: a transaction has not been committed for 6 s (was starting for 1 s)",
         (
             "Waiting for Kafka: a transaction has not been committed for 6 s; "
@@ -173,7 +173,7 @@ def test_a_connection_that_fails_for_another_reason_is_logged_again(diagnosis, c
         down = Wait("connection", "broker-1:9092", problem=problem)
         diagnosis.observe(replace(WELL, leader_silence=6.0, reading_waits=(down,)))
 
-    assert [one.rpartition(": ")[2].partition(" (")[0] for one in caplog.messages] == [
+    assert [message.rpartition(": ")[2].partition(" (")[0] for message in caplog.messages] == [
         "Connection refused",
         "certificate has expired",
     ]
@@ -202,7 +202,7 @@ def test_a_start_without_a_fault_logs_no_warning(diagnosis, caplog):
     for seen in ({"pending": ("ledgers are not recovered yet",), "recovering": 4}, {}):
         diagnosis.observe(replace(WELL, **seen))
 
-    assert [(one.levelname, one.getMessage().partition(" (")[0]) for one in caplog.records] == [
+    assert [(record.levelname, record.getMessage().partition(" (")[0]) for record in caplog.records] == [
         ("INFO", "Recovering: 4 of 4 partitions"),
         ("INFO", "Healthy"),
     ]
@@ -269,7 +269,7 @@ def test_records_that_a_transaction_holds_are_not_told_twice(diagnosis, clock):
     wait(diagnosis, clock, 1)
     verdicts = [wait(diagnosis, clock, 1, transaction_age=float(age)) for age in range(1, 7)]
 
-    assert [one.state for one in verdicts] == [State.HEALTHY] * 5 + [State.WAITING_FOR_KAFKA]
+    assert [verdict.state for verdict in verdicts] == [State.HEALTHY] * 5 + [State.WAITING_FOR_KAFKA]
 
 
 def test_one_record_is_no_records(diagnosis, clock):
@@ -317,7 +317,7 @@ def test_nothing_that_is_wrong_is_healthy(wrong):
 
 
 def test_each_cause_is_known_to_these_tests():
-    assert {one.name for one in fields(Observation)} == {
+    assert {field.name for field in fields(Observation)} == {
         *ILL,
         *("partitions", "dead_letters", "outcomes", "lag", "rate", "has_unfinished", "last_output"),
         *("is_rebalancing", "held_back", "member_waits", "reading_waits", "producer_waits"),

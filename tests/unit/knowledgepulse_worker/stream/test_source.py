@@ -76,7 +76,7 @@ async def test_a_record_of_a_stranger_in_the_changelog_is_skipped_and_counted(st
     await second.committed({0: 3})
 
     assert second.outputs() == [1, 2, 3]
-    (line,) = [one for one in caplog.messages if "foreign" in one]
+    (line,) = [message for message in caplog.messages if "foreign" in message]
     assert line.startswith(f"{first.changelog}/0: foreign records skipped: 3, such as offset ")
     assert line.endswith("; let nobody but the workers write to this topic")
 
@@ -119,7 +119,7 @@ async def test_a_partition_without_a_ledger_is_not_read_and_the_others_are(start
     await world.settle()
 
     assert world.outputs() == [1]
-    assert [one.partition for one in world.member.paused()] == [1]
+    assert [place.partition for place in world.member.paused()] == [1]
     assert world.metric("kp_partitions", state="owned") == 1
     assert not world.app.readiness.reasons
 
@@ -231,7 +231,7 @@ async def test_once_its_partitions_are_lost_a_worker_commits_nothing_until_it_ha
     await world.until(lambda: world.metric("kp_aborted_transactions_total", reason="rebalance") == 1)
     await world.settle()
     assert world.metric("kp_aborted_transactions_total", reason="rebalance") == 1
-    assert len([one for one in caplog.messages if "aborted" in one]) == 1
+    assert len([message for message in caplog.messages if "aborted" in message]) == 1
 
     world.publisher.is_lost = False
     await world.member.rebalance([0])
@@ -532,7 +532,9 @@ async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
 
 async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start):
     topic, publisher = await after_five(start)
-    publisher.committed = [one for one in publisher.committed if one.topic in ("contribute", "rejected")]
+    publisher.committed = [
+        record for record in publisher.committed if record.topic in ("contribute", "rejected")
+    ]
     second = await start(topic, publisher)
     second.publish(0, 5)
     await second.member.rebalance([0])

@@ -111,7 +111,7 @@ async def test_a_background_task_s_error_ends_the_process_and_its_cancellation_d
     task = run._start_background(fail(), failures.append)
     await asyncio.wait([task])
     await asyncio.sleep(0)
-    assert [str(one) for one in failures] == ["partition 0"]
+    assert [str(failure) for failure in failures] == ["partition 0"]
 
     task = run._start_background(asyncio.Event().wait(), failures.append)
     await asyncio.sleep(0)

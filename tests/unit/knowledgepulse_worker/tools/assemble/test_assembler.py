@@ -105,7 +105,9 @@ class Kafka:
 
     @property
     def traces(self):
-        return [one for step in self.steps for one in step.outputs if one.topic == SETTINGS.topics.raw]
+        return [
+            output for step in self.steps for output in step.outputs if output.topic == SETTINGS.topics.raw
+        ]
 
     async def run(self):
         """Work until all polls are done."""

@@ -15,7 +15,10 @@ from support.spans import export, spans_of
 
 def converted(documents):
     """Return the converted traces of some documents and what was lost, by id."""
-    return {one.trace.id: (one.trace.to_json(), dict(one.losses)) for one in convert(documents, "otlp")}
+    return {
+        conversion.trace.id: (conversion.trace.to_json(), dict(conversion.losses))
+        for conversion in convert(documents, "otlp")
+    }
 
 
 @pytest.fixture(params=[True, False], ids=["otlp_json", "otlp_proto"])
@@ -28,7 +31,7 @@ def value(request, real_traces):
 def test_spans_have_their_ids_in_hexadecimal(value, real_traces):
     expected = [span for trace in real_traces[:3] for span in spans_of(trace)]
 
-    assert [(one.trace_id, one.span_id, one.is_root) for one in split(value)] == [
+    assert [(word.trace_id, word.span_id, word.is_root) for word in split(value)] == [
         (span.trace_id.hex(), span.span_id.hex(), not span.parent_span_id) for span in expected
     ]
 
@@ -46,7 +49,7 @@ def test_each_span_alone_keeps_its_resource_and_scope():
     spans = [{"traceId": "AB" * 16, "spanId": "CD" * 8, "name": name} for name in ("one", "two")]
     document = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]}
 
-    assert [json.loads(one.value) for one in split(json.dumps(document).encode())] == [
+    assert [json.loads(word.value) for word in split(json.dumps(document).encode())] == [
         {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}]}
         for span in spans
     ]
@@ -98,7 +101,7 @@ def test_a_span_without_a_parent_is_the_root(parent):
     span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "parentSpanId": parent}
     document = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
-    assert [one.is_root for one in split(json.dumps(document).encode())] == [True]
+    assert [word.is_root for word in split(json.dumps(document).encode())] == [True]
 
 
 @pytest.mark.parametrize("as_json", [True, False])

@@ -61,7 +61,7 @@ class Partition:
         await assembler.wait(END)
 
     def published(self, topic):
-        return [one for step in self.steps for one in step.outputs if one.topic == topic]
+        return [output for step in self.steps for output in step.outputs if output.topic == topic]
 
     def counted(self, name, **labels):
         return self.registry.get_sample_value(name, labels)
@@ -70,7 +70,7 @@ class Partition:
 def directly(values):
     """The traces of some exports, converted at once."""
     documents = [document for value in values for document in read(value)]
-    return {one.trace.id: one.trace.to_json() for one in convert(documents, "otlp")}
+    return {conversion.trace.id: conversion.trace.to_json() for conversion in convert(documents, "otlp")}
 
 
 def by_id(records):
@@ -99,7 +99,9 @@ async def test_shuffled_and_repeated_spans_give_the_traces_of_direct_conversion(
     await partition.run()
 
     assert by_id(partition.published(TOPICS.raw)) == directly(values)
-    assert {dict(one.headers)["kp-completed-by"] for one in partition.published(TOPICS.raw)} == {b"root"}
+    assert {dict(record.headers)["kp-completed-by"] for record in partition.published(TOPICS.raw)} == {
+        b"root"
+    }
     assert partition.counted("kp_assembly_traces_total") == 12
 
 
@@ -109,7 +111,7 @@ async def test_what_is_no_export_is_a_dead_letter_with_its_place():
 
     letters = partition.published(TOPICS.dead_letter)
     headers = [DeadLetterHeaders.from_kafka(letter.headers) for letter in letters]
-    assert [(one.reason, one.topic, one.partition, one.offset) for one in headers] == [
+    assert [(header.reason, header.topic, header.partition, header.offset) for header in headers] == [
         ("undecodable", SETTINGS.assemble.spans, 3, 0),
         ("empty", SETTINGS.assemble.spans, 3, 1),
     ]

@@ -62,7 +62,7 @@ class ASession:
         self.committed = []
 
     async def commit(self, records, positions):
-        self.committed.append(([(one.key, one.value) for one in records], positions))
+        self.committed.append(([(record.key, record.value) for record in records], positions))
         return self.outcomes.pop(0)
 
 

@@ -161,7 +161,7 @@ class Stream:
                 1,
                 Bounds(first, committed, outputs_from),
                 self.settings,
-                {one.digest: one for one in (self.settings.policy, *self.kept_policies)},
+                {policy.digest: policy for policy in (self.settings.policy, *self.kept_policies)},
                 index,
                 Outputs(self.settings.topics, self.counts),
                 lambda: embedder,

@@ -201,7 +201,9 @@ def test_detects_a_trace_that_should_have_been_withheld(worked, topic, keeps_rea
 
     differing = made.audit().differing
 
-    assert [one.offset for one in differing] == ([] if (topic, keeps_reason) == ("rejected", True) else [1])
+    assert [record.offset for record in differing] == (
+        [] if (topic, keeps_reason) == ("rejected", True) else [1]
+    )
 
 
 def test_detects_a_scored_record_that_is_not_a_trace(stream):
@@ -277,7 +279,7 @@ def test_detects_a_wrong_nearest_trace(worked):
     nearest = score_of(made.outputs[5])["nearest"]
     made.changelog.pop()
     for other, what in [
-        (next(one for one in ids[1:5] if one != nearest), "another trace is nearer"),
+        (next(trace_id for trace_id in ids[1:5] if trace_id != nearest), "another trace is nearer"),
         (ids[0], "not a trace in the cache"),
         (None, "nearest is null"),
     ]:

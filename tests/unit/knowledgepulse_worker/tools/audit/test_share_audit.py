@@ -28,7 +28,7 @@ def test_detects_a_wrong_decision(stream, change):
     )
     made.outputs[at] = with_score(made.outputs[at], **change)
 
-    assert [one.offset for one in made.audit().differing] == [at]
+    assert [record.offset for record in made.audit().differing] == [at]
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from([0.1, 0.3, None])), min_size=1, max_size=5))
@@ -66,7 +66,7 @@ def test_ranks_of_a_trimmed_partition_are_audited_once_they_have_filled_the_wind
 
     assert report.differing == []
     assert 100 < report.shares_unaudited < 125  # twice the window, in each of two domains
-    assert [one.offset for one in made.audit(first=50, outputs_from=50).differing] == [199]
+    assert [record.offset for record in made.audit(first=50, outputs_from=50).differing] == [199]
 
 
 def test_a_record_whose_policy_is_unknown_leaves_later_ranks_unaudited(stream):

@@ -220,7 +220,7 @@ async def test_no_message_has_mlflow_s_key(tmp_path, key, secrets):
     async with fake.served() as url, connected("mlflow", url, "default", tmp_path / "key") as backend:
         with pytest.raises(SecurityError, match=r"refuses the key, status 403: not .*, please") as refused:
             _ = [page async for page in backend.runs(None)]
-    assert [one for one in secrets if one in str(refused.value)] == []
+    assert [secret for secret in secrets if secret in str(refused.value)] == []
 
 
 def score(run, value=0.5):
@@ -238,7 +238,7 @@ async def test_each_score_is_there_once_however_often_it_is_sent(fake):
         for _ in range(2):
             assert await backend.send([first, second]) == []
         assert await backend.send([replace(first, value=0.875)]) == []
-    assert {run: [one[0] for one in scores.values()] for run, scores in fake.scores.items()} == {
+    assert {run: [score[0] for score in scores.values()] for run, scores in fake.scores.items()} == {
         first.run: [0.875],
         second.run: [0.5],
     }
@@ -381,9 +381,9 @@ async def test_a_backend_s_runs_are_scored_without_kafka_and_the_scores_written_
     assert "3 scores written to" in result.stderr
     scored = [json.loads(line) for line in lines.stdout.splitlines()]
     wanted = {line["trace"]["metadata"]["pulled_from"]["run"]: line["quality_score"] for line in scored}
-    found = {run: [one[0] for one in scores.values()] for run, scores in fake.scores.items()}
+    found = {run: [score[0] for score in scores.values()] for run, scores in fake.scores.items()}
     assert found == {run: [pytest.approx(value, abs=0.0001)] for run, value in wanted.items()}
-    (details,) = (one[3] for one in fake.scores[next(iter(wanted))].values())
+    (details,) = (score[3] for score in fake.scores[next(iter(wanted))].values())
     assert details.keys() >= {"kp.policy", "kp.rank"}
     assert (empty.exit_code, "has no run that can be scored" in str(empty.exception)) == (1, True)
 

@@ -79,7 +79,7 @@ def test_only_the_schemas_members_are_sent_and_who_decided(document, record):
     assert "free" not in sent
     graph = sent["knowledge_graph_delta"]
     assert graph["entities"] == []
-    facts = [one["fact"].partition(" ") for one in graph["relationships"]]
+    facts = [relationship["fact"].partition(" ") for relationship in graph["relationships"]]
     assert [name for name, _, _ in facts] == ["f", "kp-score", "kp-policy", "kp-release"]
     assert json.loads(facts[1][2])["nearest"] == "kp:trace:0c83f1cd-0000-4000-8000-000000000000"
     assert facts[2][2] == "0123456789ab"
@@ -96,7 +96,11 @@ def test_what_is_said_of_the_score_is_cleaned_too(document, record):
 
 def spelled(draw, text):
     """Return a JSON string that says the same, some of its characters escaped."""
-    return '"' + "".join(f"\\u{ord(one):04x}" if draw(st.booleans()) else one for one in text) + '"'
+    return (
+        '"'
+        + "".join(f"\\u{ord(character):04x}" if draw(st.booleans()) else character for character in text)
+        + '"'
+    )
 
 
 @given(data=st.data())
@@ -112,7 +116,9 @@ def test_a_private_trace_never_leaves_in_whatever_spelling(document, record, dat
     ]
     metadata = {one: value for one, value in document()["metadata"].items() if one not in open_value}
     parts = [json.dumps(one) + ":" + json.dumps(value) for one, value in metadata.items()]
-    parts += [f"{spelled(data.draw, one[0])} : {spelled(data.draw, one[1])}" for one in members if one]
+    parts += [
+        f"{spelled(data.draw, member[0])} : {spelled(data.draw, member[1])}" for member in members if member
+    ]
     trace = document()
     trace["metadata"] = "METADATA"
     value = json.dumps(trace).replace('"METADATA"', "{" + ",".join(parts) + "}").encode()
@@ -143,4 +149,4 @@ def test_nothing_planted_in_any_text_is_sent(record, trace):
 
     assert isinstance(sent, KnowledgeUnit)
     text = json.dumps(json.loads(sent.body), ensure_ascii=False).replace("\\\\", "\\")
-    assert not [one for one in PLANTED if one in text]
+    assert not [secret for secret in PLANTED if secret in text]

@@ -40,7 +40,7 @@ def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(file, tmp
 
     documents = apart.converted_apart([endless, file], "auto", report, OPTIONS)
 
-    assert [one.location for one in documents] == [file]
+    assert [document.location for document in documents] == [file]
     assert report.failed == 1
     assert f"{endless}: not converted: it takes longer than" in capsys.readouterr().err
 

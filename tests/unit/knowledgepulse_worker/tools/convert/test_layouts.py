@@ -79,7 +79,7 @@ def test_a_damaged_compressed_file_is_an_error_that_names_it(packed):
 
 def test_what_is_known_and_not_read_is_named_once():
     lines = [{"resourceMetrics": []}, {"resourceMetrics": []}, {"type": "completion"}]
-    outcomes = list(convert_lines("file", [json.dumps(one).encode() for one in lines], "auto", Options()))
+    outcomes = list(convert_lines("file", [json.dumps(line).encode() for line in lines], "auto", Options()))
 
     assert [(where, str(one)) for where, one in outcomes] == [
         ("file:1", "OpenTelemetry's metrics hold no conversation; convert the agent's spans")

@@ -134,5 +134,7 @@ def test_a_broker_of_the_demos_own_needs_no_login_of_the_users(monkeypatch):
 
 
 def test_each_trace_has_its_runs_reward_as_label(documents, labels):
-    assert [one["id"] for one in documents] == list(labels)
-    assert all(one["metadata"]["success"] == (labels[one["id"]]["reward"] >= 1) for one in documents)
+    assert [document["id"] for document in documents] == list(labels)
+    assert all(
+        document["metadata"]["success"] == (labels[document["id"]]["reward"] >= 1) for document in documents
+    )

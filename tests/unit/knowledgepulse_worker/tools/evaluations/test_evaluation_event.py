@@ -124,18 +124,24 @@ def test_a_run_that_was_scored_still_converts_to_the_same_trace(scored):
     compared = 0
     for document in [case["document"] for case in read_cases(FOLDER / "otlp.jsonl")]:
         spans = document.get("resourceSpans") if isinstance(document, dict) else None
-        before = [one for one in convert(document, "otlp") if isinstance(one, Conversion)] if spans else []
-        contexts = [one.trace.metadata.span_context for one in before]
+        before = (
+            [conversion for conversion in convert(document, "otlp") if isinstance(conversion, Conversion)]
+            if spans
+            else []
+        )
+        contexts = [conversion.trace.metadata.span_context for conversion in before]
         added = [
-            json.loads(otlp_spans(scored(), SpanIds(one.trace_id, one.span_id), "a-group", NOW))
-            for one in contexts
-            if one
+            json.loads(otlp_spans(scored(), SpanIds(context.trace_id, context.span_id), "a-group", NOW))
+            for context in contexts
+            if context
         ]
         if not added:
             continue
         document["resourceSpans"] = [*spans, *(one["resourceSpans"][0] for one in added)]
-        after = [one for one in convert(document, "otlp") if isinstance(one, Conversion)]
-        assert [one.trace.to_json() for one in after] == [one.trace.to_json() for one in before]
+        after = [conversion for conversion in convert(document, "otlp") if isinstance(conversion, Conversion)]
+        assert [conversion.trace.to_json() for conversion in after] == [
+            conversion.trace.to_json() for conversion in before
+        ]
         compared += 1
     assert compared
 

@@ -118,8 +118,8 @@ def test_results_go_to_their_calls_and_calls_without_one_are_answered_for_the_fo
     line = chat_of("kp:trace:1", conversation("Fix it", steps, system="Be brief.", tools=[{"name": "run"}]))
 
     told = [
-        (one["role"], one["content"], [called["id"] for called in one.get("tool_calls", ())])
-        for one in line["messages"]
+        (message["role"], message["content"], [called["id"] for called in message.get("tool_calls", ())])
+        for message in line["messages"]
     ]
     assert told == [
         ("system", "Be brief.", []),
@@ -136,7 +136,7 @@ def test_results_go_to_their_calls_and_calls_without_one_are_answered_for_the_fo
         ("assistant", "", ["call_9"]),
     ]
     assert json.loads(line["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"n": 1}
-    assert [one["function"]["name"] for one in line["tools"]] == ["run"]
+    assert [tool["function"]["name"] for tool in line["tools"]] == ["run"]
 
 
 @pytest.mark.reference
@@ -154,10 +154,10 @@ def test_templates_of_public_tokenizers_take_the_messages(template, real_traces)
             bos_token="",
             eos_token="",
         )
-        told = [one["content"].strip() for one in line["messages"] if one["role"] == "user"]
+        told = [message["content"].strip() for message in line["messages"] if message["role"] == "user"]
         assert all(one in text for one in told)
         called = [
-            one["function"]["name"] for message in line["messages"] for one in message.get("tool_calls", ())
+            call["function"]["name"] for message in line["messages"] for call in message.get("tool_calls", ())
         ]
         assert all(name in text for name in called)
 
@@ -190,7 +190,7 @@ def test_a_message_whose_call_failed_or_was_repeated_in_vain_has_the_weight_0():
         if message["role"] == "assistant"
     ]
     assert said == [(1, ""), (1, ""), (0, "repeated"), (0, "failed"), (1, ""), (1, "")]
-    assert not any("weight" in one for one in line["messages"] if one["role"] != "assistant")
+    assert not any("weight" in message for message in line["messages"] if message["role"] != "assistant")
     plain = chat_of("kp:trace:1", conversation("Look", steps))
     assert "reasons" not in plain
-    assert not any("weight" in one for one in plain["messages"])
+    assert not any("weight" in message for message in plain["messages"])

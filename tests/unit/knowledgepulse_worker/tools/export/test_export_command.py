@@ -101,7 +101,7 @@ def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces)
 def test_selections(tmp_path, scored, traces):
     """By domain and score; the best of each group, of which later exports choose others."""
     decoded = [json.loads(line) for line in traces]
-    code = {one["id"] for one in decoded if one["metadata"]["task_domain"] == "code"}
+    code = {trace["id"] for trace in decoded if trace["metadata"]["task_domain"] == "code"}
 
     def ids(name, *options):
         status, said = export(tmp_path / name, scored, *OPTIONS, *options)
@@ -542,7 +542,7 @@ def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, real_traces,
     call = {"step_id": 0, "type": "tool_call", "tool": {"name": "t"}, "input": {"n": "XX"}}
     lines[1]["steps"].append(call)
     scored = tmp_path / "scored.jsonl"
-    scored.write_text("".join(json.dumps(one).replace('"XX"', number) + "\n" for one in lines))
+    scored.write_text("".join(json.dumps(line).replace('"XX"', number) + "\n" for line in lines))
     options = ("--embedder", "none", "--not-cleaned")
 
     status, said = export(tmp_path / "set", scored, *options, "--also", also)
@@ -560,9 +560,11 @@ def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
     domains = {one: {} for one in ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")}
     for line, domain in zip(lines, domains, strict=True):
         line["metadata"]["task_domain"] = domain
-    scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    scored.write_text("".join(json.dumps(line) + "\n" for line in lines))
     policy = tmp_path / "worker.toml"
-    policy.write_text("".join(f"[policy.domains.{json.dumps(one)}]\nthreshold = 0.5\n" for one in domains))
+    policy.write_text(
+        "".join(f"[policy.domains.{json.dumps(domain)}]\nthreshold = 0.5\n" for domain in domains)
+    )
     status, said = export(tmp_path / "set", scored, *options, "--config", policy)
     assert (status, said) == (0, "export 1: 2 of 2 records exported\n")
     assert len({path.parent.parent for path in (tmp_path / "set/data").rglob("*.parquet")}) == 2
@@ -575,7 +577,7 @@ def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, mo
     lines[0]["task"]["objective"] = "/" * 300_000
     lines[1]["task"]["objective"] = "It is AKIA" + "Q" * 16
     scored = tmp_path / "scored.jsonl"
-    scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    scored.write_text("".join(json.dumps(line) + "\n" for line in lines))
     status, said = export(tmp_path / "set", scored, "--embedder", "none", "--not-cleaned", "--scan-secrets")
     told = (
         "1 of 3 records exported; 1 left out: `--scan-secrets` finds a key; "

@@ -114,7 +114,7 @@ def test_a_spread_covers_most():
 def chosen(scores, groups, vectors, number, exported=()):
     vectors = np.asarray(vectors, np.float32).reshape(len(scores), -1)
     there = ExportedTraces([[one] for one in exported], vectors[:0], ["train"] * len(exported))
-    return best(scores, [[one] for one in groups], vectors, there, number=number, seed=0)
+    return best(scores, [[group] for group in groups], vectors, there, number=number, seed=0)
 
 
 @pytest.mark.parametrize(

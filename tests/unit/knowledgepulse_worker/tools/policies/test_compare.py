@@ -69,7 +69,7 @@ def test_labels_that_are_the_outcome_are_compared_without_it(make_record):
         make_record((*rng.random(3), 0.9 if n % 2 else 0.1), id=f"kp:trace:{n}", success=bool(n % 2))
         for n in range(100)
     ]
-    labels = {one.id: Label(one.id, keep=one.success) for one in records}
+    labels = {record.id: Label(record.id, keep=record.success) for record in records}
 
     (one,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
 

@@ -35,7 +35,7 @@ def test_the_distance_is_scipys(make_record, now, then):
         for values in (now, then)
     )
 
-    found = {one.dimension: one.distance for one in drifts(current, reference)}
+    found = {drift.dimension: drift.distance for drift in drifts(current, reference)}
 
     with np.errstate(all="ignore"):  # its p-value of equal values
         assert found["novelty"] == pytest.approx(ks_2samp(now, then, method="asymp").statistic)
@@ -55,8 +55,8 @@ def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by,
     reference = distributions(shifted(make_record, 1000, 0), POLICY)
 
     found = {
-        one.dimension: one
-        for one in drifts(distributions(shifted(make_record, count, by), POLICY), reference)
+        drift.dimension: drift
+        for drift in drifts(distributions(shifted(make_record, count, by), POLICY), reference)
     }
 
     assert [name for name, one in found.items() if one.drifted and name in DIMENSIONS] == [
@@ -69,9 +69,9 @@ def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by,
 def test_a_reference_of_release_0_3_0_has_the_same_policy(make_record):
     now = distributions(shifted(make_record, 10, 0), POLICY)
 
-    found = {one.dimension for one in drifts(now, replace(now, policy=now.policy[:12]))}
+    found = {drift.dimension for drift in drifts(now, replace(now, policy=now.policy[:12]))}
 
-    assert found == {one.dimension for one in drifts(now, now)}
+    assert found == {drift.dimension for drift in drifts(now, now)}
 
 
 def test_a_reference_is_read_as_it_was_written(make_record, tmp_path):
@@ -92,7 +92,7 @@ def test_its_buckets_are_those_of_the_workers_histograms(make_record):
     rules = json.loads(reference_rules(distributions([make_record()], POLICY)))["groups"][0]["rules"]
     labels = [rule["labels"] for rule in rules if rule["record"] == "kp:reference:cdf"]
 
-    assert {f"{one['dimension']} {one['le']}" for one in labels} == exposed | {"decision 0.0"}
+    assert {f"{label['dimension']} {label['le']}" for label in labels} == exposed | {"decision 0.0"}
 
 
 RULES = '{"groups": [{"name": "a", "interval": "1m", "rules": %s}]}'

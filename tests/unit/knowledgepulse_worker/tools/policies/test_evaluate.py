@@ -23,7 +23,7 @@ from support.traces import LABELS
 @pytest.fixture(scope="module")
 def labels():
     """Return the labels of the real traces: the rewards of their runs."""
-    return {one.id: one for one in labels_of_files([LABELS])}
+    return {label.id: label for label in labels_of_files([LABELS])}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def evaluation(reference_records, labels):
 
 
 def column(records, name):
-    return np.array([getattr(one.score, name) for one in records])
+    return np.array([getattr(record.score, name) for record in records])
 
 
 def judged(records, keep, group=lambda n: None):
@@ -107,7 +107,7 @@ def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
 def test_intervals_resample_whole_tasks(evaluation, reference_records, labels):
     """Trials of a task are not independent; resampling single trials would give too narrow an interval."""
     records = reference_records[:140]
-    kept = np.array([labels[one.id].reward == 1 for one in records])
+    kept = np.array([labels[record.id].reward == 1 for record in records])
     complexity = column(records, "complexity")
     tasks = np.arange(140).reshape(4, 35)  # four trials of each
     rng = np.random.default_rng(3)
@@ -121,7 +121,7 @@ def test_intervals_resample_whole_tasks(evaluation, reference_records, labels):
 
 def test_precision_and_recall_match_scikit_learn(evaluation, reference_records, labels):
     records = reference_records[:140]
-    kept = [labels[one.id].reward == 1 for one in records]
+    kept = [labels[record.id].reward == 1 for record in records]
     scores = column(records, "quality_score")
     one = evaluation.domains["customer_service"]
 
@@ -138,7 +138,7 @@ def noisy(scattered):
     """Return an evaluation for a precision of 0.8 by labels that agree with the score somewhat."""
     rng = np.random.default_rng(5)
     labels = judged(scattered, lambda _, score: score.quality_score + rng.normal(0, 0.1) > 0.5)
-    kept = np.array([one.keep for one in labels.values()])
+    kept = np.array([label.keep for label in labels.values()])
     return only(scattered, labels, precision=0.8), column(scattered, "quality_score"), kept
 
 

@@ -116,7 +116,7 @@ def test_the_value_in_the_policy_is_the_one_that_was_judged(usual):
     odds = logistic.log_odds(learned, logistic.values_of(records))
 
     profile = Policy(domains={"default": {"learned": learned}}).profile("default")
-    found = [learned_value(profile, one.score.dimensions, one.counts) for one in records]
+    found = [learned_value(profile, record.score.dimensions, record.counts) for record in records]
     assert found == pytest.approx(expit(odds))
 
 
@@ -147,7 +147,7 @@ def test_permuted_labels_are_not_proposed(planted):
     records, labels = planted(traces=150, groups=50)
     rng = np.random.default_rng(1)
     for _ in range(4):
-        keeps = rng.permutation([one.keep for one in labels.values()]).tolist()
+        keeps = rng.permutation([label.keep for label in labels.values()]).tolist()
         pairs = zip(labels.items(), keeps, strict=True)
         permuted = {name: Label(name, keep=keep, group=one.group) for (name, one), keep in pairs}
         found = fitted(records, permuted)
@@ -184,7 +184,7 @@ def test_a_value_that_is_already_in_force_is_not_proposed_again(usual):
 def test_a_policy_in_force_is_judged_by_the_labels_since_its_fit(planted, turned, said):
     """Before, it would seem better than it is; here, the later labels say the opposite of the former ones."""
     records, labels = planted(traces=600)
-    first = {one.id: labels[one.id] for one in records[:100]}
+    first = {record.id: labels[record.id] for record in records[:100]}
     if turned:
         first = {name: Label(name, keep=not one.keep) for name, one in first.items()}
     proposed = fitted(records, first).proposed
@@ -249,7 +249,7 @@ def test_outcome_confidence_is_neither_fitted_nor_counted_unless_asked(make_reco
         records.append(make_record((*row, 0.8 if success else 0.24), id=name, success=success, counts=counts))
         labels[name] = Label(name, keep=success)
 
-    constant, asked = (fitted(records, labels, outcome_confidence=one) for one in (False, True))
+    constant, asked = (fitted(records, labels, outcome_confidence=number) for number in (False, True))
 
     assert only(constant).outcome == "not supported"
     assert "outcome_confidence" not in only(constant).learned.terms
@@ -367,7 +367,7 @@ def test_a_group_is_in_one_fold(groups):
     folds = logistic.folds_of(groups)
 
     assert {*folds} == {*range(5)}
-    assert all(len({*folds[groups == one]}) == 1 for one in groups)
+    assert all(len({*folds[groups == group]}) == 1 for group in groups)
 
 
 def test_a_fold_without_two_kinds_in_the_others_says_nothing():
@@ -409,7 +409,7 @@ def test_scores_with_outcome_confidence_held_do_not_depend_on_it(usual):
 
     plain = held_scores(labelled, proposed, None)
 
-    assert plain.tolist() == [one.under(proposed).quality_score for one in records]
+    assert plain.tolist() == [record.under(proposed).quality_score for record in records]
     assert (
         held_scores(labelled, Policy(), OUTCOME_DIMENSION).std() < held_scores(labelled, Policy(), None).std()
     )
@@ -421,7 +421,7 @@ def test_the_plot_shows_aucs_and_reliability(planted):
     figure = plot_fit(fitted(records, labels), records)
 
     left, right = figure.axes
-    assert [one.get_text() for one in left.get_yticklabels()] == [
+    assert [yticklabel.get_text() for yticklabel in left.get_yticklabels()] == [
         "in force", "fitted", "length alone", "agent alone",
     ]  # fmt: skip
     assert right.get_title() == "reliability"

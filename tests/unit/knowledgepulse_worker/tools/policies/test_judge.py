@@ -121,8 +121,8 @@ def test_a_model_that_is_asked_several_times_gives_the_share_of_its_clear_answer
     assert "asking m 6 times" in result.stderr
     assert "3 to keep, 0 to drop, 1 unclear; 600 tokens sent" in result.stdout
     lines = [json.loads(line) for line in (tmp_path / "judged.jsonl").read_text().splitlines()]
-    assert {one["id"][-1]: one["reward"] for one in lines} == {"0": 2 / 3, "1": 1 / 2, "2": 2 / 3}
-    assert all(one["source"].startswith("judge:m:") and one["source"].endswith(":3") for one in lines)
+    assert {line["id"][-1]: line["reward"] for line in lines} == {"0": 2 / 3, "1": 1 / 2, "2": 2 / 3}
+    assert all(line["source"].startswith("judge:m:") and line["source"].endswith(":3") for line in lines)
     asked = len(server.asked)
     assert "asking m 3 times" in run("a", "b", "a", "c", times=3).stderr  # the others are labelled
     assert len(server.asked) == asked + 3

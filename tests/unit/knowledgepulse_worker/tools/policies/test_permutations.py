@@ -80,7 +80,9 @@ def test_groups_exchange_their_labels_whole():
 
     (permuted,) = _permuted(kept, group)
 
-    alike = [(permuted[:, group == one] == permuted[:, group == one][:, :1]).all() for one in range(3)]
+    alike = [
+        (permuted[:, group == number] == permuted[:, group == number][:, :1]).all() for number in range(3)
+    ]
     assert all(alike)
     assert permuted[:, group == 1].mean() == pytest.approx(1 / 3, abs=0.05)
     assert (permuted.any(axis=1)).all()

@@ -28,7 +28,7 @@ def records(reference_records):
 
 @pytest.fixture(scope="module")
 def evaluation_plot(records):
-    labels = {one.id: one for one in labels_of_files([LABELS])}
+    labels = {label.id: label for label in labels_of_files([LABELS])}
     return plot_evaluation(evaluate(records, labels, Policy()), records)
 
 
@@ -42,7 +42,7 @@ def texts(figure):
 
 
 def axes_of(figure):
-    return [one for part in figure.subfigs for one in part.axes]
+    return [axis for part in figure.subfigs for axis in part.axes]
 
 
 def titles(figure):

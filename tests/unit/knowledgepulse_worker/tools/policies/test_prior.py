@@ -37,7 +37,7 @@ def test_weights_apply_to_deviations_from_the_mean_of_the_streams_own_traces(rec
     text, policy = proposed(records)
 
     learned = policy.domains["code"].learned
-    calls = [FACTS["calls"].of(one.counts) for one in records]
+    calls = [FACTS["calls"].of(record.counts) for record in records]
     assert learned.terms["calls"].mean == pytest.approx(np.mean(calls), rel=1e-3)
     assert learned.terms["calls"].deviation == pytest.approx(np.std(calls), rel=1e-3)
     assert learned.terms["calls"].weight == priors()["code-prior-1"].weights["calls"]

@@ -54,7 +54,7 @@ async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics,
 
     rescored = await send_rescored(topics, Period(), NEW, targets, publisher)
 
-    sent = {dict(one.headers)["kp-source"]: one for one in publisher.sent}
+    sent = {dict(record.headers)["kp-source"]: record for record in publisher.sent}
     assert len(publisher.sent) == len(sent) == rescored.traces == len(real_traces)
     for offset, line in enumerate(real_traces):
         trace = ReasoningTrace.model_validate_json(line)

@@ -33,8 +33,8 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
 
     records = read(raw, scored)
 
-    assert [one.score for one in records[:5]] == [one.score for one in records[5:]]
-    assert {one.embedder for one in records} == {"none"}
+    assert [record.score for record in records[:5]] == [record.score for record in records[5:]]
+    assert {record.embedder for record in records} == {"none"}
     assert (records[1].source, records[6].source) == (f"{raw}:2", f"{scored}:3")
     monkeypatch.setattr(scored_files, "load_embedder", lambda *_: pytest.fail("nothing is to be scored"))
     assert len(read(scored)) == 5
@@ -68,7 +68,7 @@ def test_a_raw_trace_above_the_limit_is_reported_and_the_others_are_scored(tmp_p
 
     records = read(file)
 
-    assert [one.source for one in records] == [f"{file}:1", f"{file}:3"]
+    assert [record.source for record in records] == [f"{file}:1", f"{file}:3"]
     assert f"{file}:2: too_large: " in capsys.readouterr().err.replace("\n", "")
 
 

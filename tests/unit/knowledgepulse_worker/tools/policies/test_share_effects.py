@@ -33,7 +33,7 @@ def records(make_record):
 
 def test_what_a_share_would_have_let_pass_is_shown_by_hour(records):
     (domain,) = tune(records, Policy(), 0.1).domains.values()
-    tenth = next(one for one in domain.shares if one.share == 0.1)
+    tenth = next(share for share in domain.shares if share.share == 0.1)
 
     assert tenth.traces == 400 - 4  # of the first ones, the threshold decides
     assert tenth.passing / tenth.traces == pytest.approx(0.1, abs=0.03)
@@ -55,7 +55,8 @@ def test_a_domain_with_a_share_is_tuned_by_it(records):
 
 def test_lowest_novelties_show_what_they_would_withhold_and_whether_it_is_worth_keeping():
     found = {
-        one.min_novelty: (one.traces, one.kept) for one in repeats([0.0, 0.03, 0.5], [True, False, True])
+        repeat.min_novelty: (repeat.traces, repeat.kept)
+        for repeat in repeats([0.0, 0.03, 0.5], [True, False, True])
     }
 
     assert (found[0.01], found[0.05], found[0.2]) == ((1, 1), (2, 1), (2, 1))

@@ -26,11 +26,11 @@ def tuning(reference_records):
 def scores(reference_records):
     """Return the scores of the 140 customer_service traces."""
     added = {"single_tool": -0.1, "recovered": 0.1}
-    scores = [one.score for one in reference_records[:140]]
+    scores = [record.score for record in reference_records[:140]]
     return np.array(
         [
-            astuple(one.dimensions) @ CUSTOMER_SERVICE + sum(added[name] for name in one.overrides)
-            for one in scores
+            astuple(score.dimensions) @ CUSTOMER_SERVICE + sum(added[name] for name in score.overrides)
+            for score in scores
         ]
     )
 
@@ -107,12 +107,12 @@ def test_the_policy_as_written_passes_at_most_the_target_and_the_share_that_is_p
     tuning = tune(records, Policy(), target)
 
     written = Policy.model_validate(tomllib.loads(proposed_toml(tuning))["policy"])
-    passing = sum(one.under(written).decision == "contribute" for one in records)
+    passing = sum(record.under(written).decision == "contribute" for record in records)
     proposal = tuning.domains["default"].proposal
     if proposal is None:
         assert written.threshold == Policy().threshold
-        best = max(one.score.quality_score for one in records)
-        assert sum(one.score.quality_score == best for one in records) > target * len(records)
+        best = max(record.score.quality_score for record in records)
+        assert sum(record.score.quality_score == best for record in records) > target * len(records)
     else:
         assert passing == round(proposal.passing.share.value * len(records))
         assert passing <= target * len(records) + 1e-6

@@ -32,6 +32,6 @@ def test_the_labels_are_of_the_traces():
     labels = [json.loads(line) for line in output("sample", "labels").splitlines()]
 
     assert len(traces) == 154
-    assert {one["id"] for one in labels} <= {one["id"] for one in traces} | {
-        one["metadata"].get("native_id") for one in traces
+    assert {label["id"] for label in labels} <= {trace["id"] for trace in traces} | {
+        trace["metadata"].get("native_id") for trace in traces
     }

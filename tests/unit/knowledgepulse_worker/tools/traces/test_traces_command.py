@@ -47,7 +47,7 @@ def test_the_lines_of_a_band_are_traces_to_label(kp_worker, scored, tmp_path):
         assert all(line[name] == whole[name] for name in line.keys() & whole.keys() - {"policy"})
 
     read = [*read_files([band], Settings())]
-    assert [(one.id, one.score.quality_score, one.content is not None) for one in read] == [
+    assert [(record.id, record.score.quality_score, record.content is not None) for record in read] == [
         (line["id"], line["quality_score"], True) for line in lines
     ]
 
