@@ -38,7 +38,7 @@ Larger fetches fragment the heap and are no faster.
 _FETCH_MAX_WAIT_MS = 100
 # The client notices added partitions when it refreshes its metadata.
 _METADATA_MAX_AGE_MS = 20_000
-# The watchdog detects a worker that polls too rarely; the client would silently leave the group.
+# A client that polls too rarely would leave the group in silence.
 _NEVER_MS = 2**31 - 1
 # Members do not read it.
 _ASSIGNMENT_DATA = b"knowledgepulse-worker"
@@ -138,7 +138,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
     @property
     def is_member(self) -> bool:
-        """Whether this worker is a group member, as far as the client knows."""
+        """Whether this is a group member, as far as the client knows."""
         return self.generation >= 0
 
     async def committed(

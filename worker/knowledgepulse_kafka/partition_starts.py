@@ -16,15 +16,15 @@ from knowledgepulse_kafka.wait import Wait
 
 logger = logging.getLogger(__name__)
 
-Begin: TypeAlias = Callable[[TopicPartition, int | None], Awaitable[None]]
+PartitionStarter: TypeAlias = Callable[[TopicPartition, int | None], Awaitable[None]]
 """Begins to read a partition at an offset, or at its first one if that is None."""
 
-Recover: TypeAlias = Callable[[CommittedPositions, Begin], Coroutine[Any, Any, None]]
+PartitionRecovery: TypeAlias = Callable[[CommittedPositions, PartitionStarter], Coroutine[Any, Any, None]]
 """Recovers what a program keeps of partitions, given the group's positions in them, and begins each."""
 
-_TOLD_AFTER = 5.0
+_TOLD_LIMIT = 5.0
 """Seconds after which a partition that is not read yet is logged."""
-_TOLD = 5
+_MAX_NAMED = 5
 """Number of partitions that are named."""
 
 
@@ -41,7 +41,7 @@ class PartitionStarts:
             read others, too, from offsets that a transaction in progress replaces.
     """
 
-    def __init__(self, member: GroupMember, recover: Recover) -> None:
+    def __init__(self, member: GroupMember, recover: PartitionRecovery) -> None:
         self._member = member
         self._recover = recover
         self.reading = set[TopicPartition]()
@@ -59,7 +59,7 @@ class PartitionStarts:
         loop = asyncio.get_running_loop()
         self._assigned, self._awaited, self._began = assigned, set(assigned), loop.time()
         self._starting = asyncio.create_task(self._start_all(assigned), name="starts of partitions")
-        self._telling = loop.call_later(_TOLD_AFTER, self._tell)
+        self._telling = loop.call_later(_TOLD_LIMIT, self._tell)
 
     async def end(self) -> None:
         """Give up the partitions."""
@@ -120,5 +120,5 @@ class PartitionStarts:
 
 def _not_read(places: Collection[TopicPartition]) -> str:
     names = [f"{place.topic}/{place.partition}" for place in sorted(places)]
-    more = [f"{len(names) - _TOLD} more"] if len(names) > _TOLD else []
-    return f"not read yet: {', '.join(names[:_TOLD] + more)}"
+    more = [f"{len(names) - _MAX_NAMED} more"] if len(names) > _MAX_NAMED else []
+    return f"not read yet: {', '.join(names[:_MAX_NAMED] + more)}"

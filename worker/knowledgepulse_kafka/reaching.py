@@ -36,10 +36,10 @@ HANDSHAKE_LIMIT = 10.0
 """Seconds for the whole of a connection, with TLS, the versions of the broker and the login."""
 
 # Seconds after which the next server, or the next address of a name, is tried as well (RFC 8305).
-_NEXT = 0.25
+_NEXT_SERVER_PAUSE = 0.25
 
 # Seconds for which servers that did not answer are tried last.
-_AVOIDED = 60.0
+_AVOIDANCE_LIMIT = 60.0
 
 # A client's settings of its connections, as it passes them on.
 _OPTIONS = (
@@ -147,7 +147,9 @@ async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asynci
             host, port, _ = waiting.pop(0)
             asked.append(asyncio.create_task(_brokers_of(client, host, port), name=address(host, port)))
         pending = [request for request in asked if not request.done()]
-        await asyncio.wait(pending, timeout=_NEXT if waiting else None, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            pending, timeout=_NEXT_SERVER_PAUSE if waiting else None, return_when=asyncio.FIRST_COMPLETED
+        )
         for request in asked:
             if request.done() and request.exception() is None:
                 return request.result()
@@ -219,7 +221,7 @@ class _Dialling:
         try:
             async with asyncio.timeout(CONNECT_LIMIT):
                 return await self._loop.create_connection(
-                    factory, host, port, happy_eyeballs_delay=_NEXT, **options
+                    factory, host, port, happy_eyeballs_delay=_NEXT_SERVER_PAUSE, **options
                 )
         except TimeoutError:
             raise TimeoutError(f"{address(host, port)} does not answer in {CONNECT_LIMIT:g} s") from None
@@ -265,7 +267,7 @@ def _forget_frames(error: BaseException | None) -> None:
 
 def _by_last_failure(servers: Any) -> Any:
     """Return the bootstrap servers; those that did not answer lately are the last."""
-    since = time.monotonic() - _AVOIDED
+    since = time.monotonic() - _AVOIDANCE_LIMIT
     return sorted(
         collect_hosts(servers),
         key=lambda host: failed_since(host[0], host[1], since) is not None,

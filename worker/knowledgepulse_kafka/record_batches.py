@@ -40,7 +40,7 @@ MAX_HEADERS = 200_000
 MAX_COMPILED_BYTES = 1_048_576
 """The size of the largest inflated batch left to the client's parser, which does not limit headers."""
 MAX_POLL_RECORDS = 10_000
-"""Maximum records per poll: far more than a fetch of traces holds, yet little memory."""
+"""Maximum records per poll: far more than most fetches hold, yet little memory."""
 FETCH_BYTES_INFLATED = 4_194_304
 """Inflated bytes of a partition's fetch after which the remaining records are left to the next fetch."""
 RECORD_BYTES = 512

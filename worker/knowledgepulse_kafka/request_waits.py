@@ -63,18 +63,18 @@ _NAMES = {
 }
 
 # The former transaction is not complete, whatever the partition: CONCURRENT_TRANSACTIONS.
-_OF_ALL = (51,)
+_CODES_OF_ALL = (51,)
 
 # No causes: a group member is told to join again, or to join under the id that it was given; a partition was
 # not added to a transaction, because of another one (OPERATION_NOT_ATTEMPTED).
-_EXPECTED = (27, 79, 55)
+_HARMLESS_CODES = (27, 79, 55)
 
 # Seconds for which an error is remembered; the client asks again more often.
-_REMEMBERED = 20.0
+_ERROR_LIMIT = 20.0
 # Seconds after which a request that has no answer is waited for.
-_PATIENCE = 2.0
+_PATIENCE_LIMIT = 2.0
 # Requests that brokers answer only after a while, if there is nothing to tell.
-_LONG = ("JoinGroup", "SyncGroup")
+_LONG_REQUESTS = ("JoinGroup", "SyncGroup")
 
 _Client = TypeVar("_Client")
 
@@ -112,7 +112,7 @@ class Waits:
         return [wait for wait in errors if wait is not None] or self._overdue((*requests, *LOOK_UPS))
 
     def _newest(self, requests: Collection[str]) -> Wait | None:
-        since = self._clock() - _REMEMBERED
+        since = self._clock() - _ERROR_LIMIT
         errors = [
             (at, wait)
             for place, (at, wait) in self._errors.items()
@@ -124,7 +124,11 @@ class Waits:
         now = self._clock()
         pending = [(at, place) for place, at in self._pending.values() if place.request in requests]
         at, oldest = min(pending, default=(now, None))
-        patience = 10 * _PATIENCE if oldest is not None and oldest.request in _LONG else _PATIENCE
+        patience = (
+            10 * _PATIENCE_LIMIT
+            if oldest is not None and oldest.request in _LONG_REQUESTS
+            else _PATIENCE_LIMIT
+        )
         if oldest is None or now - at < patience:
             return []
         return [Wait(*oldest, problem=f"no answer for {now - at:.0f} s")]
@@ -152,9 +156,9 @@ class Waits:
             if topic and topics and topic not in topics:
                 continue
             place = _Place(
-                request, f"{topic}/{partition}" if partition >= 0 and code not in _OF_ALL else broker
+                request, f"{topic}/{partition}" if partition >= 0 and code not in _CODES_OF_ALL else broker
             )
-            if code and code not in _EXPECTED:
+            if code and code not in _HARMLESS_CODES:
                 self._errors[place] = self._clock(), Wait(*place, error=error_name(code))
             else:
                 self._errors.pop(place, None)

@@ -23,7 +23,7 @@ from knowledgepulse_kafka.errors import SecurityError
 _BITS = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
 
 READ, WRITE = ("Read", "DescribeConfigs"), ("Write", "DescribeConfigs")
-BOTH = ("Read", "Write", "DescribeConfigs")
+READ_AND_WRITE = ("Read", "Write", "DescribeConfigs")
 """The operations on a topic of a client that reads it, writes to it, or both."""
 
 

@@ -17,7 +17,7 @@ from knowledgepulse_kafka.connection_diagnosis import connect
 from knowledgepulse_kafka.group_member import CommittedPositions, GroupMember
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.membership_errors import membership_error
-from knowledgepulse_kafka.partition_starts import Begin, PartitionStarts
+from knowledgepulse_kafka.partition_starts import PartitionStarter, PartitionStarts
 from knowledgepulse_kafka.producer import TransactionalProducer
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.throttle import Throttles
@@ -43,7 +43,7 @@ class Rebalances:
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Take note of the partitions that the member owns from now on, none of which is read yet."""
 
-    async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
+    async def recover(self, positions: CommittedPositions, begin: PartitionStarter) -> None:
         """Recover what is kept of some of these partitions, and begin to read each.
 
         Only these partitions wait. At the next rebalance, this is cancelled.

@@ -14,7 +14,7 @@ from typing import TypeVar
 from aiokafka import AIOKafkaConsumer
 
 # Seconds after which a fetch that has not ended is cancelled again.
-_AGAIN = 0.1
+_RETRY_PAUSE = 0.1
 
 _Client = TypeVar("_Client")
 
@@ -31,6 +31,6 @@ async def _stop(consumer: AIOKafkaConsumer, stop: Callable[[], Awaitable[None]])
         while running := {task for task in (fetcher._fetch_task, *fetcher._pending_tasks) if not task.done()}:  # noqa: SLF001
             for task in running:
                 task.cancel()
-            await asyncio.wait(running, timeout=_AGAIN)
+            await asyncio.wait(running, timeout=_RETRY_PAUSE)
         fetcher._pending_tasks.clear()  # noqa: SLF001
     await stop()

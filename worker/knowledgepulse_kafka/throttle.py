@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-LONG = 1.0
+LONG_THROTTLE = 1.0
 """Seconds above which a throttle time is worth a message; shorter ones follow any burst."""
 
-MEMORY = 60.0
+LONG_THROTTLE_MEMORY = 60.0
 """Seconds for which a client counts as throttled after the end of a long throttle time."""
 
 
@@ -46,14 +46,14 @@ class Throttle:
 
     @property
     def recent(self) -> float:
-        """The latest long throttle time in seconds; 0 if it ended more than :data:`MEMORY` ago."""
-        return self._longest if self._clock() < self._long_until + MEMORY else 0.0
+        """The latest long throttle time in seconds; 0 some time after it ended."""
+        return self._longest if self._clock() < self._long_until + LONG_THROTTLE_MEMORY else 0.0
 
     def note(self, seconds: float) -> float:
         """Note a throttle time, and return when it ends, by the clock."""
         until = self._clock() + seconds
         self._until = max(self._until, until)
-        if seconds >= LONG:
+        if seconds >= LONG_THROTTLE:
             self._longest, self._long_until = seconds, max(self._long_until, until)
         self._on_throttled(seconds)
         return until
@@ -65,7 +65,7 @@ class Throttle:
 
 @dataclass(frozen=True)
 class Throttles:
-    """The throttle times of a worker's clients.
+    """The throttle times of a program's clients.
 
     Attributes:
         producer: those of what it publishes.

@@ -18,7 +18,7 @@ from aiokafka.protocol.produce import ProduceRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.request_hook import RequestSender, changing
-from knowledgepulse_kafka.throttle import LONG, Throttle
+from knowledgepulse_kafka.throttle import LONG_THROTTLE, Throttle
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def logged_throttle(quota: str, clock: Callable[[], float] = time.monotonic) -> 
     interval = LogInterval(clock)
 
     def log(seconds: float) -> None:
-        if seconds >= LONG and interval.let_pass(quota):
+        if seconds >= LONG_THROTTLE and interval.let_pass(quota):
             logger.warning(
                 "the brokers delay requests by %s s, since they exceed a quota (%s); waiting",
                 *(f"{seconds:,.0f}", quota),

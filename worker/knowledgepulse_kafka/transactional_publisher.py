@@ -72,7 +72,7 @@ records are sent again when the broker refuses one.
 """
 
 TOPIC_ID = "kp-topic "
-"""The prefix of the raw topic's id in the metadata of a position."""
+"""The prefix of a topic's id in the metadata of a position."""
 
 
 _SINGLE_BROKER = (

@@ -60,7 +60,7 @@ async def test_partitions_start_where_the_group_has_committed_else_at_the_first_
 
 
 async def test_what_is_not_read_is_named_with_what_it_waits_for(member, caplog, monkeypatch):
-    monkeypatch.setattr(partition_starts, "_TOLD_AFTER", 0)
+    monkeypatch.setattr(partition_starts, "_TOLD_LIMIT", 0)
     member.unstable = {number: asyncio.Event() for number in range(PARTITIONS)}
     starts = await assigned(member)
     while not caplog.messages:

@@ -185,7 +185,7 @@ async def test_any_number_of_dead_servers_before_the_first_that_answers_cost_a_m
 ):
     """Four of them, 4 s each, took longer than the supervisor's first probe."""
     monkeypatch.setattr(reaching, "CONNECT_LIMIT", 3600.0)
-    monkeypatch.setattr(reaching, "_NEXT", 0.01)
+    monkeypatch.setattr(reaching, "_NEXT_SERVER_PAUSE", 0.01)
     server = await serve(BROKERS)
 
     async with bootstrapped(monkeypatch, *[dead] * 8, server.address) as client:
@@ -193,7 +193,7 @@ async def test_any_number_of_dead_servers_before_the_first_that_answers_cost_a_m
 
 
 async def test_a_server_that_accepts_and_never_answers_does_not_delay_the_next(serve, monkeypatch):
-    monkeypatch.setattr(reaching, "_NEXT", 0.01)
+    monkeypatch.setattr(reaching, "_NEXT_SERVER_PAUSE", 0.01)
     hung, server = await serve(None), await serve(BROKERS)
 
     async with bootstrapped(monkeypatch, hung.address, server.address) as client:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knowledgepulse_kafka.throttle import MEMORY, Throttle
+from knowledgepulse_kafka.throttle import LONG_THROTTLE_MEMORY, Throttle
 from support.clocks import Clock
 
 
@@ -20,7 +20,7 @@ def test_a_throttle_time_passes_and_is_remembered(clock):
 
     clock.now += 40
     assert (throttle.remaining, throttle.recent) == (2, 42)
-    clock.now += 1 + MEMORY
+    clock.now += 1 + LONG_THROTTLE_MEMORY
     assert (throttle.remaining, throttle.recent) == (0, 42)
     clock.now += 1
     assert throttle.recent == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from knowledgepulse_kafka.rights import BOTH, READ, WRITE, Right, topic_rights
+from knowledgepulse_kafka.rights import READ, READ_AND_WRITE, WRITE, Right, topic_rights
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.settings import Settings
 
@@ -18,7 +18,7 @@ def worker_rights(settings: Settings) -> Iterator[Right]:
     topics, group = settings.topics, settings.kafka.group
     yield from topic_rights(READ, topics.raw)
     yield from topic_rights(WRITE, *topics.outputs, *topics.copies)
-    yield from topic_rights(BOTH, changelog_topic_name(group), policies_topic_name(group))
+    yield from topic_rights(READ_AND_WRITE, changelog_topic_name(group), policies_topic_name(group))
     yield Right("Read", "group", group)
 
 

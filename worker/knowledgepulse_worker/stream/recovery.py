@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from knowledgepulse_kafka.errors import first_of_group
 from knowledgepulse_kafka.group_member import CommittedPositions
-from knowledgepulse_kafka.partition_starts import Begin
+from knowledgepulse_kafka.partition_starts import PartitionStarter
 from knowledgepulse_kafka.topic_reader import Reader, Record
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
@@ -58,7 +58,7 @@ class Recovery:
         self._identifying = asyncio.Lock()
 
     async def recover(
-        self, tasks: Mapping[int, PartitionTask], committed: CommittedPositions, begin: Begin
+        self, tasks: Mapping[int, PartitionTask], committed: CommittedPositions, begin: PartitionStarter
     ) -> None:
         """Recover the ledgers of some partitions, and begin to read them.
 

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_kafka.group_member import CommittedPositions
-from knowledgepulse_kafka.partition_starts import Begin
+from knowledgepulse_kafka.partition_starts import PartitionStarter
 from knowledgepulse_kafka.record_batches import epoch_of
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import Rebalances, Session
@@ -184,7 +184,7 @@ class Source(Rebalances):
         self.is_rebalancing = False
         self._note_recovered()
 
-    async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
+    async def recover(self, positions: CommittedPositions, begin: PartitionStarter) -> None:
         """Recover the ledgers of partitions; each is read once its own ledger is recovered."""
         await self._recovery.recover(self.assignment.tasks, positions, begin)
         self._note_recovered()

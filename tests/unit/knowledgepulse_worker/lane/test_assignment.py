@@ -8,7 +8,7 @@ import pytest
 
 from knowledgepulse_kafka.commit_outcome import Throttled
 from knowledgepulse_kafka.records import Location, Position
-from knowledgepulse_kafka.throttle import LONG
+from knowledgepulse_kafka.throttle import LONG_THROTTLE
 from knowledgepulse_worker.lane import assignment as assignment_module
 from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
@@ -128,7 +128,7 @@ async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_par
     for offset, partition in ((0, 1), (0, 0), (1, 0), (2, 0)):
         await take(assignment, raw(offset, b"no JSON", partition=partition))
     harness.publisher.refused_in_batch.add(harness.dead_letter)
-    throttle.note(LONG)
+    throttle.note(LONG_THROTTLE)
 
     async def publish(records, positions, alone=()):
         places = [(record.topic, record.partition) for record in records]

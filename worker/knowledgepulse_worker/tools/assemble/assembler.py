@@ -15,7 +15,7 @@ from typing import TypeAlias
 from knowledgepulse_kafka.client_types import Place
 from knowledgepulse_kafka.errors import LostPartitionsError, first_of_group
 from knowledgepulse_kafka.group_member import CommittedPositions
-from knowledgepulse_kafka.partition_starts import Begin
+from knowledgepulse_kafka.partition_starts import PartitionStarter
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.topic_reader import Record, raw_record
@@ -103,7 +103,7 @@ class Assembler(Rebalances):
             logger.warning("%s; its partitions are read again by their owners", error)
             self._close_all()
 
-    async def recover(self, positions: CommittedPositions, begin: Begin) -> None:
+    async def recover(self, positions: CommittedPositions, begin: PartitionStarter) -> None:
         """Recover the open runs of partitions, each beside the others."""
 
         async def begin_at(place: Place, watermark: int | None) -> None:

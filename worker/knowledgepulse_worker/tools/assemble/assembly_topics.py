@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.rights import BOTH, READ, WRITE, Right, topic_rights
+from knowledgepulse_kafka.rights import READ, READ_AND_WRITE, WRITE, Right, topic_rights
 from knowledgepulse_kafka.topics import CLEANUP_POLICY, COMPACTED, MAX_MESSAGE_BYTES, Topic
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM
@@ -35,7 +35,7 @@ def assembly_rights(settings: Settings) -> Iterator[Right]:
     yield from topic_rights(READ, settings.assemble.spans)
     written = (settings.topics.raw, settings.topics.dead_letter, settings.assemble.late)
     yield from topic_rights(WRITE, *written)
-    yield from topic_rights(BOTH, assembled_topic_name(group))
+    yield from topic_rights(READ_AND_WRITE, assembled_topic_name(group))
     yield Right("Read", "group", assembly_group(group))
 
 
