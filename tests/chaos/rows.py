@@ -225,7 +225,7 @@ ROWS: dict[str, Row] = {
         embedder,
         ["fail", "slow", "hang"] * 3,
         ["fail", "slow", "hang"],
-        sections={"kafka": {"request_timeout": 15.0}, "limits": {"stall": 16.0, "heartbeat": 5.0}},
+        sections={"limits": {"stall": 10.0, "heartbeat": 5.0}},
         workers=1,
     ),
     "transactions": Row(

@@ -136,16 +136,15 @@ _CONFIGURED = attrgetter("max_elements", "ttl", "in_flight", "interval", "embeds
 
 @cache
 def _settings(max_elements, ttl, in_flight, interval, embeds, redacts):
-    settings = Settings(
+    return Settings(
         kafka={"session_timeout": 6, "request_timeout": 15, "commit_interval": interval},
         embedding={"backend": "lexical" if embeds else "none"},
         cache={"max_elements": max_elements, "dimensions": 4, "ttl": ttl},
         limits={
             "in_flight_records": in_flight,
+            "stall": 12,
             "drain": 2.9,
         },
         topics={"redacted": "redacted"} if redacts else {},
         redaction={"function": "support.redact:same"} if redacts else {},
     )
-    # Shorter than settings allow, since a history lasts for minutes.
-    return settings.model_copy(update={"limits": settings.limits.model_copy(update={"stall": 12})})

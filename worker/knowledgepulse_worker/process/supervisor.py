@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -90,6 +91,7 @@ class Supervisor:
             StartError: the web port is unavailable.
         """
         raise_descriptor_limit()
+        _warn_of_limits(self._settings)
         set_when_stopped(self._stop)
         with socket_name() as self._socket:
             async with serving(self._settings.web, self._socket) as self._port:
@@ -244,6 +246,21 @@ class Supervisor:
             return False
         await doing
         return True
+
+
+def _warn_of_limits(settings: Settings) -> None:
+    """Log limits that are not in order, so that what waits for more gives up before its reason is known."""
+    limits = {
+        "the probe of a broker": PROBE_LIMIT,
+        "kafka.request_timeout": settings.kafka.request_timeout,
+        "limits.stall": settings.limits.stall,
+    }
+    for (name, limit), (longer, more) in pairwise(limits.items()):
+        if limit >= more:
+            logger.warning(
+                "%s, %g s, should be more than %s, %g s: a wait for a broker may end without its reason",
+                *(longer, more, name, limit),
+            )
 
 
 def _pauses() -> Iterator[float]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from pydantic import ValidationError
 
 from knowledgepulse_kafka import reaching
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
@@ -49,10 +48,13 @@ def test_what_waits_for_less_gives_up_sooner():
     assert limits == sorted(set(limits))
 
 
-def test_no_request_is_given_up_before_the_probe():
-    Settings(kafka={"request_timeout": supervise.PROBE_LIMIT})
-    with pytest.raises(ValidationError):
-        Settings(kafka={"request_timeout": supervise.PROBE_LIMIT - 1})
+async def test_limits_out_of_order_are_logged(tmp_path, caplog):
+    here = Supervised(tmp_path, f"sys.exit({StartError.exit_status})", stall=20)
+
+    await here.run()
+
+    assert "limits.stall, 20 s, should be more than kafka.request_timeout, 30 s: " in caplog.text
+    assert "the probe of a broker" not in caplog.text
 
 
 @pytest.fixture(autouse=True)

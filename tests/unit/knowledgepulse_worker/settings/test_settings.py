@@ -246,18 +246,6 @@ def test_a_number_of_the_environment_is_a_text(load, monkeypatch):
             '[kafka]\nsasl_oauthbearer_token_provider = "os"',
             "kafka.sasl_oauthbearer_token_provider: got 'os'",
         ),
-        (
-            "[limits]\nstall = 20",
-            "limits.stall must be more than kafka.request_timeout, got 20 and 30",
-        ),
-        (
-            "[kafka]\nrequest_timeout = 300",
-            "limits.stall must be more than kafka.request_timeout, got 60 and 300",
-        ),
-        (
-            "[kafka]\nrequest_timeout = 2",
-            "kafka.request_timeout: got 2; should be greater than or equal to 15",
-        ),
         ("kafka = 5", "kafka: got 5"),
         ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk', 'agent' or 'parts'"),
         ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),

@@ -129,9 +129,7 @@ class World:
         self.topic_ids = MemoryTopicIds(topic)
         self.failures = []
         self.registry = CollectorRegistry()
-        self.settings = Settings(
-            kafka={"request_timeout": 15}, embedding={"backend": "none"}, limits=limits, log={}
-        )
+        self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
         self.changelog = changelog_topic_name(self.settings.kafka.group)
         count = len(topic.records)
         names = (RAW, "contribute", "rejected", "dead-letter", self.changelog)

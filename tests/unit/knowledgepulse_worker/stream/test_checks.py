@@ -21,14 +21,14 @@ async def test_a_changed_partition_count_ends_the_worker(start):
 
 
 async def test_a_stalled_stream_ends_the_worker(start):
-    world = await start(stall=16)
+    world = await start(stall=5)
     world.publisher.gate.clear()
     world.publish(0, 1)
     await world.member.rebalance([0])
     await world.until(lambda: world.metric("kp_in_flight_records") == 1)
 
     async def check_often():
-        for _ in range(30):
+        for _ in range(8):
             await world.check()
 
     with pytest.raises(StalledError, match="partition 0"):
@@ -40,7 +40,7 @@ async def test_a_silent_leader_ends_an_idle_worker_only_if_it_answers_on_a_new_c
     start, monkeypatch, is_down
 ):
     """Else a frozen broker made every idle worker restart each minute, and nothing changed."""
-    world = await start(stall=16)
+    world = await start(stall=5)
     await world.member.rebalance([0])
     await world.until(lambda: not world.app.readiness.reasons)
     monkeypatch.setattr(world.member, "last_poll_timestamp", lambda _: 1)
@@ -52,7 +52,7 @@ async def test_a_silent_leader_ends_an_idle_worker_only_if_it_answers_on_a_new_c
         monkeypatch.setattr(world.reader, "bounds", down)
 
     async def check_often():
-        for _ in range(60):
+        for _ in range(20):
             await world.check()
 
     if is_down:
@@ -67,7 +67,7 @@ async def test_a_silent_coordinator_ends_a_worker_in_reserve_only_if_brokers_ans
     start, monkeypatch, is_down
 ):
     """A worker without partitions waited for ever, ready and alive."""
-    world = await start(stall=16)
+    world = await start(stall=5)
     await world.member.rebalance([])
 
     async def down(_topic, _partition):
@@ -77,13 +77,13 @@ async def test_a_silent_coordinator_ends_a_worker_in_reserve_only_if_brokers_ans
         monkeypatch.setattr(world.reader, "bounds", down)
 
     async def check_often():
-        for _ in range(190):
+        for _ in range(60):
             await world.check()
 
     if is_down:
         await check_often()
     else:
-        with pytest.raises(StalledError, match="group group: its coordinator has not answered for 80 s"):
+        with pytest.raises(StalledError, match="group group: its coordinator has not answered for 25 s"):
             await check_often()
 
 
