@@ -120,13 +120,13 @@ async def says(worker, pattern):
             await asyncio.sleep(0.1)
 
 
-async def test_a_raw_partition_without_a_leader_is_named_and_the_others_are_scored(
-    brokers, tmp_path, real_traces
-):
+async def test_partitions_without_a_leader_or_with_too_few_replicas_are_named(brokers, tmp_path, real_traces):
     stream = Stream(own_settings(brokers.direct, "leaderless", {"embedding": {"backend": "none"}}), tmp_path)
     raw = stream.settings.topics.raw
     async with admin_of(brokers.direct) as admin:
         await admin.create_topics([NewTopic(raw, -1, -1, {0: [1], 1: [2]}, {"min.insync.replicas": "1"})])
+        outputs = {partition: [1, 3] for partition in (0, 1)}
+        await admin.create_topics([NewTopic(name, -1, -1, outputs) for name in stream.settings.topics.scored])
     async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
         await admin.create_missing(2, replication_factor=3)
 
@@ -145,3 +145,14 @@ async def test_a_raw_partition_without_a_leader_is_named_and_the_others_are_scor
         await produce(stream, real_traces[10:15], partition=1)
         await worker.published(15)
         await says(worker, "Healthy")
+
+        await brokers.nodes[2].kill()
+        await produce(stream, real_traces[15:20], partition=0)
+        await says(
+            worker, "Waiting for Kafka: a transaction has not been .*; Produce to .*: NOT_ENOUGH_REPLICAS"
+        )
+        assert 'request="Produce"' in await worker.metrics()
+        for name in stream.settings.topics.scored:
+            await stream.configure_topic(name, {"min.insync.replicas": "1"})
+        await says(worker, "Healthy")
+    assert len(await stream.read(*stream.settings.topics.scored)) == 20

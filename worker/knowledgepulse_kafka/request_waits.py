@@ -69,6 +69,10 @@ _CODES_OF_ALL = (51,)
 # not added to a transaction, because of another one (OPERATION_NOT_ATTEMPTED).
 _HARMLESS_CODES = (27, 79, 55)
 
+# The brokers have aborted the transaction, perhaps because of what the client waited for before, which then
+# tells more: INVALID_PRODUCER_EPOCH, PRODUCER_FENCED.
+_AFTER_ABORT = (47, 90)
+
 # Seconds for which an error is remembered; the client asks again more often.
 _ERROR_LIMIT = 20.0
 # Seconds after which a request that has no answer is waited for.
@@ -154,6 +158,8 @@ class Waits:
             return
         for topic, partition, code in error_codes(response):
             if topic and topics and topic not in topics:
+                continue
+            if code in _AFTER_ABORT and self._newest(TRANSACTION) is not None:
                 continue
             place = _Place(
                 request, f"{topic}/{partition}" if partition >= 0 and code not in _CODES_OF_ALL else broker

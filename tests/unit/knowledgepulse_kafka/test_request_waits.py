@@ -165,6 +165,16 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
     assert [one.request for one in waits.current(READING)] == ["connection"]
 
 
+@pytest.mark.parametrize("code", [47, 90])
+def test_that_brokers_have_aborted_a_transaction_is_not_what_it_waited_for(waits, code):
+    """A worker's last line named EndTxn: INVALID_PRODUCER_EPOCH instead of the missing replicas."""
+    answer(waits, "Produce", produced(0, 19))
+    answer(waits, "EndTxn", EndTxnResponse_v0(0, code))
+    answer(waits, "Produce", produced(0, code))
+
+    assert texts(waits, TRANSACTION) == ["Produce to contribute/0: NOT_ENOUGH_REPLICAS (19)"]
+
+
 def test_a_partition_that_another_one_keeps_from_a_transaction_is_no_cause(waits):
     """With the topic of outputs deleted, the page blamed a partition of the changelog for six seconds."""
     topics = [("changelog", [(1, 55)]), ("contribute", [(0, 3)])]
