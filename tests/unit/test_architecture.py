@@ -40,8 +40,8 @@ def packages(folder):
 
 
 def contract(kind):
-    (one,) = (contract for contract in CONTRACTS if contract["type"] == kind)
-    return one
+    (chosen,) = (contract for contract in CONTRACTS if contract["type"] == kind)
+    return chosen
 
 
 def short(module):
@@ -51,10 +51,12 @@ def short(module):
 def test_the_drawing_of_the_packages_is_that_of_the_contracts():
     """A package that no contract protects could be imported by every package above it."""
     allowed = defaultdict(set)
-    for one in CONTRACTS:
-        if one["type"] == "protected" and one["protected_modules"][0].startswith("knowledgepulse_worker."):
-            (target,) = one["protected_modules"]
-            for importer in one["allowed_importers"]:
+    for rules in CONTRACTS:
+        if rules["type"] == "protected" and rules["protected_modules"][0].startswith(
+            "knowledgepulse_worker."
+        ):
+            (target,) = rules["protected_modules"]
+            for importer in rules["allowed_importers"]:
                 allowed[short(importer)].add(short(target))
     order = contract("layers")["layers"][:-1]
     assert list(drawn("")) == order

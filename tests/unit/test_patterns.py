@@ -137,7 +137,7 @@ def character(items, variant):
     """Return a character of a class."""
     if items[0][0] is code.NEGATE:
         excluded = {number for operation, number in items if operation is code.LITERAL}
-        likely = [one for one in "a\n 0<.'=" if ord(one) not in excluded]
+        likely = [letter for letter in "a\n 0<.'=" if ord(letter) not in excluded]
         return likely[variant % len(likely)]
     operation, argument = items[variant % len(items)]
     if operation is code.CATEGORY:

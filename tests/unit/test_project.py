@@ -73,7 +73,7 @@ def test_the_workflows_use_actions_by_their_commits(workflow):
     used = re.findall(r"uses: *(\S+)", workflow.read_text())
 
     assert used
-    assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
+    assert [action for action in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action)] == []
 
 
 @every_workflow

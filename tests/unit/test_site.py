@@ -60,7 +60,7 @@ def test_the_page_of_the_python_api_has_every_public_name():
     for name, names in python.PUBLIC.items():
         public = set(names or importlib.import_module(name).__all__) - {"__version__"}
         assert public <= set(re.findall(r"^\| `(\w+)` ", python.page(), re.MULTILINE))
-        assert {f"{name}.{one}" for one in public} <= set(directives)
+        assert {f"{name}.{member}" for member in public} <= set(directives)
 
 
 def test_generated_parts_are_as_the_code_has_them_and_the_rest_stays():

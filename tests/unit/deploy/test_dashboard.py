@@ -20,7 +20,10 @@ def queries(dashboard, panels):
             for panel in panels
             for target in panel["targets"]
         ),
-        *((one["target"]["expr"], one["textFormat"]) for one in dashboard["annotations"]["list"]),
+        *(
+            (annotation["target"]["expr"], annotation["textFormat"])
+            for annotation in dashboard["annotations"]["list"]
+        ),
     ]
 
 
@@ -97,7 +100,9 @@ def test_panels_use_the_provisioned_datasource(dashboard, panels, datasource):
     asking = [*panels, *dashboard["annotations"]["list"], *dashboard["templating"]["list"]]
     asked = [part["datasource"] for part in asking]
 
-    assert [one for one in asked if one != {"type": datasource["type"], "uid": datasource["uid"]}] == []
+    assert [
+        source for source in asked if source != {"type": datasource["type"], "uid": datasource["uid"]}
+    ] == []
 
 
 def test_every_query_variable_is_defined(dashboard, queries):

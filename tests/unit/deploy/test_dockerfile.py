@@ -44,7 +44,9 @@ def install(dockerfile, tmp_path):
         program.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')
         program.chmod(0o755)
         defaults = dict(
-            one.split("=", 1) for one in arguments_of(dockerfile, "ARG") if one.startswith("TORCH")
+            argument.split("=", 1)
+            for argument in arguments_of(dockerfile, "ARG")
+            if argument.startswith("TORCH")
         )
         done = subprocess.run(
             ["sh", "-c", step_of(dockerfile, "weights.txt")],

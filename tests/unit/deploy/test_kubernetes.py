@@ -51,24 +51,30 @@ def settings_files(folder):
 
 
 def only(documents, kind, name="kp-worker"):
-    (found,) = (one for _, one in documents if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    (found,) = (
+        document
+        for _, document in documents
+        if (document["kind"], document["metadata"]["name"]) == (kind, name)
+    )
     return found
 
 
 def pods(documents):
     """The specifications of the worker's image's pods."""
     return [
-        one["spec"]["template"]["spec"]
-        for _, one in documents
-        if one["kind"] in ("Deployment", "Job", "StatefulSet")
+        document["spec"]["template"]["spec"]
+        for _, document in documents
+        if document["kind"] in ("Deployment", "Job", "StatefulSet")
     ]
 
 
 def test_kustomizations_name_existing_files(kustomizations):
-    for file, one in kustomizations.items():
-        named = [*one.get("resources", ()), *one.get("components", ())]
-        named += [name for generator in one.get("configMapGenerator", ()) for name in generator["files"]]
-        named += [patch["path"] for patch in one.get("patches", ()) if "path" in patch]
+    for file, kustomization in kustomizations.items():
+        named = [*kustomization.get("resources", ()), *kustomization.get("components", ())]
+        named += [
+            name for generator in kustomization.get("configMapGenerator", ()) for name in generator["files"]
+        ]
+        named += [patch["path"] for patch in kustomization.get("patches", ()) if "path" in patch]
         assert named
         assert [name for name in named if not (file.parent / name).exists()] == []
 
@@ -131,14 +137,14 @@ def test_ports_and_paths_are_the_workers(documents, name, settings_files):
     (endpoint,) = only(documents, "PodMonitor")["spec"]["podMetricsEndpoints"]
     assert (endpoint["port"], endpoint["path"]) == (port["name"], METRICS)
     asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
-    assert {one["port"] for one in asked.values()} == {port["name"]}
+    assert {probe["port"] for probe in asked.values()} == {port["name"]}
     assert [asked[name]["path"] for name in asked] == [probes.LIVE, probes.LIVE, probes.READY]
 
 
 def test_the_single_broker_can_begin_transactions(documents):
     """Its transaction log would need three brokers by default."""
     (container,) = only(documents, "StatefulSet", "kafka")["spec"]["template"]["spec"]["containers"]
-    environment = {one["name"]: one["value"] for one in container["env"]}
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
 
     assert environment["KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR"] == "1"
     assert environment["KAFKA_TRANSACTION_STATE_LOG_MIN_ISR"] == "1"

@@ -32,7 +32,7 @@ def requirements(root, file):
     """Return the requirements in a file with their hashes."""
     for line in (root / file).read_text().replace("\\\n", " ").splitlines():
         requirement, *hashes = line.split("--hash=")
-        yield Requirement(requirement), [one.strip() for one in hashes]
+        yield Requirement(requirement), [digest.strip() for digest in hashes]
 
 
 def names(root, file):
@@ -43,7 +43,7 @@ def names(root, file):
 def test_every_package_has_hashes_and_no_registry_is_named(root, file):
     for requirement, hashes in requirements(root, file):
         assert hashes, requirement
-        assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), requirement
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", digest) for digest in hashes), requirement
         assert requirement.url is None
 
 

@@ -36,7 +36,7 @@ def service():
 
 
 def scripts(service):
-    shells = [shlex.split(one) for one in service["ExecStart"]]
+    shells = [shlex.split(line) for line in service["ExecStart"]]
     assert all(words[:2] == ["/bin/sh", "-c"] and len(words) == 3 for words in shells)
     return [words[2] for words in shells]
 
@@ -49,7 +49,7 @@ def run(service, tmp_path):
         stub = tmp_path / "kp-worker"
         stub.write_text(f'#!/bin/sh\necho "$*"\nexit {status}\n')
         stub.chmod(0o755)
-        environment = dict(one.split("=", 1) for one in service["Environment"])
+        environment = dict(assignment.split("=", 1) for assignment in service["Environment"])
         environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             ["/bin/sh", "-c", script], cwd=tmp_path, env=environment, check=False

@@ -52,9 +52,9 @@ async def test_an_expired_broker_certificate_is_reported(tmp_path):
 
 
 async def test_every_unreachable_server_is_named():
-    one, other = free_ports(2)
-    error = await diagnosed(f"{LOOPBACK}:{one}, {LOOPBACK}:{other}")
-    assert f"{LOOPBACK}:{one}: Connection refused; {LOOPBACK}:{other}: Connection refused" in str(error)
+    first, second = free_ports(2)
+    error = await diagnosed(f"{LOOPBACK}:{first}, {LOOPBACK}:{second}")
+    assert f"{LOOPBACK}:{first}: Connection refused; {LOOPBACK}:{second}: Connection refused" in str(error)
 
 
 async def test_a_refusal_takes_precedence_over_an_unreachable_server():

@@ -78,8 +78,8 @@ async def member(monkeypatch):
         return member
 
     yield start
-    for one in members:
-        await one.stop()
+    for joined in members:
+        await joined.stop()
 
 
 def positions(offset, error_code=0):
@@ -106,20 +106,20 @@ def test_each_assignment_carries_data_so_that_brokers_do_not_upgrade_the_group()
     encoded = [
         ConsumerProtocolMemberAssignment.decode(assignment.encode()) for assignment in assignments.values()
     ]
-    assert all(one.user_data for one in encoded)
-    assert sorted(tp.partition for one in encoded for tp in one.partitions()) == [0, 1, 2]
+    assert all(assignment.user_data for assignment in encoded)
+    assert sorted(tp.partition for assignment in encoded for tp in assignment.partitions()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("leader", "is_assigned_by_brokers"), [("a-member", False), ("", True)])
 async def test_a_group_without_a_leader_is_assigned_by_brokers(member, leader, is_assigned_by_brokers):
     """A consumer with group.protocol=consumer was there before the first worker (KIP-848)."""
     joined = JoinGroupResponse_v5(0, 0, 1, TransactionalAssignor.name, leader, "a-member", [])
-    one = await member(joined, SyncGroupResponse_v3(0, 0, b""))
+    joining = await member(joined, SyncGroupResponse_v3(0, 0, b""))
 
-    await one._coordinator._send_req(JoinGroupRequest("a-group", 1, 1, "a-member", None, "consumer", []))
-    await one._coordinator._send_req(SyncGroupRequest("a-group", 1, "a-member", None, []))
+    await joining._coordinator._send_req(JoinGroupRequest("a-group", 1, 1, "a-member", None, "consumer", []))
+    await joining._coordinator._send_req(SyncGroupRequest("a-group", 1, "a-member", None, []))
 
-    assert one.group == GroupMetadata("", "a-member", 1, is_assigned_by_brokers=is_assigned_by_brokers)
+    assert joining.group == GroupMetadata("", "a-member", 1, is_assigned_by_brokers=is_assigned_by_brokers)
 
 
 OFFSET_FETCH = 9
@@ -131,23 +131,23 @@ def lacks_the_version(request):
 
 async def test_a_coordinator_that_still_loads_the_group_is_asked_again(member):
     """The client took its answer for a group without a position, and read from the beginning."""
-    one = await member(refused(LOADING), refused(LOADING), positions(7))
+    reader = await member(refused(LOADING), refused(LOADING), positions(7))
 
-    assert await one.committed([AT]) == {AT: OffsetAndMetadata(7, "a note")}
+    assert await reader.committed([AT]) == {AT: OffsetAndMetadata(7, "a note")}
 
 
 async def test_a_broker_that_is_no_longer_the_coordinator_is_not_believed(member):
-    one = await member(refused(NOT_COORDINATOR), positions(7))
+    reader = await member(refused(NOT_COORDINATOR), positions(7))
 
-    assert (await one.committed([AT]))[AT].offset == 7
-    assert one._coordinator.looked_up == 1
+    assert (await reader.committed([AT]))[AT].offset == 7
+    assert reader._coordinator.looked_up == 1
 
 
 async def test_brokers_without_stable_positions_are_refused(member):
-    one = await member(lacks_the_version)
+    reader = await member(lacks_the_version)
 
     with pytest.raises(IncompatibleBrokerVersion, match=r"need Kafka 2\.5"):
-        await one.committed([AT])
+        await reader.committed([AT])
 
 
 async def test_a_group_without_a_position_has_none(member):
@@ -155,7 +155,7 @@ async def test_a_group_without_a_position_has_none(member):
 
 
 async def test_a_position_that_may_not_be_read_is_an_error(member):
-    one = await member(refused(NOT_AUTHORIZED))
+    reader = await member(refused(NOT_AUTHORIZED))
 
     with pytest.raises(GroupAuthorizationFailedError):
-        await one.committed([AT])
+        await reader.committed([AT])

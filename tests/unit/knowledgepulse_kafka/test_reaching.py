@@ -90,7 +90,7 @@ async def test_a_failure_that_is_kept_holds_no_connection_open(monkeypatch):
     gc.collect()
 
     assert str(reaching.failed_since("a-name", 9092)) == "refused"
-    assert [one() for one in transports] == [None]
+    assert [transport() for transport in transports] == [None]
 
 
 async def test_a_broker_that_accepts_and_does_not_answer_is_given_up(monkeypatch):

@@ -122,9 +122,11 @@ def test_an_undecodable_older_message_set_yields_placeholders_up_to_its_offset()
 
 def test_a_record_has_the_leader_epoch_of_its_batch():
     batches = [small(2), small(1, base=2)]
-    data = b"".join(one[:12] + struct.pack(">i", 7 + number) + one[16:] for number, one in enumerate(batches))
+    data = b"".join(
+        written[:12] + struct.pack(">i", 7 + number) + written[16:] for number, written in enumerate(batches)
+    )
 
-    assert [epoch_of(one) for one in decode(data)] == [7, 7, 8]
+    assert [epoch_of(record) for record in decode(data)] == [7, 7, 8]
     assert raw_record(decode(data)[-1]).leader_epoch == 8
     assert epoch_of(client_decode(data)[0]) == -1
 

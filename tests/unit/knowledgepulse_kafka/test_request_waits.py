@@ -39,7 +39,7 @@ def answer(waits, request, response, topics=()):
 
 
 def texts(waits, requests):
-    return [str(one) for one in waits.current(requests)]
+    return [str(wait) for wait in waits.current(requests)]
 
 
 def produced(partition, code):
@@ -162,7 +162,7 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
     assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: UNKNOWN_MEMBER_ID (25)"]
 
     assert await client._get_conn(1) is None
-    assert [one.request for one in waits.current(READING)] == ["connection"]
+    assert [wait.request for wait in waits.current(READING)] == ["connection"]
 
 
 @pytest.mark.parametrize("code", [47, 90])

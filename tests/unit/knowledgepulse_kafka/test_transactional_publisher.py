@@ -92,8 +92,8 @@ def commit(monkeypatch):
 
 
 def records(outcomes):
-    count = [1 if isinstance(some, Exception) else len(some) for some in outcomes]
-    return [record(partition, number) for partition, some in enumerate(count) for number in range(some)]
+    count = [1 if isinstance(outcome, Exception) else len(outcome) for outcome in outcomes]
+    return [record(partition, number) for partition, size in enumerate(count) for number in range(size)]
 
 
 def record(partition, number):

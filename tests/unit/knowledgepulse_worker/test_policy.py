@@ -205,9 +205,9 @@ guarded = st.builds(
 
 
 @given(guarded, guarded)
-def test_the_digest_depends_on_the_sets_that_the_guards_list(one, other):
-    assert (one.digest == other.digest) == (one.guards == other.guards)
-    assert {*one.guards["visibility"]} == {*one.contribute_visibility}
+def test_the_digest_depends_on_the_sets_that_the_guards_list(first, other):
+    assert (first.digest == other.digest) == (first.guards == other.guards)
+    assert {*first.guards["visibility"]} == {*first.contribute_visibility}
 
 
 @pytest.mark.parametrize("value", [[], "org", ["public"], ["org", 1], [["org"]], {"org": True}])
@@ -242,9 +242,13 @@ def test_a_table_has_a_share_or_a_threshold(table):
 
 def test_a_named_domain_inherits_the_share_of_default_and_the_threshold_beside_it():
     """The threshold decides until there are enough scores."""
-    some = Policy.model_validate({"threshold": 0.3, "domains": {"default": {"share": 0.2}, "code": {}}})
+    policy_with_share = Policy.model_validate(
+        {"threshold": 0.3, "domains": {"default": {"share": 0.2}, "code": {}}}
+    )
 
-    assert {(profile.share, profile.threshold) for profile in some.profiles.values()} == {(0.2, 0.3)}
+    assert {(profile.share, profile.threshold) for profile in policy_with_share.profiles.values()} == {
+        (0.2, 0.3)
+    }
 
 
 @pytest.mark.parametrize(
@@ -264,10 +268,10 @@ def test_an_invalid_share_or_lowest_novelty_is_refused(members, problem):
 
 
 def test_a_policy_with_a_share_can_be_written_and_read_again():
-    some = Policy.model_validate({"share": 0.1, "domains": {"code": {"threshold": 0.5}}})
+    policy_with_share = Policy.model_validate({"share": 0.1, "domains": {"code": {"threshold": 0.5}}})
 
-    assert "threshold" not in some.model_dump()
-    assert Policy.model_validate_json(some.model_dump_json()) == some
+    assert "threshold" not in policy_with_share.model_dump()
+    assert Policy.model_validate_json(policy_with_share.model_dump_json()) == policy_with_share
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ def objects(value):
     """Yield every object of a document, except those in JSON texts."""
     if isinstance(value, dict):
         yield value
-    for _, one in members(value):
-        yield from objects(one)
+    for _, member in members(value):
+        yield from objects(member)
 
 
 def plantings(value, path=""):
@@ -54,14 +54,14 @@ def plantings(value, path=""):
         value[MEMBER] = "planted" + "x" * LENGTH
         yield path
         del value[MEMBER]
-    for key, one in list(members(value)):
-        below = f"{path}.{key}" if isinstance(key, str) else f"{path}[{type_of(one)}]"
-        parsed = parse_json(one)
+    for key, member in list(members(value)):
+        below = f"{path}.{key}" if isinstance(key, str) else f"{path}[{type_of(member)}]"
+        parsed = parse_json(member)
         for place in plantings(parsed, below):
-            if parsed is not one:
+            if parsed is not member:
                 value[key] = json.dumps(parsed)
             yield place
-        value[key] = one
+        value[key] = member
 
 
 def members(value):

@@ -139,9 +139,9 @@ def test_what_is_kept_for_later_changes_no_score():
         step.pop("tool_call_id", None)
     full = convert(PROMPT, ASK, CALL, FAILED, DONE, native_id="run-1", parent_id="run-0", options=KEPT).trace
 
-    one, other = (Scorer().evaluate(trace) for trace in (ReasoningTrace.model_validate(plain), full))
+    bare, full_score = (Scorer().evaluate(trace) for trace in (ReasoningTrace.model_validate(plain), full))
 
-    assert one == other
+    assert bare == full_score
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ DOCUMENTS = {
     name: [case["document"] for case in cases if isinstance(case["document"], list) and case["document"]]
     for name, cases in CASES.items()
 }
-SESSIONS = {name: next(one for one in found if input_format_of(one[0])) for name, found in DOCUMENTS.items()}
+SESSIONS = {
+    name: next(document for document in found if input_format_of(document[0]))
+    for name, found in DOCUMENTS.items()
+}
 TIME = "2026-03-26T00:00:00Z"
 FEW = 500
 """Answers of a session. Eight times as many take 64 times as long if the time grows as their square."""
@@ -98,7 +101,7 @@ def test_no_line_makes_a_session_fail(name, data):
     """A member of any line may have any value: what fits is converted, and the trace is valid."""
     lines = json.loads(json.dumps([*SESSIONS[name], *data.draw(st.sampled_from(DOCUMENTS[name]))]))
     target = data.draw(st.sampled_from([line for line in lines[1:] if isinstance(line, dict) and line]))
-    while inner := [one for one in target.values() if isinstance(one, dict) and one]:
+    while inner := [value for value in target.values() if isinstance(value, dict) and value]:
         if data.draw(st.booleans()):
             break
         target = data.draw(st.sampled_from(inner))

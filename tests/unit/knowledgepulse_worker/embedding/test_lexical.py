@@ -35,8 +35,8 @@ def vector_of(text, dimensions=384):
     return vector
 
 
-def cosine(one, other):
-    return float(vector_of(one) @ vector_of(other))
+def cosine(text, other):
+    return float(vector_of(text) @ vector_of(other))
 
 
 # --- one vector

@@ -74,7 +74,7 @@ def test_other_ways_to_save_a_model_change_neither_vectors_nor_identity(folder, 
 def test_weights_in_half_precision_are_read(folder):
     resave(
         folder,
-        lambda tensors: tensors.update({name: one.astype(np.float16) for name, one in tensors.items()}),
+        lambda tensors: tensors.update({name: tensor.astype(np.float16) for name, tensor in tensors.items()}),
     )
 
     assert Forward(read_bert(folder), "float32", 16)(TEXT).shape == (WIDTH,)

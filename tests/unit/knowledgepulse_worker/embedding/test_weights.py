@@ -132,7 +132,9 @@ def test_a_hub_s_model_is_downloaded_once_with_all_its_files(hub, cache, folder,
 
 def test_workers_may_download_at_the_same_time(hub, cache):
     with ThreadPoolExecutor(3) as starts:
-        found = {one.path for one in starts.map(lambda _: find_model("a/model", COMMIT, cache), range(3))}
+        found = {
+            weights.path for weights in starts.map(lambda _: find_model("a/model", COMMIT, cache), range(3))
+        }
 
     assert [*found] == kept(cache)
 

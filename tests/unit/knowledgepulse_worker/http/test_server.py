@@ -122,7 +122,7 @@ async def test_while_a_child_starts_probe_and_page_name_what_ended_the_one_befor
 async def test_many_readers_cost_the_child_one_answer_in_each_interval(front, monkeypatch):
     """Eight readers of /metrics took eleven twelfths of the scoring."""
     asking = [asyncio.create_task(get(front, "/metrics")) for _ in range(30)]
-    assert {(await one)[0] for one in asking} == {200}
+    assert {(await request)[0] for request in asking} == {200}
 
     before = len(front.child.asked)
     assert before <= 2  # the first to arrive does not wait for the others

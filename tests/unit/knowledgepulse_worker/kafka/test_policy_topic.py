@@ -57,9 +57,9 @@ async def test_a_kept_policy_has_the_words_that_a_person_is_shown(kept):
     policy = Policy.model_validate({"domains": {"code": {"learned": learned}}})
     kept(policy)
 
-    (one,) = await read_policies(kept.reader, TOPIC)
+    (published,) = await read_policies(kept.reader, TOPIC)
 
-    assert one.policy.domains["code"].learned == policy.domains["code"].learned
+    assert published.policy.domains["code"].learned == policy.domains["code"].learned
 
 
 def test_a_policy_without_a_guard_is_kept_in_the_form_of_earlier_releases():

@@ -132,7 +132,7 @@ async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_par
 
     async def publish(records, positions, alone=()):
         places = [(record.topic, record.partition) for record in records]
-        if any(places.count((one.topic, one.partition)) > 1 for one in alone if one in records):
+        if any(places.count((record.topic, record.partition)) > 1 for record in alone if record in records):
             return Throttled("a batch is held back")
         return await harness.publisher.publish(records, positions, alone)
 

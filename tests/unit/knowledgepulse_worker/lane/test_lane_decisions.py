@@ -120,7 +120,7 @@ async def test_a_large_transaction_shows_its_latest_traces_and_all_its_dead_lett
 
     recent = harness.services.metrics.recent
     scored = [record.source for record, value in zip(records, values, strict=True) if value == b"a trace"]
-    assert [one.record.source for one in recent.traces["rejected"]] == scored[-LAST_RECORDS:]
+    assert [trace.record.source for trace in recent.traces["rejected"]] == scored[-LAST_RECORDS:]
     assert recent.letters_by_reason() == {"not_json": len(values) - len(scored)}
 
 

@@ -101,7 +101,9 @@ OUTCOMES = ("contribute", "rejected")
 CLOSED = {
     "kp_traces_total": [(outcome,) for outcome in (*OUTCOMES, "dead_letter")],
     "kp_dead_letters_total": [(reason,) for reason in REASONS],
-    "kp_stage_seconds_count": [(one,) for one in ("decode", "queue", "embed", "score", "redact", "commit")],
+    "kp_stage_seconds_count": [
+        (stage,) for stage in ("decode", "queue", "embed", "score", "redact", "commit")
+    ],
     "kp_cache_resets_total": [("model",), ("rewind",), ("recreated",)],
     "kp_partitions": [("owned",), ("topic",)],
     "kp_quality_score_count": [*product(Policy().profiles, OUTCOMES)],
@@ -182,8 +184,8 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
     ):
         expected = Counter(origin if origin in listed else "other" for origin in of_origins)
         assert values(metrics, name) == {
-            (one, decision): expected[one] if decision == record.score.decision else 0
-            for one in (*listed, "other")
+            (label, decision): expected[label] if decision == record.score.decision else 0
+            for label in (*listed, "other")
             for decision in ("contribute", "rejected")
         }
     metrics.render("", content=True)

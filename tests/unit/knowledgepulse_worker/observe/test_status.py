@@ -154,7 +154,7 @@ def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, s
         for number in range(LISTED_AGENTS + 4, 4, -1)
     ]
     assert fleet["agents"]["other"] == {"traces": 1 + 2 + 3 + 4 + 5 + 1, "contributed": 2 + 4}
-    assert [one["name"] for one in fleet["frameworks"]["named"]] == [None, "langgraph"]
+    assert [framework["name"] for framework in fleet["frameworks"]["named"]] == [None, "langgraph"]
     assert fleet["frameworks"]["other"] == {"traces": 0, "contributed": 0}
 
 
@@ -167,7 +167,7 @@ def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
     assert b"SECRET" in status.to_json(content=True)
     assert b"SECRET" not in status.to_json(content=False)
     fleet = data_of(status, content=False)["fleet"]
-    assert {one["name"]: one["traces"] for one in fleet["agents"]["named"]} == {"planner": 1, None: 1}
+    assert {agent["name"]: agent["traces"] for agent in fleet["agents"]["named"]} == {"planner": 1, None: 1}
     assert fleet["agents"]["other"]["traces"] == 2
     assert fleet["frameworks"] == {"named": [], "other": {"traces": 4, "contributed": 0}}
     assert data_of(status, content=False)["shadow"]["flips"][0]["id"] is None

@@ -24,8 +24,8 @@ def record(number, partition=0, policy=None, **members):
     value = number * 37 % 100 / 100
     score = Score(value, value, value, value, value, (), "default", 0.75, None)
     source = f"raw/{partition}/{number}"
-    one = ScoredRecord(source, f"kp:trace:{number}", "x", "network", "aggregated", True, value, score)
-    return replace(one, policy=policy, **members)
+    trace = ScoredRecord(source, f"kp:trace:{number}", "x", "network", "aggregated", True, value, score)
+    return replace(trace, policy=policy, **members)
 
 
 def decided(records, policy=TENTH):
@@ -39,7 +39,7 @@ def test_the_order_is_that_of_the_offsets_whatever_that_of_the_records():
     scores = dict(zip(records, decided(records), strict=True))
     mixed = [*records[1::2], *records[::2]]
 
-    assert scores_under(mixed, TENTH) == [scores[one] for one in mixed]
+    assert scores_under(mixed, TENTH) == [scores[trace] for trace in mixed]
     assert [flip.after for flip in rescore_all(mixed, TENTH).flips] == [
         scores[record] for record in records if scores[record].decision != record.score.decision
     ]

@@ -63,10 +63,10 @@ def test_the_threshold_decides_until_one_trace_would_pass():
     few = decided([0.7, 0.8, 0.7, 0.8, 0.9], policy)
     rare = decided(shuffled(120), policy, "code")
 
-    assert {(one.threshold, one.rank) for one in few[:4]} == {(0.75, None)}
-    assert [one.passes for one in few] == [False, True, False, True, True]
+    assert {(score.threshold, score.rank) for score in few[:4]} == {(0.75, None)}
+    assert [score.passes for score in few] == [False, True, False, True, True]
     assert (few[4].rank, few[4].of) == (1, 5)
-    assert [one.rank is None for one in rare] == [True] * 49 + [False] * 71
+    assert [score.rank is None for score in rare] == [True] * 49 + [False] * 71
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2])
@@ -152,7 +152,7 @@ def test_an_added_score_refers_to_the_last_ones_whatever_is_added_later(stream):
             added.append(recent.added)
             expected.append(recent.last_scores()[domain])
 
-    assert [one.last_scores() for one in added] == expected
+    assert [addition.last_scores() for addition in added] == expected
 
 
 def test_what_was_added_stays_the_same_though_thousands_follow():
@@ -163,7 +163,7 @@ def test_what_was_added_stays_the_same_though_thousands_follow():
 
     for number in (0, 150, 999, 1100, 2999):
         kept = profile.window(number + 1)
-        expected = [one / 3000 for one in range(max(0, number + 1 - kept), number + 1)]
+        expected = [value / 3000 for value in range(max(0, number + 1 - kept), number + 1)]
         assert added[number].last_scores() == LastScores(profile.scale, number + 1, expected)
 
 
@@ -187,7 +187,7 @@ def test_a_rank_is_that_of_a_sorted_list(values, window, value):
     policy = Policy(share=0.1, share_window=window)
     *_, score = decided([*values, value], policy)
     last = [*values, value][-policy.profile("default").window(len(values) + 1) :]
-    better, equal = sum(one > value for one in last), last.count(value)
+    better, equal = sum(earlier > value for earlier in last), last.count(value)
 
     assert score.of == len(last)
     if score.rank is None:

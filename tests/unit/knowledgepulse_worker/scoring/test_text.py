@@ -172,9 +172,9 @@ def test_a_longer_trace_costs_no_more(step):
     class Steps(list):
         def __iter__(self):
             nonlocal asked
-            for one in super().__iter__():
+            for visited in super().__iter__():
                 asked += 1
-                yield one
+                yield visited
 
     trace.steps = Steps(trace.steps)
     embedding_text(trace, "agent")
@@ -247,8 +247,8 @@ def test_the_length_of_each_part_is_bounded():
 
 
 def test_a_long_id_is_its_beginning_and_a_hash_of_the_whole():
-    one, other = bounded_id("x" * (MAX_ID_LENGTH + 1)), bounded_id("x" * (MAX_ID_LENGTH + 2))
+    first, other = bounded_id("x" * (MAX_ID_LENGTH + 1)), bounded_id("x" * (MAX_ID_LENGTH + 2))
 
-    assert len(one) == len(other) == MAX_ID_LENGTH
-    assert one != other
+    assert len(first) == len(other) == MAX_ID_LENGTH
+    assert first != other
     assert bounded_id("x" * MAX_ID_LENGTH) == "x" * MAX_ID_LENGTH

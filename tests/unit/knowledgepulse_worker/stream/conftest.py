@@ -76,9 +76,9 @@ class MemoryReader:
         for offset in offsets:
             if partition in self.truncated and offset == offsets[-1]:
                 raise TopicError("the broker returns no more records")
-            one = self._records(topic, partition)[offset]
-            size = -1 if one.value is None else len(one.value)
-            yield Record(topic, partition, offset, 0, 0, one.key, one.value, None, -1, size, ())
+            message = self._records(topic, partition)[offset]
+            size = -1 if message.value is None else len(message.value)
+            yield Record(topic, partition, offset, 0, 0, message.key, message.value, None, -1, size, ())
         self.reading.discard(partition)
 
 

@@ -90,10 +90,10 @@ def test_protobuf_that_begins_like_json_is_protobuf(real_traces):
     while not (value := export([span])).startswith(b"\n{"):
         span.name += "x"
 
-    (one,) = split(value)
+    (part,) = split(value)
 
-    assert one.span_id == span.span_id.hex()
-    assert read(*join([one.value])) == read(value)
+    assert part.span_id == span.span_id.hex()
+    assert read(*join([part.value])) == read(value)
 
 
 @pytest.mark.parametrize("parent", ["", "0" * 16])

@@ -199,8 +199,10 @@ def test_every_span_is_in_one_published_run_or_late(records):
     assert len({run.trace_id for run in runs}) == len(runs), "a run is published twice"
     spans = [(run.trace_id, number) for run in runs for number in run.spans]
     assert len(set(spans)) == len(spans)
-    late_ones = {(one.trace_id, one.span_id) for one in late}
-    assert set(spans) | late_ones == {(one.trace_id, one.span_id) for _, some in records for one in some}
+    late_ones = {(late_span.trace_id, late_span.span_id) for late_span in late}
+    assert set(spans) | late_ones == {
+        (arrived.trace_id, arrived.span_id) for _, arrivals in records for arrived in arrivals
+    }
 
 
 @given(partitions())
@@ -210,7 +212,7 @@ def test_a_run_whose_spans_arrive_within_the_grace_is_complete_in_any_order(reco
 
     expected: dict[str, set[str]] = {}
     for _, spans in records:
-        for one in spans:
-            expected.setdefault(one.trace_id, set()).add(one.span_id)
+        for arrived in spans:
+            expected.setdefault(arrived.trace_id, set()).add(arrived.span_id)
     assert {run.trace_id: set(run.spans) for run in runs} == expected
     assert late == []

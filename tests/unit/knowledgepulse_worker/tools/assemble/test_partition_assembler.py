@@ -226,7 +226,7 @@ async def test_other_services_yield_nothing():
 async def test_a_run_of_an_agents_instrumentation_without_an_agent_is_a_dead_letter():
     """It is most likely an agent's, in a dialect that is not known, and must not vanish."""
     operations = {TRACE_ID: "plan", b"\2" * 16: "embeddings"}  # any service embeds texts
-    values = [export([span(one, 0, operation, {}, None)]) for one, operation in operations.items()]
+    values = [export([span(name, 0, operation, {}, None)]) for name, operation in operations.items()]
     partition = Partition(values)
     await partition.run()
 

@@ -24,7 +24,9 @@ def stream_of(stream, count):
 def test_detects_a_wrong_decision(stream, change):
     made = stream_of(stream, 150)
     at = next(
-        number for number, one in enumerate(made.outputs) if number > 100 and score_of(one).get("rank") != 1
+        number
+        for number, output in enumerate(made.outputs)
+        if number > 100 and score_of(output).get("rank") != 1
     )
     made.outputs[at] = with_score(made.outputs[at], **change)
 

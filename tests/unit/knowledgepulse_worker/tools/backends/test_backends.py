@@ -256,7 +256,7 @@ async def test_a_refused_score_is_named_and_the_others_are_written(fake):
         refusals = await backend.send([known[0], unknown, known[1]])
     assert [refusal.score for refusal in refusals] == [unknown]
     assert "no" in refusals[0].reason
-    assert fake.scores.keys() == {one.run for one in known}
+    assert fake.scores.keys() == {place.run for place in known}
 
 
 async def test_a_pull_refuses_the_state_of_another(tmp_path):

@@ -65,18 +65,18 @@ def output(refused):
 
 async def test_a_page_is_recorded_before_it_is_published_with_its_number(output):
     publisher, marks = APublisher(), []
-    one, other = trace(), trace()
+    first, other = trace(), trace()
     pulled = output(publisher)
 
     def take(mark):
         assert publisher.committed == []
         marks.append(mark)
 
-    await pulled.write([one, other], take)
+    await pulled.write([first, other], take)
 
     (records,) = publisher.committed
     assert [(record.topic, record.key) for record in records] == [
-        ("raw", one.id.encode()),
+        ("raw", first.id.encode()),
         ("raw", other.id.encode()),
         ("pulls", b"state"),
     ]

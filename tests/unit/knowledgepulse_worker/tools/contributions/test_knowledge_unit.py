@@ -114,8 +114,8 @@ def test_a_private_trace_never_leaves_in_whatever_spelling(document, record, dat
         (name, "private"),
         (other, data.draw(st.sampled_from(["private", open_value[other]]))),
     ]
-    metadata = {one: value for one, value in document()["metadata"].items() if one not in open_value}
-    parts = [json.dumps(one) + ":" + json.dumps(value) for one, value in metadata.items()]
+    metadata = {key: value for key, value in document()["metadata"].items() if key not in open_value}
+    parts = [json.dumps(key) + ":" + json.dumps(value) for key, value in metadata.items()]
     parts += [
         f"{spelled(data.draw, member[0])} : {spelled(data.draw, member[1])}" for member in members if member
     ]

@@ -26,8 +26,8 @@ def outcomes(case, text):
     lines = text.encode("utf-8", "surrogatepass").splitlines(keepends=True)
     converted = convert_lines("file", lines, case.get("from", "auto"), options)
     return [
-        (one.trace, dict(one.losses.items())) if isinstance(one, Conversion) else type(one)
-        for _, one in converted
+        (outcome.trace, dict(outcome.losses.items())) if isinstance(outcome, Conversion) else type(outcome)
+        for _, outcome in converted
     ]
 
 
@@ -81,6 +81,6 @@ def test_what_is_known_and_not_read_is_named_once():
     lines = [{"resourceMetrics": []}, {"resourceMetrics": []}, {"type": "completion"}]
     outcomes = list(convert_lines("file", [json.dumps(line).encode() for line in lines], "auto", Options()))
 
-    assert [(where, str(one)) for where, one in outcomes] == [
+    assert [(where, str(outcome)) for where, outcome in outcomes] == [
         ("file:1", "OpenTelemetry's metrics hold no conversation; convert the agent's spans")
     ]

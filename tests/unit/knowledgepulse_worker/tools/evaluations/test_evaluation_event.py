@@ -137,7 +137,7 @@ def test_a_run_that_was_scored_still_converts_to_the_same_trace(scored):
         ]
         if not added:
             continue
-        document["resourceSpans"] = [*spans, *(one["resourceSpans"][0] for one in added)]
+        document["resourceSpans"] = [*spans, *(export["resourceSpans"][0] for export in added)]
         after = [conversion for conversion in convert(document, "otlp") if isinstance(conversion, Conversion)]
         assert [conversion.trace.to_json() for conversion in after] == [
             conversion.trace.to_json() for conversion in before

@@ -85,7 +85,7 @@ def turns(draw):
             tool = {"name": name} | ({"mcp_server": server[0]} if server else {})
             called.append({"type": "tool_call", "tool": tool, "tool_call_id": f"id{number}.{index}"})
             steps.append(called[-1] | {"input": draw(inputs)})
-        steps += [one | {"type": "observation", "content": draw(words)} for one in called]
+        steps += [call | {"type": "observation", "content": draw(words)} for call in called]
     return steps
 
 
@@ -155,7 +155,7 @@ def test_templates_of_public_tokenizers_take_the_messages(template, real_traces)
             eos_token="",
         )
         told = [message["content"].strip() for message in line["messages"] if message["role"] == "user"]
-        assert all(one in text for one in told)
+        assert all(said in text for said in told)
         called = [
             call["function"]["name"] for message in line["messages"] for call in message.get("tool_calls", ())
         ]

@@ -112,10 +112,10 @@ def test_selections(tmp_path, scored, traces):
     found, said = ids("code", "--domain", "code")
     assert found == code != set()
     assert f"{len(traces) - len(code)} left out: not in a domain of `--domain`" in said
-    scores = {one["id"]: number / 60 for number, one in enumerate(decoded)}
+    scores = {trace["id"]: number / 60 for number, trace in enumerate(decoded)}
     assert ids("least", "--min-score", "0.5")[0] == {name for name, score in scores.items() if score >= 0.5}
     found, said = ids("best", "--best", "10", "--embedder", "none")
-    last = {one["task"]["objective"]: one["id"] for one in decoded}
+    last = {trace["task"]["objective"]: trace["id"] for trace in decoded}
     assert found == {*sorted(last.values(), key=scores.get)[-10:]}
     assert "42 left out: not among the best" in said
     groups, _ = ids("groups", "--best", "10", "--embedder", "lexical")
@@ -557,7 +557,7 @@ def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
     """Two that differ at their ends have two."""
     scored, options = tmp_path / "scored.jsonl", ("--embedder", "none", "--not-cleaned")
     lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:2]]
-    domains = {one: {} for one in ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")}
+    domains = {long_name: {} for long_name in ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")}
     for line, domain in zip(lines, domains, strict=True):
         line["metadata"]["task_domain"] = domain
     scored.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -40,7 +40,7 @@ def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
         exported = ExportedTraces([[task] for task in before[0]], np.reshape(before[1], (-1, 2)), before[2])
         found = sides(groups, vectors, exported)
         tasks = (names[0] for names in groups)
-        kept += [one for one in zip(tasks, vectors, found, strict=True) if one[2] is not None]
+        kept += [row for row in zip(tasks, vectors, found, strict=True) if row[2] is not None]
         if number == 0:
             assert None not in found, "nothing is between two sides before one is chosen"
     for task, vector, side in kept:
@@ -102,7 +102,7 @@ def test_a_spread_covers_most():
     bundles = UNIT[[0, 0, 0, 1, 12, 12, 13, 23]]
     chosen = spread(bundles, bundles[:0], 3, seed=0)
     assert [
-        next(i for i, part in enumerate(((0, 1, 2, 3), (4, 5, 6), (7,))) if one in part) for one in chosen
+        next(i for i, part in enumerate(((0, 1, 2, 3), (4, 5, 6), (7,))) if row in part) for row in chosen
     ] == [0, 1, 2]
     assert chosen == spread(bundles, bundles[:0], 3, seed=0)
     # What is exported counts as covered.
@@ -113,7 +113,7 @@ def test_a_spread_covers_most():
 
 def chosen(scores, groups, vectors, number, exported=()):
     vectors = np.asarray(vectors, np.float32).reshape(len(scores), -1)
-    there = ExportedTraces([[one] for one in exported], vectors[:0], ["train"] * len(exported))
+    there = ExportedTraces([[names] for names in exported], vectors[:0], ["train"] * len(exported))
     return best(scores, [[group] for group in groups], vectors, there, number=number, seed=0)
 
 
@@ -140,7 +140,7 @@ def test_with_vectors_there_are_as_many_groups_as_traces_are_wanted():
 
     assert chosen(scores, "abcdef", vectors, 2) == [2, 3]
     exported = ExportedTraces([["x"]], UNIT[[14]], ["train"])
-    assert best(scores, [[one] for one in "abcdef"], vectors, exported, number=1, seed=0) == [2]
+    assert best(scores, [[group] for group in "abcdef"], vectors, exported, number=1, seed=0) == [2]
 
 
 def test_tied_traces_belong_to_one_group_whatever_their_vectors():
@@ -161,4 +161,4 @@ def test_any_traces_give_as_many_as_are_wanted_or_all(rows, number, has_vectors)
 
     assert len({*found}) == min(number, len(rows))
     if rows:
-        assert max(scores) in [scores[one] for one in found]
+        assert max(scores) in [scores[row] for row in found]

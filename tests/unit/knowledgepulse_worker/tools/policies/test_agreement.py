@@ -16,7 +16,9 @@ from knowledgepulse_worker.tools.policies.labels import (
 
 
 def labels(source, kept, first=0):
-    return [Label(f"kp:trace:{n}", one == "k", source=source) for n, one in enumerate(kept, start=first)]
+    return [
+        Label(f"kp:trace:{n}", letter == "k", source=source) for n, letter in enumerate(kept, start=first)
+    ]
 
 
 # By hand: 7 of 10 the same, by chance 0.6 * 0.5 + 0.4 * 0.5 = 0.5, so (0.7 - 0.5) / (1 - 0.5) = 0.4.
@@ -31,9 +33,11 @@ def labels(source, kept, first=0):
     ],
 )
 def test_the_kappa_of_two_people(first, second, agreed, kappa):
-    (one,) = agreements([*labels("ben", first), *labels("ann", second)], 0.5)
+    (agreement,) = agreements([*labels("ben", first), *labels("ann", second)], 0.5)
 
-    assert one == Agreement(("ann", "ben"), len(first), agreed, pytest.approx(kappa) if kappa else kappa)
+    assert agreement == Agreement(
+        ("ann", "ben"), len(first), agreed, pytest.approx(kappa) if kappa else kappa
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,9 +54,9 @@ def test_only_traces_that_both_labelled_count_each_with_the_last_label():
     changed = labels("ann", "dkk") + labels("ann", "k")
     others = [*labels("ben", "kd", first=1), *labels("cleo", "k", first=90), Label("kp:trace:0", False)]
 
-    (one,) = agreements([*changed, *others], 0.5)
+    (agreement,) = agreements([*changed, *others], 0.5)
 
-    assert (one.sources, one.traces, one.agreed) == (("ann", "ben"), 2, 1)
+    assert (agreement.sources, agreement.traces, agreement.agreed) == (("ann", "ben"), 2, 1)
 
 
 def test_of_many_sources_those_with_the_most_labels_are_compared():
@@ -61,7 +65,7 @@ def test_of_many_sources_those_with_the_most_labels_are_compared():
     found = list(agreements([*many, *labels("zoe", "kd")], 0.5))
 
     assert len(found) == MAX_SOURCES * (MAX_SOURCES - 1) // 2
-    assert {one.sources[1] for one in found} >= {"zoe"}
+    assert {agreement.sources[1] for agreement in found} >= {"zoe"}
 
 
 @pytest.mark.parametrize(("second", "used"), [("ben", "20 from ben"), ("judge:m:1", "20 from ann")])

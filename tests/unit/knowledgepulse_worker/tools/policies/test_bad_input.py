@@ -136,11 +136,11 @@ def placed(scored, tmp_path, real_traces):
         ),
         "EQUAL": [{**lines[0], "id": f"{n}", "content": {**lines[n]["content"]}} for n in range(60)],
         "EVEN": [{"id": f"{n}", "keep": n % 2 == 0} for n in range(60)],
-        "ONE": [{"id": one["id"], "keep": n % 2 == 0, "group": 1} for n, one in enumerate(lines)],
+        "ONE": [{"id": trace["id"], "keep": n % 2 == 0, "group": 1} for n, trace in enumerate(lines)],
     }
     paths = {"SCORED": str(scored), "OUT": str(tmp_path / "out")}
     for name, content in contents.items():
-        text = content if isinstance(content, str) else "".join(f"{json.dumps(one)}\n" for one in content)
+        text = content if isinstance(content, str) else "".join(f"{json.dumps(line)}\n" for line in content)
         (tmp_path / name).write_text(text)
         paths[name] = str(tmp_path / name)
 

@@ -28,8 +28,10 @@ def labelled(make_record):
     rng = np.random.default_rng(0)
     records = [make_record((*rng.random(3), 0.5), id=f"kp:trace:{n}") for n in range(200)]
     labels = {
-        one.id: Label(one.id, keep=bool(one.score.tool_diversity + rng.normal(0, 0.2) > 0.5), group=n % 50)
-        for n, one in enumerate(records)
+        record.id: Label(
+            record.id, keep=bool(record.score.tool_diversity + rng.normal(0, 0.2) > 0.5), group=n % 50
+        )
+        for n, record in enumerate(records)
     }
     return records, labels
 
@@ -37,16 +39,18 @@ def labelled(make_record):
 def test_a_better_policy_differs_by_more_than_chance(labelled):
     records, labels = labelled
 
-    (one,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
+    (comparison,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
 
-    difference = one.differences[DIVERSE.digest]
-    first, second = (one.policies[policy.digest] for policy in (NOVEL, DIVERSE))
+    difference = comparison.differences[DIVERSE.digest]
+    first, second = (comparison.policies[policy.digest] for policy in (NOVEL, DIVERSE))
     assert difference["AUC"].value == pytest.approx(second["AUC"].value - first["AUC"].value)
     assert min(difference[name].low for name in ("AUC", "precision", "recall")) > 0
     passing = np.mean([record.under(DIVERSE).passes for record in records])
     assert second["passing"].value == passing
-    assert [*changes([one])] == [f"change: default: {DIVERSE.digest} has higher AUC, precision, recall"]
-    assert json.loads(json.dumps(plain(one)))["differences"]
+    assert [*changes([comparison])] == [
+        f"change: default: {DIVERSE.digest} has higher AUC, precision, recall"
+    ]
+    assert json.loads(json.dumps(plain(comparison)))["differences"]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +58,12 @@ def test_a_better_policy_differs_by_more_than_chance(labelled):
 )
 def test_a_policy_with_the_same_weights_orders_alike(labelled, threshold, said):
     """A precision of nothing is a dash."""
-    (one,) = compare(*labelled, [NOVEL, Policy(threshold=threshold)], min_reward=0.5)
+    (comparison,) = compare(*labelled, [NOVEL, Policy(threshold=threshold)], min_reward=0.5)
 
-    (difference,) = one.differences.values()
-    _, _, table = comparison_tables([one])
+    (difference,) = comparison.differences.values()
+    _, _, table = comparison_tables([comparison])
     assert difference["AUC"] == (0, 0, 0)
-    assert said in next(changes([one]))
+    assert said in next(changes([comparison]))
     assert ([*table.columns[2].cells][1:] == ["-", "-"]) is (threshold == 1)
 
 
@@ -71,11 +75,11 @@ def test_labels_that_are_the_outcome_are_compared_without_it(make_record):
     ]
     labels = {record.id: Label(record.id, keep=record.success) for record in records}
 
-    (one,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
+    (comparison,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
 
-    assert one.held
-    assert all(figures["AUC"].low < 0.5 < figures["AUC"].high for figures in one.policies.values())
-    assert "outcome confidence constant" in [*comparison_tables([one])][1]
+    assert comparison.held
+    assert all(figures["AUC"].low < 0.5 < figures["AUC"].high for figures in comparison.policies.values())
+    assert "outcome confidence constant" in [*comparison_tables([comparison])][1]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_labels_that_a_policy_was_fitted_to_do_not_count(labelled, fitted_policy
     records, labels = labelled
     policies = [NOVEL, fitted_policy(records[:100])]
 
-    (one,) = compare(records[: 100 + others], labels, policies, min_reward=0.5)
+    (comparison,) = compare(records[: 100 + others], labels, policies, min_reward=0.5)
 
-    assert said in next(changes([one]))
-    assert one.policies == (compare(records[100:], labels, policies)[0].policies if others else {})
+    assert said in next(changes([comparison]))
+    assert comparison.policies == (compare(records[100:], labels, policies)[0].policies if others else {})

@@ -59,7 +59,7 @@ def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by,
         for drift in drifts(distributions(shifted(make_record, count, by), POLICY), reference)
     }
 
-    assert [name for name, one in found.items() if one.drifted and name in DIMENSIONS] == [
+    assert [name for name, drift in found.items() if drift.drifted and name in DIMENSIONS] == [
         "novelty"
     ] * drifted
     assert found["novelty"].limit >= MIN_DISTANCE
@@ -149,7 +149,7 @@ def test_the_command_accepts_then_compares(kp_worker, tmp_path, real_traces):
     found = json.loads(
         kp_worker("policy", "drift", traces, *options, "--reference", reference, "--json").stdout
     )
-    assert "complexity" in [one["dimension"] for one in found if one["drifted"]]
+    assert "complexity" in [drift["dimension"] for drift in found if drift["drifted"]]
 
     (tmp_path / "policy.toml").write_text("[policy]\nthreshold = 0.1\n")
     other = kp_worker(

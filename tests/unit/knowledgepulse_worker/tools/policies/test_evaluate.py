@@ -38,8 +38,8 @@ def column(records, name):
 def judged(records, keep, group=lambda n: None):
     """Return labels of records, by their number and score."""
     return {
-        one.id: Label(one.id, keep=bool(keep(n, one.score)), group=group(n), source="me")
-        for n, one in enumerate(records)
+        record.id: Label(record.id, keep=bool(keep(n, record.score)), group=group(n), source="me")
+        for n, record in enumerate(records)
     }
 
 
@@ -73,13 +73,13 @@ def scattered(make_record):
 )
 def test_detects_the_leak_in_the_real_traces_score(evaluation, domain, counts, alone):
     """As measured on the SDK's scores: success determines the score, and nothing else predicts success."""
-    one = evaluation.domains[domain]
+    evaluated = evaluation.domains[domain]
 
-    assert (one.traces, one.kept, one.groups) == counts
-    assert round(one.score.value, 2) == 0.99
-    assert [found.value for found in one.alone.values()] == pytest.approx(alone, abs=5e-3)
-    assert one.leaks == ["outcome_confidence"]
-    assert one.agreement == 1
+    assert (evaluated.traces, evaluated.kept, evaluated.groups) == counts
+    assert round(evaluated.score.value, 2) == 0.99
+    assert [found.value for found in evaluated.alone.values()] == pytest.approx(alone, abs=5e-3)
+    assert evaluated.leaks == ["outcome_confidence"]
+    assert evaluated.agreement == 1
 
 
 def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
@@ -123,9 +123,9 @@ def test_precision_and_recall_match_scikit_learn(evaluation, reference_records, 
     records = reference_records[:140]
     kept = [labels[record.id].reward == 1 for record in records]
     scores = column(records, "quality_score")
-    one = evaluation.domains["customer_service"]
+    service = evaluation.domains["customer_service"]
 
-    for row in one.operating:
+    for row in service.operating:
         passing = scores >= row.threshold
         assert row.passing == passing.sum()
         assert (row.precision.value, row.recall, row.f1) == pytest.approx(
@@ -143,13 +143,13 @@ def noisy(scattered):
 
 
 def test_the_proposed_thresholds_are_the_best_with_ten_traces_on_each_side(noisy):
-    one, scores, kept = noisy
+    domain, scores, kept = noisy
     candidates = [value for value in scores if 10 <= (scores >= value).sum() <= len(scores) - 10]
 
-    assert one.verdict == "tells apart"
-    assert one.best_f1.f1 == pytest.approx(max(f1_score(kept, scores >= value) for value in candidates))
-    assert one.precise.precision.value >= 0.8
-    assert one.precise.recall == max(
+    assert domain.verdict == "tells apart"
+    assert domain.best_f1.f1 == pytest.approx(max(f1_score(kept, scores >= value) for value in candidates))
+    assert domain.precise.precision.value >= 0.8
+    assert domain.precise.recall == max(
         recall_score(kept, scores >= value)
         for value in candidates
         if precision_score(kept, scores >= value) >= 0.8
@@ -157,8 +157,8 @@ def test_the_proposed_thresholds_are_the_best_with_ten_traces_on_each_side(noisy
 
 
 def test_a_printed_threshold_passes_the_number_beside_it(noisy):
-    one, scores, _ = noisy
-    promised = re.findall(r"(0[.][0-9]+) passes ([0-9]+) of 200", verdict(one, 0.8))
+    domain, scores, _ = noisy
+    promised = re.findall(r"(0[.][0-9]+) passes ([0-9]+) of 200", verdict(domain, 0.8))
 
     assert len(promised) == 2
     assert all(sum(scores >= float(threshold)) == int(passing) for threshold, passing in promised)
@@ -174,17 +174,17 @@ def test_a_printed_threshold_passes_the_number_beside_it(noisy):
 def test_precision_has_the_wider_interval_at_each_end(line_up, keep, group, expected):
     """Nine hits of nine are not certain, and ten trials of one task are not ten tasks."""
     records = line_up(40, 40)
-    one = only(records, judged(records, keep, group), Policy(threshold=0.5))
-    assert one.current.precision == pytest.approx(expected, abs=0.01)
+    domain = only(records, judged(records, keep, group), Policy(threshold=0.5))
+    assert domain.current.precision == pytest.approx(expected, abs=0.01)
 
 
 def test_nine_of_a_kind_are_too_few_to_judge(line_up):
     records = line_up(19, 100)
 
-    one = only(records, judged(records, lambda n, _: n >= 9))
+    domain = only(records, judged(records, lambda n, _: n >= 9))
 
-    assert (one.score.value, one.verdict) == (1, "too few labels")
-    assert (one.best_f1, one.precise) == (None, None)
+    assert (domain.score.value, domain.verdict) == (1, "too few labels")
+    assert (domain.best_f1, domain.precise) == (None, None)
 
 
 @given(
@@ -206,20 +206,20 @@ def test_a_resamples_auc_matches_scikit_learn(rows):
 def test_independent_labels_give_no_warning(scattered):
     rng = np.random.default_rng(4)
 
-    one = only(scattered, judged(scattered, lambda _, score: score.complexity + rng.normal(0, 0.5) > 0.5))
+    domain = only(scattered, judged(scattered, lambda _, score: score.complexity + rng.normal(0, 0.5) > 0.5))
 
-    assert one.leaks == []
-    assert one.alone["complexity"].low > 0.5
-    assert one.without["complexity"].value < one.score.value
+    assert domain.leaks == []
+    assert domain.alone["complexity"].low > 0.5
+    assert domain.without["complexity"].value < domain.score.value
 
 
 def test_a_dimension_in_reverse_order_is_a_leak(make_record):
     records = [make_record((n / 40, 0.5, 0.5, 0.5), id=f"kp:trace:{n}") for n in range(40)]
 
-    one = only(records, judged(records, lambda _, score: score.complexity < 0.5))
+    domain = only(records, judged(records, lambda _, score: score.complexity < 0.5))
 
-    assert one.leaks == ["complexity"]
-    assert (one.alone["complexity"].value, one.without["complexity"].value) == (0, 0.5)
+    assert domain.leaks == ["complexity"]
+    assert (domain.alone["complexity"].value, domain.without["complexity"].value) == (0, 0.5)
 
 
 def test_unmatched_labels_and_unlabelled_traces_are_counted(line_up):
@@ -264,12 +264,12 @@ def test_the_verdict_says_what_the_score_is_worth(scattered, noise, sign, expect
     rng = np.random.default_rng(6)
     labels = judged(scattered, lambda _, score: sign * (score.quality_score - 0.5) + rng.normal(0, noise) > 0)
 
-    one = only(scattered, labels)
-    line = verdict(one, 0.9)
+    domain = only(scattered, labels)
+    line = verdict(domain, 0.9)
 
-    assert one.verdict == expected
+    assert domain.verdict == expected
     assert line.startswith(f"verdict: default: {sentence}")
-    assert ("no threshold is proposed" in line) is (one.best_f1 is None) is (expected != "tells apart")
+    assert ("no threshold is proposed" in line) is (domain.best_f1 is None) is (expected != "tells apart")
 
 
 @pytest.fixture(scope="module")
@@ -300,10 +300,10 @@ def runs(make_record, make_counts):
     ],
 )
 def test_the_verdict_compares_the_score_with_the_length_alone(runs, more, said):
-    one = only(*runs(more))
+    domain = only(*runs(more))
 
-    assert said in verdict(one, 0.9)
-    assert one.length.alone.low > 0.5
+    assert said in verdict(domain, 0.9)
+    assert domain.length.alone.low > 0.5
 
 
 def test_traces_that_the_policy_was_fitted_to_are_left_out(scattered, fitted_policy):

@@ -57,8 +57,8 @@ def fitted(records, labels, policy=None, **options):
 
 
 def only(found):
-    (one,) = found.domains.values()
-    return one
+    (domain,) = found.domains.values()
+    return domain
 
 
 def report(found):
@@ -77,15 +77,15 @@ def test_a_planted_signal_is_found_with_its_signs_and_proposed(planted):
 
     found = fitted(records, labels, target=0.2)
 
-    one = only(found)
-    assert one.outcome == "supported"
-    assert one.difference.low > 0
-    weights = {name: term.weight for name, term in one.learned.terms.items()}
+    domain = only(found)
+    assert domain.outcome == "supported"
+    assert domain.difference.low > 0
+    weights = {name: term.weight for name, term in domain.learned.terms.items()}
     assert weights["repeated_share"] < 0 > weights["complexity"]
     assert {*sorted(weights, key=lambda name: -abs(weights[name]))[:2]} == {"repeated_share", "complexity"}
     written = Policy.model_validate(tomllib.loads(fitted_toml(found))["policy"])
     assert written == found.proposed
-    assert written.profile("default").learned.terms == one.learned.terms
+    assert written.profile("default").learned.terms == domain.learned.terms
     passing = sum(score.decision == "contribute" for score in scores_under(records, written))
     assert passing / len(records) == pytest.approx(0.2, abs=0.04)
     assert written.profile("default").share == 0.2
@@ -149,7 +149,7 @@ def test_permuted_labels_are_not_proposed(planted):
     for _ in range(4):
         keeps = rng.permutation([label.keep for label in labels.values()]).tolist()
         pairs = zip(labels.items(), keeps, strict=True)
-        permuted = {name: Label(name, keep=keep, group=one.group) for (name, one), keep in pairs}
+        permuted = {name: Label(name, keep=keep, group=label.group) for (name, label), keep in pairs}
         found = fitted(records, permuted)
         assert only(found).outcome == "not supported"
         assert found.proposed == Policy()
@@ -186,7 +186,7 @@ def test_a_policy_in_force_is_judged_by_the_labels_since_its_fit(planted, turned
     records, labels = planted(traces=600)
     first = {record.id: labels[record.id] for record in records[:100]}
     if turned:
-        first = {name: Label(name, keep=not one.keep) for name, one in first.items()}
+        first = {name: Label(name, keep=not label.keep) for name, label in first.items()}
     proposed = fitted(records, first).proposed
 
     found = fitted(records, first | dict([*labels.items()][100:]), proposed)
@@ -199,7 +199,7 @@ def test_a_policy_in_force_is_judged_by_the_labels_since_its_fit(planted, turned
 def test_people_check_a_value_that_was_fitted_to_a_judges_labels_too(planted):
     """Each figure is of people's labels, of traces that the value was not fitted to."""
     records, labels = planted(traces=300)
-    judged = {name: Label(name, keep=one.keep, source="judge:m:1") for name, one in labels.items()}
+    judged = {name: Label(name, keep=label.keep, source="judge:m:1") for name, label in labels.items()}
     people = dict([*labels.items()][:120])
 
     found = only(fitted(records, judged | people))
@@ -209,23 +209,23 @@ def test_people_check_a_value_that_was_fitted_to_a_judges_labels_too(planted):
     assert found.learned.fitted.labels == {"judge:m:1": 180, "ann": 120}
     alone = only(fitted(records, people))
     assert found.appraisals["fitted"].auc.value > alone.appraisals["fitted"].auc.value - 0.05
-    turned = {name: Label(name, keep=not one.keep, source="judge:m:1") for name, one in labels.items()}
+    turned = {name: Label(name, keep=not label.keep, source="judge:m:1") for name, label in labels.items()}
     assert only(fitted(records, turned | people)).outcome == "not supported"
 
 
 def test_traces_worth_keeping_are_told_from_those_without_a_label(planted):
     """If nobody labelled one to drop."""
     records, labels = planted(traces=400)
-    up = [name for name, one in labels.items() if one.keep][:80]
+    up = [name for name, label in labels.items() if label.keep][:80]
 
     found = fitted(records, {name: labels[name] for name in up})
 
-    one = only(found)
-    assert one.outcome == "supported"
-    assert (one.traces, one.kept, one.rest, found.unmatched) == (400, 80, 320, 0)
+    domain = only(found)
+    assert domain.outcome == "supported"
+    assert (domain.traces, domain.kept, domain.rest, found.unmatched) == (400, 80, 320, 0)
     assert "AUC 0." in report(found)
     assert "against traces without a label" in report(found)
-    weights = {name: term.weight for name, term in one.learned.terms.items()}
+    weights = {name: term.weight for name, term in domain.learned.terms.items()}
     assert weights["repeated_share"] < 0 > weights["complexity"]
     assert found.proposed.profile("default").share == 0.1
 
@@ -321,10 +321,10 @@ def test_a_better_order_with_worse_best_traces_is_not_proposed(make_record, make
 
     found = fitted(records, labels, target=0.05)
 
-    one = only(found)
-    assert min(one.difference.low, one.appraisals["fitted"].auc.low - 0.53) > 0
-    assert one.best_difference.value < 0
-    assert one.outcome == "not supported"
+    domain = only(found)
+    assert min(domain.difference.low, domain.appraisals["fitted"].auc.low - 0.53) > 0
+    assert domain.best_difference.value < 0
+    assert domain.outcome == "not supported"
     assert found.proposed == Policy()
     assert "for want of best traces as good as those under the policy in force: AUC" in report(found)
 

@@ -19,7 +19,9 @@ def grouped(make_record):
 
     def find(*runs, given=()):
         contents = [content(task, [StepText("thought", "", said, "", "")], "", None) for task, said in runs]
-        records = [make_record(id=f"{number}", content=one) for number, one in enumerate(contents)]
+        records = [
+            make_record(id=f"{number}", content=conversation) for number, conversation in enumerate(contents)
+        ]
         names = [*given, *[None] * (len(runs) - len(given))]
         labels = [Label(f"{number}", keep=True, group=name) for number, name in enumerate(names)]
         found = groups_of(records, labels)

@@ -147,7 +147,7 @@ def test_an_answer_of_a_reasoning_model_is_read(answer, verdict):
 
 
 def test_a_run_with_mostly_unclear_answers_fails_and_shows_three(run, server, tmp_path):
-    server.answers = {one: [says(f"It depends on {one}")] for one in "abcd"} | {"e": [says("keep")]}
+    server.answers = {letter: [says(f"It depends on {letter}")] for letter in "abcd"} | {"e": [says("keep")]}
 
     result = run("a", "b", "c", "d", "e")
 

@@ -59,7 +59,7 @@ def test_labels_that_say_nothing_seldom_surprise():
     """Though they depend on the task: of 40 draws, less than one is expected."""
     found = [surprise_of(*drawn(seed, of_task=9.0)) for seed in range(40)]
 
-    assert sum(one >= level(GIVEN) for one in found) <= 2
+    assert sum(value >= level(GIVEN) for value in found) <= 2
     assert np.mean(found) == pytest.approx(0.5, abs=0.12)
 
 

@@ -21,8 +21,8 @@ DAY_MS = 86_400_000
 def records(reference_records):
     """Return the real traces, of the first two days of 1970."""
     return [
-        replace(one, timestamp_ms=number % 2 * DAY_MS, embedder="a $model$")
-        for number, one in enumerate(reference_records)
+        replace(record, timestamp_ms=number % 2 * DAY_MS, embedder="a $model$")
+        for number, record in enumerate(reference_records)
     ]
 
 

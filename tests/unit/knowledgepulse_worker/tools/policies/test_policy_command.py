@@ -71,8 +71,8 @@ def test_check_and_diff_print_the_changes(kp_worker, policy_file, text, change):
 
 HISTORY = [KeptPolicy(Policy(threshold=number / 100), number) for number in range(40)]
 ONE = HISTORY[7].policy
-FIRST = next(one.policy.digest[0] for one in HISTORY)
-ALIKE = [one.policy.digest for one in HISTORY if one.policy.digest.startswith(FIRST)]
+FIRST = next(dated.policy.digest[0] for dated in HISTORY)
+ALIKE = [dated.policy.digest for dated in HISTORY if dated.policy.digest.startswith(FIRST)]
 
 
 def test_a_policy_is_found_by_its_digest_or_the_beginning_of_it():

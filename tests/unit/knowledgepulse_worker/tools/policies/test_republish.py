@@ -59,9 +59,9 @@ async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics,
     for offset, line in enumerate(real_traces):
         trace = ReasoningTrace.model_validate_json(line)
         expected = published(offset, line, score_trace(trace, None, NEW), NEW)
-        one = sent[f"raw-traces/0/{offset}".encode()]
-        assert (one.topic, one.key, one.value) == (expected.topic, expected.key, expected.value)
-        assert (one.timestamp_ms, one.headers) == (expected.timestamp, expected.headers)
+        record = sent[f"raw-traces/0/{offset}".encode()]
+        assert (record.topic, record.key, record.value) == (expected.topic, expected.key, expected.value)
+        assert (record.timestamp_ms, record.headers) == (expected.timestamp, expected.headers)
 
 
 async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):

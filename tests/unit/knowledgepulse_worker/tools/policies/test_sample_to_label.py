@@ -12,7 +12,7 @@ def test_domains_take_turns_until_one_is_exhausted(make_record):
 
     sample = sample_to_label(records, {}, Policy(), 10)
 
-    assert [one.task_domain for one in sample] == ["code", "finance"] * 3 + ["finance"] * 4
+    assert [record.task_domain for record in sample] == ["code", "finance"] * 3 + ["finance"] * 4
 
 
 def test_labelled_traces_and_repeats_are_left_out(make_record):
@@ -21,7 +21,7 @@ def test_labelled_traces_and_repeats_are_left_out(make_record):
 
     sample = sample_to_label(records, labels, Policy(), 100)
 
-    assert sorted(one.id for one in sample) == [f"kp:trace:{n}" for n in range(10) if n != 3]
+    assert sorted(record.id for record in sample) == [f"kp:trace:{n}" for n in range(10) if n != 3]
 
 
 def test_the_sample_does_not_depend_on_the_order_or_the_score(make_record):
@@ -32,12 +32,12 @@ def test_the_sample_does_not_depend_on_the_order_or_the_score(make_record):
     sample = sample_to_label(records, {}, Policy(), 100)
 
     assert sample == sample_to_label(shuffled, {}, Policy(), 100)
-    assert 0.4 < sum(one.score.quality_score for one in sample) / 100 < 0.6
+    assert 0.4 < sum(record.score.quality_score for record in sample) / 100 < 0.6
 
 
 def test_more_traces_add_to_the_sample_and_do_not_shuffle_it(make_record):
     records = [make_record(id=f"kp:trace:{n}") for n in range(100)]
 
-    before, after = (sample_to_label(some, {}, Policy(), 100) for some in (records[:60], records))
+    before, after = (sample_to_label(scored, {}, Policy(), 100) for scored in (records[:60], records))
 
-    assert [one for one in after if one in before] == before
+    assert [record for record in after if record in before] == before

@@ -64,7 +64,7 @@ def test_lowest_novelties_show_what_they_would_withhold_and_whether_it_is_worth_
 
 
 def test_an_evaluation_counts_what_passes_by_a_share(records):
-    labels = {one.id: Label(one.id, keep=number % 3 == 0) for number, one in enumerate(records)}
+    labels = {record.id: Label(record.id, keep=number % 3 == 0) for number, record in enumerate(records)}
     (domain,) = evaluate(records, labels, Policy(share=0.2)).domains.values()
 
     assert domain.current is None

@@ -103,7 +103,8 @@ def mixed(scored, tmp_path_factory):
     labels = tmp_path_factory.mktemp("labels") / "labels.jsonl"
     lines = [json.loads(line) for line in scored.read_text().splitlines()]
     kept = [
-        {"id": one["id"], "keep": one["tool_diversity"] + n % 3 / 10 > 0.65} for n, one in enumerate(lines)
+        {"id": trace["id"], "keep": trace["tool_diversity"] + n % 3 / 10 > 0.65}
+        for n, trace in enumerate(lines)
     ]
     labels.write_text("\n".join(map(json.dumps, kept)) + "\n")
     return labels
@@ -125,7 +126,7 @@ def test_fit_proposes_a_policy_that_check_rescore_and_evaluate_take(kp_worker, s
     text = output(kp_worker("policy", "evaluate", scored, "--labels", mixed, *both))
     assert "change: customer_service: not compared: 140 labels are left out, as a learned value was" in text
     compared = json.loads(output(kp_worker("policy", "evaluate", scored, "--labels", mixed, *both, "--json")))
-    assert [one["domain"] for one in compared["compared"]] == ["customer_service"]
+    assert [comparison["domain"] for comparison in compared["compared"]] == ["customer_service"]
 
 
 def test_fit_with_words_writes_a_policy_under_which_traces_are_explained(kp_worker, scored, tmp_path):
@@ -133,8 +134,12 @@ def test_fit_with_words_writes_a_policy_under_which_traces_are_explained(kp_work
     labels, fitted = tmp_path / "labels.jsonl", tmp_path / "fitted.toml"
     lines = [json.loads(line) for line in scored.read_text().splitlines()]
     kept = [
-        {"id": one["id"], "keep": ("refund" in one["counts"]["words"].split()) != (n % 15 == 0), "group": n}
-        for n, one in enumerate(lines)
+        {
+            "id": trace["id"],
+            "keep": ("refund" in trace["counts"]["words"].split()) != (n % 15 == 0),
+            "group": n,
+        }
+        for n, trace in enumerate(lines)
     ]
     labels.write_text("\n".join(map(json.dumps, kept)) + "\n")
 
@@ -144,7 +149,7 @@ def test_fit_with_words_writes_a_policy_under_which_traces_are_explained(kp_work
     domain = tomllib.loads(fitted.read_text())["policy"]["domains"]["customer_service"]
     assert any("refund" in names.split() for names in domain["learned"]["words"]["strongest"].values())
     assert "words of a bucket" in output(kp_worker("policy", "check", fitted))
-    at = next(n for n, one in enumerate(lines, 1) if one["task_domain"] == "customer_service")
+    at = next(n for n, trace in enumerate(lines, 1) if trace["task_domain"] == "customer_service")
     explained = output(kp_worker("traces", "show", f"{scored}:{at}", "--policy", fitted))
     assert "  its words, such as " in explained
 
@@ -179,7 +184,7 @@ def test_evaluate_leaves_out_the_labels_that_the_policy_was_fitted_to(kp_worker,
     file = tmp_path / "evaluation.json"
     options = ("--labels", mixed, "--policy", fitted, "--json")
     file.write_text(output(kp_worker("policy", "evaluate", scored, *options)))
-    code, service = sorted(evaluation(file)["domains"], key=lambda one: one["name"])
+    code, service = sorted(evaluation(file)["domains"], key=lambda domain: domain["name"])
     assert (code["name"], code["labels"], code["since"]) == ("code", 14, None)
     assert (service["labels"], service["auc"]) == (0, None)
     assert service["since"] in text

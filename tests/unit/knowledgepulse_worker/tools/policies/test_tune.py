@@ -65,7 +65,7 @@ def test_describes_a_domain_by_its_own_traces_and_lets_the_target_share_pass(tun
     assert domain.quantiles[0.5] == pytest.approx(np.median(scores))
     assert domain.quantiles[0.95] == pytest.approx(np.percentile(scores, 95))
     assert domain.current.share.value == np.mean(scores >= 0.75)
-    assert [one.share.value for one in domain.grid] == [
+    assert [setting.share.value for setting in domain.grid] == [
         np.mean(scores >= threshold - 1e-12) for threshold in np.arange(21) / 20
     ]
     proposal = domain.proposal
@@ -88,8 +88,8 @@ def test_changes_do_not_change_other_domains(thresholds, weights):
     """Domains without a threshold or weights inherit `default`'s, which must not move them."""
     policy = Policy(threshold=0.7, domains={"legal": DomainPolicy(), "medical": DomainPolicy(threshold=0.8)})
     changes = {name: {"threshold": threshold} for name, threshold in thresholds.items()}
-    for name, one in weights.items():
-        changes[name] = {**changes.get(name, {}), "weights": one}
+    for name, domain_weights in weights.items():
+        changes[name] = {**changes.get(name, {}), "weights": domain_weights}
 
     changed = with_changes(policy, changes)
 

@@ -64,12 +64,12 @@ def usual(planted):
 
 
 def test_words_that_help_on_tasks_not_seen_are_in_the_proposed_policy(usual, capsys):
-    found, one = usual
+    found, domain = usual
 
-    assert one.words.left_out == ""
-    assert one.words.gain.low > 0.05
-    assert one.outcome == "supported"
-    words = one.learned.words
+    assert domain.words.left_out == ""
+    assert domain.words.gain.low > 0.05
+    assert domain.outcome == "supported"
+    words = domain.learned.words
     assert weight_of(words, "refund") == 127
     assert next(iter(words.strongest.values())).startswith("refund")
     written = Policy.model_validate(tomllib.loads(fitted_toml(found))["policy"])
@@ -98,10 +98,10 @@ def test_the_value_in_the_policy_is_the_one_that_was_judged(planted):
 def test_words_need_enough_traces_of_the_rarer_kind(planted):
     records, labels = planted(traces=2 * MIN_TRACES_OF_EACH_KIND - 1, groups=30)
 
-    found, one = fitted(records, labels)
+    found, domain = fitted(records, labels)
 
-    assert one.words.left_out.startswith("they need 50 traces of each kind, and of one there are 4")
-    assert one.learned.words is None
+    assert domain.words.left_out.startswith("they need 50 traces of each kind, and of one there are 4")
+    assert domain.learned.words is None
     assert "words are left out: they need 50 traces of each kind" in report(found)
 
 
@@ -109,15 +109,15 @@ def test_words_need_enough_traces_of_the_rarer_kind(planted):
 def test_words_need_to_know_the_tasks(planted, named):
     """Equal objectives tell them, similar words do not: words would recognise the other runs of a task."""
     records, labels = planted()
-    labels = {name: msgspec.structs.replace(one, group=None) for name, one in labels.items()}
+    labels = {name: msgspec.structs.replace(label, group=None) for name, label in labels.items()}
     for number, record in enumerate(records):
         task = f"task {number % 100}" if named else f"{number}"
         content = Content(task, (), "Done", task=task_of(task))
         records[number] = replace(record, content=content)
 
-    found, one = fitted(records, labels)
+    found, domain = fitted(records, labels)
 
-    assert (one.words.left_out == "") is named
+    assert (domain.words.left_out == "") is named
     told = "words are left out: the task of 300 of 300 traces is not known, and words recognise tasks"
     assert (told in report(found)) is not named
 
@@ -126,11 +126,11 @@ def test_words_need_to_know_the_tasks(planted, named):
 def test_a_word_that_gives_the_label_away_is_refused(planted, usual, tell):
     records, labels = planted(words_of=lambda drawn, kept, task: drawn + tell * kept)
 
-    found, one = fitted(records, labels)
+    found, domain = fitted(records, labels)
 
-    assert {*one.words.leaks} == {*tell}
-    assert one.learned.words is None
-    assert one.learned.terms.keys() == usual[1].learned.terms.keys()
+    assert {*domain.words.leaks} == {*tell}
+    assert domain.learned.words is None
+    assert domain.learned.terms.keys() == usual[1].learned.terms.keys()
     assert f"the word {tell[0]} alone predicts the label (AUC 1.00" in report(found)
     assert "words are left out: they give the label away" in report(found)
 
@@ -139,47 +139,47 @@ def test_words_that_give_the_label_away_only_together_are_refused(planted):
     def words_of(drawn, kept, task):
         return [f"{'pass' if kept else 'fail'}{task % 4}"]
 
-    _, one = fitted(*planted(words_of=words_of))
+    _, domain = fitted(*planted(words_of=words_of))
 
-    assert one.words.leaks == {}
-    assert one.words.left_out == "they give the label away"
+    assert domain.words.leaks == {}
+    assert domain.words.left_out == "they give the label away"
 
 
 def test_words_are_tested_with_the_facts(planted):
     """Here the facts say nothing, and their test alone would refuse what the words say."""
     records, labels = planted(traces=200)
-    for number, one in enumerate(records):
-        kept = ("refund" in one.counts.words.split()) != (number % 5 == 0)
-        labels[one.id] = msgspec.structs.replace(labels[one.id], keep=kept)
+    for number, record in enumerate(records):
+        kept = ("refund" in record.counts.words.split()) != (number % 5 == 0)
+        labels[record.id] = msgspec.structs.replace(labels[record.id], keep=kept)
 
-    _, one = fitted(records, labels)
+    _, domain = fitted(records, labels)
     (facts,) = fit(records, labels, Policy(), today="2026-11-26").domains.values()
 
-    assert (one.words.left_out, one.outcome) == ("", "supported")
-    assert one.surprise >= level(one.grouped) > facts.surprise
+    assert (domain.words.left_out, domain.outcome) == ("", "supported")
+    assert domain.surprise >= level(domain.grouped) > facts.surprise
 
 
 def test_words_that_add_nothing_are_left_out(planted):
-    _, one = fitted(*planted(words_of=lambda drawn, kept, task: ["same"]))
+    _, domain = fitted(*planted(words_of=lambda drawn, kept, task: ["same"]))
 
-    assert one.words.left_out == "they are not shown to order traces better than the facts alone"
-    assert one.learned.words is None
-    assert one.outcome == "supported" or one.missing
+    assert domain.words.left_out == "they are not shown to order traces better than the facts alone"
+    assert domain.learned.words is None
+    assert domain.outcome == "supported" or domain.missing
 
 
 def test_tasks_that_were_seen_are_told_apart_from_those_that_were_not(planted):
     """These labels depend on the task alone, whose name is a word."""
     records, labels = planted(words_of=lambda drawn, kept, task: [*drawn, f"task{task}"], groups=60)
     labels = {
-        name: msgspec.structs.replace(one, keep=bool(np.random.default_rng(one.group).random() < 0.5))
-        for name, one in labels.items()
+        name: msgspec.structs.replace(label, keep=bool(np.random.default_rng(label.group).random() < 0.5))
+        for name, label in labels.items()
     }
 
-    found, one = fitted(records, labels)
+    found, domain = fitted(records, labels)
 
-    assert one.words.alone.high < 0.7
-    assert one.words.seen["facts and words"].value > 0.9
-    assert one.words.seen["the rate at which the task's other traces are kept"].value > 0.95
+    assert domain.words.alone.high < 0.7
+    assert domain.words.seen["facts and words"].value > 0.9
+    assert domain.words.seen["the rate at which the task's other traces are kept"].value > 0.95
     assert "words on tasks seen, in folds of traces: AUC of facts alone" in report(found)
     assert found.proposed == Policy()
 
@@ -190,9 +190,9 @@ def test_a_word_of_few_tasks_is_not_kept_for_people(planted):
     def words_of(drawn, kept, task):
         return drawn + [f"secret{task % 3}"] * (task < 3 * (MIN_GROUPS_OF_NAMES - 1))
 
-    _, one = fitted(*planted(words_of=words_of))
+    _, domain = fitted(*planted(words_of=words_of))
 
-    assert "secret" not in " ".join(one.learned.words.strongest.values())
+    assert "secret" not in " ".join(domain.learned.words.strongest.values())
 
 
 def test_traces_without_words_are_refused(planted):

@@ -16,22 +16,22 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     found = [json.loads(line) for line in rows.splitlines()]
 
     assert found
-    assert all(one["domain"] == "code" and one["quality_score"] >= 0.6 for one in found)
+    assert all(row["domain"] == "code" and row["quality_score"] >= 0.6 for row in found)
     everything = output(kp_worker("traces", "list", scored))
     assert len(everything.splitlines()) == 155
 
 
 def test_traces_near_their_threshold_are_listed_nearest_first(kp_worker, scored):
     everything = [json.loads(line) for line in scored.read_text().splitlines()]
-    distance = lambda one: abs(one["quality_score"] - one["threshold"])  # noqa: E731
+    distance = lambda row: abs(row["quality_score"] - row["threshold"])  # noqa: E731
 
     text = output(
         kp_worker("traces", "list", scored, "--near", "7", "--domain", "customer_service", "--json")
     )
 
     listed = [json.loads(line) for line in text.splitlines()]
-    near = sorted((one for one in everything if one["domain"] == "customer_service"), key=distance)[:7]
-    assert [one["id"] for one in listed] == [one["id"] for one in near]
+    near = sorted((row for row in everything if row["domain"] == "customer_service"), key=distance)[:7]
+    assert [row["id"] for row in listed] == [row["id"] for row in near]
 
 
 def test_the_lines_of_a_band_are_traces_to_label(kp_worker, scored, tmp_path):
@@ -39,7 +39,7 @@ def test_the_lines_of_a_band_are_traces_to_label(kp_worker, scored, tmp_path):
     band = tmp_path / "band.jsonl"
     band.write_text(output(kp_worker("traces", "list", scored, "--min", "0.4", "--max", "0.5", "--json")))
     lines = [json.loads(line) for line in band.read_text().splitlines()]
-    original = {(one := json.loads(line))["id"]: one for line in scored.read_text().splitlines()}
+    original = {(row := json.loads(line))["id"]: row for line in scored.read_text().splitlines()}
     assert lines
     for line in lines:
         assert 0.4 <= line["quality_score"] <= 0.5
