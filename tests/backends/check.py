@@ -111,7 +111,7 @@ class Server:
         else:
             query = f"/v1/projects/default/spans?trace_id={trace_id}&limit=100"
             found = json.loads(asked(self.url + query))["data"]
-            spans = [(one["context"]["span_id"], one["name"], one["parent_id"]) for one in found]
+            spans = [(span["context"]["span_id"], span["name"], span["parent_id"]) for span in found]
         names = {span: name for span, name, _ in spans}
         return {name: names.get(parent) for _, name, parent in spans}
 
@@ -122,7 +122,7 @@ class Server:
             return [assessment["feedback"]["value"] for assessment in info.get("assessments", ())]
         query = f"trace_ids={trace_id}&limit=100"
         data = json.loads(asked(f"{self.url}/v1/projects/default/trace_annotations?{query}"))["data"]
-        return [one["result"]["score"] for one in data]
+        return [annotation["result"]["score"] for annotation in data]
 
 
 @pytest.fixture(scope="module", params=["phoenix", "mlflow"])
@@ -212,7 +212,7 @@ def test_the_spans_of_an_instrumentation_come_out_as_the_run(server, instrumenta
     assert trace["id"] == expected["id"]
     for name in ("success", "native_id", "span_context"):
         assert trace["metadata"].get(name) == expected["metadata"].get(name), name
-    times = [datetime.fromisoformat(one["metadata"]["created_at"]) for one in (trace, expected)]
+    times = [datetime.fromisoformat(compared["metadata"]["created_at"]) for compared in (trace, expected)]
     assert abs(times[0] - times[1]) <= timedelta(milliseconds=1)
 
 
@@ -222,8 +222,8 @@ def runs(server):
     document = documents()[CASES["OTel GenAI"]]
     ids = []
     for _ in range(RUNS):
-        one, trace_id = renamed(document)
-        server.record(one)
+        renamed_document, trace_id = renamed(document)
+        server.record(renamed_document)
         ids.append(trace_id)
     eventually(lambda: {server.run_id(trace_id) for trace_id in ids} <= {
         trace["metadata"]["pulled_from"]["run"] for trace in pulled(server)[1]

@@ -187,7 +187,7 @@ async def test_the_question_the_rubric_and_the_result_come_before_the_steps(
     page = (await visit(url, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)).page
 
     seen = [page.locator(name) for name in ("#question", "#rubric", "#task", "#result", "#steps", "footer")]
-    *tops, buttons = [(await one.bounding_box())["y"] for one in seen]
+    *tops, buttons = [(await part.bounding_box())["y"] for part in seen]
     assert tops == sorted(tops)
     assert tops[-1] < buttons
     await expect(page.locator("#objective")).to_be_hidden()

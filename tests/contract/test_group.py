@@ -254,7 +254,7 @@ async def test_what_was_fetched_for_an_assignment_is_not_returned_in_the_next(st
     await fetch(member, 2)
     await stage.publish(0, b"b")
     await stage.publish(1, b"y")
-    await until(lambda: [member.highwater(one) for one in at] == [2, 2])
+    await until(lambda: [member.highwater(place) for place in at] == [2, 2])
 
     listener.assigned.clear()
     await join()

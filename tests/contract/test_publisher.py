@@ -209,7 +209,7 @@ async def test_records_get_their_partition_s_offsets_in_order(stage):
 
     assert offsets == Committed([number // PARTITIONS for number in range(60)])
     read = [(record.partition, record.value) for record in await stage.read(topic)]
-    assert sorted(read, key=lambda one: (one[0], int(one[1]))) == sorted(
+    assert sorted(read, key=lambda place: (place[0], int(place[1]))) == sorted(
         places, key=lambda place: (place[0], int(place[1]))
     )
 

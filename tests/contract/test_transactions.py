@@ -172,7 +172,8 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
         async with publisher.transaction() as write:
             await write(records(stage, b"1", b"2"))
             assert await read(stage) == []
-            assert [len(one) for one in (await stage.reader.appended(stage.topic, [0, 1])).values()] == [1, 1]
+            appended = await stage.reader.appended(stage.topic, [0, 1])
+            assert [*map(len, appended.values())] == [1, 1]
 
         async def both():
             return sorted(await read(stage)) == [b"1", b"2"]
@@ -262,4 +263,4 @@ async def test_the_positions_of_other_partitions_do_not_wait_for_that_transactio
             await publisher._write(records(stage, b"1"))
             await producer.send_group_offsets({held: OffsetAndMetadata(1, "")}, member.group)
             assert await anext(positions) == {other: None}
-    assert [some async for some in positions] == [{held: OffsetAndMetadata(1, "")}]
+    assert [position async for position in positions] == [{held: OffsetAndMetadata(1, "")}]

@@ -87,7 +87,7 @@ async def test_accepts_a_stream_after_a_kill_and_detects_a_tampered_output(
     data = json.loads(text)
     assert status == 1
     assert (data["ok"], data["missing"], data["differing"]) == (False, 0, 1)
-    assert [one["offset"] for one in data["partitions"][partition]["differing"]] == [offset]
+    assert [record["offset"] for record in data["partitions"][partition]["differing"]] == [offset]
 
 
 async def test_transactions_partition_counts_and_trimmed_topics_are_not_losses(make_stream, real_traces):

@@ -38,7 +38,7 @@ async def contributed(make_stream, real_traces):
         trace["metadata"]["visibility"] = "private" if number % 10 == 0 else "network"
         trace["outcome"]["result_summary"] += " Ask alice@example.com."
     values[1]["id"] = ALICES
-    messages = [Message(json.dumps(one).encode(), partition=n % 2) for n, one in enumerate(values)]
+    messages = [Message(json.dumps(value).encode(), partition=n % 2) for n, value in enumerate(values)]
     async with stream.worker() as worker:
         await stream.outputs(worker, await stream.publish(messages))
         assert await worker.stop() == 0
@@ -79,8 +79,9 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
         assert " accepted" in log
         assert key["KP_REGISTRY__API_KEY"] not in log
         found = await contributions(contributed)
-        assert len({one["trace_id"] for one in found}) == len({one["source"] for one in found}) == 30
-        results = [one["result"] for one in found]
+        for name in ("trace_id", "source"):
+            assert len({contribution[name] for contribution in found}) == 30
+        results = [contribution["result"] for contribution in found]
         assert {name: results.count(name) for name in ("visibility", "refused")} == {
             "visibility": 3,
             "refused": 1,

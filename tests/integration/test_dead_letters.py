@@ -129,7 +129,7 @@ async def test_a_replayed_record_is_scored_once_the_cause_is_fixed(make_stream, 
     assert scored.headers[: len(HEADERS) + 1] == (*HEADERS, ("kp-attempt", b"1"))
     assert headers_of(scored)["kp-source"] == f"{topics.raw}/0/2"
     listed = [json.loads(line) for line in lines(await dead_letters(stream, "list", "--json"))]
-    assert [one["replayed_to"] for one in listed] == [f"{topics.raw}/0/2", None]
+    assert [letter["replayed_to"] for letter in listed] == [f"{topics.raw}/0/2", None]
 
 
 async def test_lists_dead_letters(make_stream, dead_letters):
@@ -147,8 +147,8 @@ async def test_lists_dead_letters(make_stream, dead_letters):
     assert f"skipped 1 record of {topic}, which no worker wrote\n" in result.stderr
 
     chosen = ("--source", letters[3].record.source, "--since", "1h", "--until", "2100-01-01")
-    (one,) = map(json.loads, lines(await dead_letters(stream, "list", "--json", *chosen)))
-    assert (one["partition"], one["offset"]) == (1, 1)
+    (letter,) = map(json.loads, lines(await dead_letters(stream, "list", "--json", *chosen)))
+    assert (letter["partition"], letter["offset"]) == (1, 1)
     assert lines(await dead_letters(stream, "list", "--json", "--until", "1h")) == []
     assert lines(await dead_letters(stream, "list", "--json", "--since", "2100-01-01")) == []
 

@@ -131,8 +131,8 @@ async def test_each_score_becomes_an_event_and_a_child_of_the_agents_span(scored
     found, spans = dict(await events(scored)), dict(await child_spans(scored))
     assert found.keys() == spans.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
     assert len({span.span_id for span in spans.values()}) == 20
-    assert {name: attributes_of(one) for name, one in spans.items()} == {
-        name: attributes_of(one) for name, one in found.items()
+    assert {name: attributes_of(span) for name, span in spans.items()} == {
+        name: attributes_of(evaluation) for name, evaluation in found.items()
     }
     labels = set()
     for output in outputs:
@@ -223,7 +223,7 @@ async def outputs_of_runs(broker, runs, tmp_path_factory):
         for fake in FAKES
         for run in runs[fake.name]
     ]  # fmt: skip
-    raw = await stream.publish(Message(one.to_json(), partition=n % 2) for n, one in enumerate(traces))
+    raw = await stream.publish(Message(trace.to_json(), partition=n % 2) for n, trace in enumerate(traces))
     async with stream.worker() as worker:
         await stream.outputs(worker, raw)
         assert await worker.stop() == 0
@@ -254,7 +254,7 @@ async def wanted(stream, fake):
         (json.loads(output.value)["metadata"]["pulled_from"], score_of(output)["score"]) for output in outputs
     ]
     assert {output.topic for output in outputs} == {topics.contribute, topics.rejected}
-    return {one["run"]: score for one, score in pulled if one["backend"] == fake.name}
+    return {source["run"]: score for source, score in pulled if source["backend"] == fake.name}
 
 
 def written(fake):

@@ -221,7 +221,9 @@ async def test_another_policy_is_applied_exactly(make_stream, real_traces, expor
 
     topics = stream.settings.topics
     scored = await stream.read(topics.contribute, topics.rejected)
-    wanted = {source_of(one) for one in scored if json.loads(headers_of(one)["kp-score"])["score"] >= 0.45}
+    wanted = {
+        source_of(record) for record in scored if json.loads(headers_of(record)["kp-score"])["score"] >= 0.45
+    }
     found = {tuple(map(int, row["source"].split("/")[1:])) for row in rows(tmp_path / "set").values()}
     assert (status, found) == (0, wanted), errors
     assert {row["threshold"] for row in rows(tmp_path / "set").values()} == {0.45}

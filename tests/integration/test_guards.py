@@ -67,7 +67,7 @@ async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, re
     by_raw = {(record.partition, record.offset): json.loads(record.value) for record in raw}
     for output in outputs:
         metadata = by_raw[source_of(output)]["metadata"]
-        private = [one for one in ("visibility", "privacy_level") if metadata[one] == "private"]
+        private = [name for name in ("visibility", "privacy_level") if metadata[name] == "private"]
         withheld = private[0] if private and source_of(output) not in before else None
         assert output.topic == (topics.rejected if withheld else topics.contribute)
         assert score_of(output).get("withheld", "no") == (withheld or "no")

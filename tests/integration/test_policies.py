@@ -99,15 +99,15 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     assert in_order(published) == in_order(report)
     again = await stream.read(f"{group}-a", f"{group}-b")
     assert len(again) == report["traces"] == TRACES
-    assert sum(one.topic.endswith("-a") for one in again) == TRACES / 2
-    before = {headers_of(one)["kp-source"]: one for one in scored}
-    for one in again:
-        old = before[headers_of(one)["kp-source"]]
-        assert (one.key, one.partition, one.timestamp, one.value) == (
+    assert sum(record.topic.endswith("-a") for record in again) == TRACES / 2
+    before = {headers_of(record)["kp-source"]: record for record in scored}
+    for rescored in again:
+        old = before[headers_of(rescored)["kp-source"]]
+        assert (rescored.key, rescored.partition, rescored.timestamp, rescored.value) == (
             (old.key, old.partition, old.timestamp, old.value)
         )
-        assert score_of(one)["score"] == score_of(old)["score"]
-        assert headers_of(one)["kp-policy"] == report["policy"] != Policy().digest
+        assert score_of(rescored)["score"] == score_of(old)["score"]
+        assert headers_of(rescored)["kp-policy"] == report["policy"] != Policy().digest
     live = ("--contribute", topics.contribute, "--rejected", f"{group}-b")
     refused = await kp_worker(stream, "policy", "rescore", "--policy", proposed, *live)
     assert f"{topics.contribute} is one of the workers' topics" in str(refused.exception)
@@ -132,23 +132,25 @@ async def test_tune_rescore_evaluate_and_show_on_topics(stream, kp_worker, confi
     reference = tmp_path / "reference.json"
     output(await kp_worker(stream, "policy", "drift", "--accept", reference))
     found = json.loads(output(await kp_worker(stream, "policy", "drift", "--json", "--reference", reference)))
-    assert {(one["traces"], one["reference"], one["distance"]) for one in found} == {(TRACES, TRACES, 0)}
+    assert {(drift["traces"], drift["reference"], drift["distance"]) for drift in found} == {
+        (TRACES, TRACES, 0)
+    }
     given = Inputs(config=Path(config(stream.settings)))
     sample = await asyncio.to_thread(traces_to_label, given, {}, Policy(), TRACES)
     assert sample
-    assert [json.loads(record.value)["id"] for record in sample] == [one.record.id for one in sample]
+    assert [json.loads(record.value)["id"] for record in sample] == [trace.record.id for trace in sample]
 
     # List and show.
     listed = [
         json.loads(line) for line in output(await kp_worker(stream, "traces", "list", "--json")).splitlines()
     ]
-    assert {one["id"] for one in listed} == {json.loads(line)["id"] for line in real_traces[:TRACES]}
-    one = listed[0]
-    by_id = output(await kp_worker(stream, "traces", "show", one["id"]))
-    assert f"objective: {one['content']['objective']}" in by_id
-    assert f"from {one['source']} at 20" in by_id
+    assert {trace["id"] for trace in listed} == {json.loads(line)["id"] for line in real_traces[:TRACES]}
+    trace = listed[0]
+    by_id = output(await kp_worker(stream, "traces", "show", trace["id"]))
+    assert f"objective: {trace['content']['objective']}" in by_id
+    assert f"from {trace['source']} at 20" in by_id
     assert f"policy {Policy().digest}:" in by_id
-    assert output(await kp_worker(stream, "traces", "show", one["source"])) == by_id
+    assert output(await kp_worker(stream, "traces", "show", trace["source"])) == by_id
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ async def test_each_right_that_is_missing_is_named(secured, settings, command):
         await reported(settings, needed, [])
         for right in needed:
             # Kafka also reads Alter as Describe.
-            implying = [one for one in granted if (one.operation, one.name) == ("Alter", right.name)]
+            implying = [other for other in granted if (other.operation, other.name) == ("Alter", right.name)]
             await mine.revoke(right, *implying)
             await reported(settings, needed, [right])
             await mine.grant(right, *implying)
@@ -333,7 +333,9 @@ async def test_a_worker_without_its_transactional_id_ends_with_one_line(settings
     settings = with_password_file(settings, tmp_path)
     await Stream(anonymous(secured, settings), tmp_path).create_topics(1)
     async with secured.rights() as mine:
-        granted = [one for one in granted_by_script("run", settings) if one.resource != "transactional-id"]
+        granted = [
+            right for right in granted_by_script("run", settings) if right.resource != "transactional-id"
+        ]
         await mine.grant(*granted)
         await reported(settings, granted, [])
 

@@ -24,8 +24,10 @@ async def collecting():
 
     async def receive(request):
         body = ExportTraceServiceRequest.FromString(await request.read())
-        for one in body.resource_spans:
-            services.update(a.value.string_value for a in one.resource.attributes if a.key == "service.name")
+        for resource_span in body.resource_spans:
+            services.update(
+                a.value.string_value for a in resource_span.resource.attributes if a.key == "service.name"
+            )
         spans.extend(
             span
             for of_resource in body.resource_spans

@@ -92,8 +92,8 @@ async def leave(stream):
     )
     async with consumer:
         positions = {
-            TopicPartition(raw, int(number)): OffsetAndMetadata(one["offset"], TOPIC_ID + topic_id.hex())
-            for number, one in LEFT["positions"].items()
+            TopicPartition(raw, int(number)): OffsetAndMetadata(position["offset"], TOPIC_ID + topic_id.hex())
+            for number, position in LEFT["positions"].items()
         }
         consumer.assign(list(positions))
         await consumer.commit(positions)
@@ -106,9 +106,9 @@ async def test_a_group_of_the_former_release_is_continued(make_stream, real_trac
     await leave(stream)
     former = await stream.read(*outputs_of)
     uncommitted = {
-        source_of(one): Output.of(one)
-        for one in former
-        if source_of(one)[1] >= LEFT["positions"][str(source_of(one)[0])]["offset"]
+        source_of(record): Output.of(record)
+        for record in former
+        if source_of(record)[1] >= LEFT["positions"][str(source_of(record)[0])]["offset"]
     }
     assert uncommitted, "the former worker was killed between an output and its commit"
 
@@ -161,7 +161,8 @@ def undisturbed(settings, raw, outputs):
         ]
         values = offline(settings, [record.value for record in records])
         found |= {
-            (number, one.offset): score.quality_score for one, score in zip(records, values, strict=True)
+            (number, record.offset): score.quality_score
+            for record, score in zip(records, values, strict=True)
         }
     return found
 
