@@ -51,9 +51,9 @@ def _type(annotation: Any) -> str:
     if origin is Annotated:
         return _type(arguments[0])
     if origin in {Union, UnionType}:
-        return " or ".join(_type(one) for one in arguments if one is not NoneType)
+        return " or ".join(_type(argument) for argument in arguments if argument is not NoneType)
     if origin is Literal:
-        return " or ".join(f"`{one}`" for one in arguments)
+        return " or ".join(f"`{argument}`" for argument in arguments)
     if origin is tuple:
         return f"list of {_type(arguments[0])}"
     if origin is dict:

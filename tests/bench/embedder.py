@@ -118,13 +118,17 @@ async def run(context: Context, budget: Budget) -> Section:
         Figure(f"CPU time a text, {name}", "ms", [seconds * 1000 for seconds in side.cpu])
         for name, side in sides.items()
     ]
-    for one in precisions:
+    for precision in precisions:
         for mine, other, reach in (
-            (f"our embedder, {one}", f"forward only, {one}", "0.9 at least"),
-            (f"our embedder, {one}, mixed", f"forward only, {one}, mixed", ""),
-            (f"forward only, {one}", f"matrix products, {one}", ""),
-            (f"our embedder, {one}", "encode one by one", "4 at least, aim 5" if one == "float32" else ""),
-            (f"our embedder, {one}", "encode, batch_size=32", ""),
+            (f"our embedder, {precision}", f"forward only, {precision}", "0.9 at least"),
+            (f"our embedder, {precision}, mixed", f"forward only, {precision}, mixed", ""),
+            (f"forward only, {precision}", f"matrix products, {precision}", ""),
+            (
+                f"our embedder, {precision}",
+                "encode one by one",
+                "4 at least, aim 5" if precision == "float32" else "",
+            ),
+            (f"our embedder, {precision}", "encode, batch_size=32", ""),
         ):
             section.figures.append(ratio(f"{mine} / {other}", rates[mine], rates[other], reach))
     if not context.bfloat16:

@@ -59,7 +59,9 @@ async def _written(servers: str, settings: Settings) -> dict[str, int]:
     async with AIOKafkaConsumer(
         bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"
     ) as reader:
-        return {kind: sum([await _bytes(reader, topic) for topic in some]) for kind, some in names.items()}
+        return {
+            kind: sum([await _bytes(reader, topic) for topic in listed]) for kind, listed in names.items()
+        }
 
 
 async def _bytes(reader: AIOKafkaConsumer, topic: str) -> int:
@@ -67,7 +69,7 @@ async def _bytes(reader: AIOKafkaConsumer, topic: str) -> int:
     reader.assign(partitions)
     ends = await reader.end_offsets(partitions)
     total = 0
-    while any([await reader.position(one) < end for one, end in ends.items()]):
+    while any([await reader.position(partition) < end for partition, end in ends.items()]):
         for records in (await reader.getmany(timeout_ms=1000)).values():
             total += sum(map(_size, records))
     return total

@@ -122,7 +122,9 @@ async def alternate(sides: Mapping[str, Side], rounds: Iterator[int]) -> dict[st
 
 def ratio(what: str, first: Sequence[float], second: Sequence[float], reach: str = "") -> Figure:
     """Return the ratios of the first to the second side, by round."""
-    return Figure(what, TIMES, [one / other for one, other in zip(first, second, strict=True)], reach=reach)
+    return Figure(
+        what, TIMES, [value / other for value, other in zip(first, second, strict=True)], reach=reach
+    )
 
 
 def poisson_schedule(rate: float, seconds: float, seed: int) -> list[float]:

@@ -39,9 +39,11 @@ async def run(context: Context, budget: Budget) -> Section:
         size = matrix.nbytes / 1e9
         name = f"{entries:,} entries"
         section.figures += [
-            Figure(f"{name}: look-up", "µs", [one * 1e6 for one in seconds["look-up"]]),
-            Figure(f"{name}: look-up", "GB/s", [size / one for one in seconds["look-up"]]),
-            Figure(f"{name}: matrix @ vector alone", "GB/s", [size / one for one in seconds["product"]]),
+            Figure(f"{name}: look-up", "µs", [duration * 1e6 for duration in seconds["look-up"]]),
+            Figure(f"{name}: look-up", "GB/s", [size / duration for duration in seconds["look-up"]]),
+            Figure(
+                f"{name}: matrix @ vector alone", "GB/s", [size / duration for duration in seconds["product"]]
+            ),
             ratio(
                 f"{name}: time of the product alone / of the look-up", seconds["product"], seconds["look-up"]
             ),

@@ -57,9 +57,9 @@ def of_size(trace: bytes, size: int) -> bytes:
     room = size - len(_dumped(document))
     repeated = (content + " ") * (room // (len(content) + 1) + 1)
     steps[0]["content"] = repeated.encode("ascii", "replace").decode().replace('"', "'").replace("\\", "/")
-    steps[0]["content"] = "".join(one if one.isprintable() else " " for one in steps[0]["content"])[
-        : max(0, room)
-    ]
+    steps[0]["content"] = "".join(
+        character if character.isprintable() else " " for character in steps[0]["content"]
+    )[: max(0, room)]
     return _dumped(document)
 
 

@@ -211,9 +211,14 @@ def _outcome(fleet: Fleet, records: list[list[ConsumerRecord]], kills: int, open
     repeats = len(raw) - len(found)
     missing = fleet.expected.keys() - found.keys()
     unexpected = found.keys() - fleet.expected.keys()
-    differing = [one for one in found.keys() & fleet.expected.keys() if found[one] != fleet.expected[one]]
-    wrong = [f"{one}: missing" for one in missing] + [f"{one}: differs" for one in differing]
-    wrong += [f"{one}: unexpected" for one in unexpected]
+    differing = [
+        trace_id
+        for trace_id in found.keys() & fleet.expected.keys()
+        if found[trace_id] != fleet.expected[trace_id]
+    ]
+    wrong = [f"{trace_id}: missing" for trace_id in missing]
+    wrong += [f"{trace_id}: differs" for trace_id in differing]
+    wrong += [f"{trace_id}: unexpected" for trace_id in unexpected]
     if repeats:
         wrong.append(f"{repeats} traces published twice")
     if Counter(split(record.value)[0][:2] for record in late) != fleet.late:

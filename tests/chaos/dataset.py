@@ -127,14 +127,14 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
     stream = Stream(own_settings(bootstrap_servers, "dataset", usual, quick), folder)
     topics = stream.settings.topics.model_dump(include={"contribute", "rejected", "dead_letter"})
     group = {"group": f"{stream.settings.kafka.group}-calm"}
-    apart = stream.configured(topics={one: f"{name}-calm" for one, name in topics.items()}, kafka=group)
+    apart = stream.configured(topics={kind: f"{name}-calm" for kind, name in topics.items()}, kafka=group)
     (folder / "calm").mkdir()
     hits, killed = list[int](), 0
     async with AsyncExitStack() as stack:
         chains = chain, calm = Chain(stream, stack), Chain(Stream(apart, folder / "calm"), stack)
-        for one in chains:
-            await one.stream.create_topics(PARTITIONS)
-            await one.start()
+        for started in chains:
+            await started.stream.create_topics(PARTITIONS)
+            await started.start()
         for sent in range(SESSIONS, (1 + portions) * SESSIONS, SESSIONS):
             publishing = asyncio.create_task(chain.publish(source))
             await chain.kill_worker()
@@ -148,7 +148,7 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
     from datasets import load_dataset  # takes over a second
 
     ours, theirs = chain.files(), calm.files()
-    wrong = sorted(one for one in {*ours, *theirs} if ours.get(one) != theirs.get(one))
+    wrong = sorted(path for path in {*ours, *theirs} if ours.get(path) != theirs.get(path))
     differing, tables = len(wrong), load_dataset(str(chain.folder), cache_dir=str(folder / "cache"))
     rows = [row for table in tables.values() for row in table["source"]]
     manifest = json.loads((chain.folder / "manifest.json").read_bytes())

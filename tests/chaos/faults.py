@@ -230,7 +230,7 @@ async def coordinators(trial: Trial, doses: Sequence[tuple[str, str]]) -> None:
 async def _leader_of(trial: Trial, topic: str) -> Node:
     """Return the node that leads the only partition of a coordinator's topic."""
     async with admin_of(trial.brokers.direct) as admin:
-        ((partition,),) = [one["partitions"] for one in await admin.describe_topics([topic])]
+        ((partition,),) = [description["partitions"] for description in await admin.describe_topics([topic])]
     return next(node for node in trial.brokers.nodes if node.number == partition["leader"])
 
 

@@ -60,7 +60,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 def store(row: str, outcome: Outcome) -> None:
     """Store a row's outcome of today, replacing an earlier one."""
     outcomes = load() | {row: replace(outcome, day=time.strftime("%Y-%m-%d"))}
-    lines = (f'"{name}": {msgspec.json.encode(one).decode()}' for name, one in outcomes.items())
+    lines = (f'"{name}": {msgspec.json.encode(stored).decode()}' for name, stored in outcomes.items())
     RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -85,12 +85,22 @@ def write_table(faults: Mapping[str, str]) -> None:
     TABLE.write_text(f"# Results of `make chaos`\n\n{render(faults)}", encoding="utf-8")
 
 
-def _line(row: str, fault: str, one: Outcome) -> str:
-    hits = f"{statistics.median(one.hits):.0f}, {min(one.hits)}" if one.hits else "-"
-    resumes = f"{statistics.median(one.resumes):.1f}, {max(one.resumes):.1f}" if one.resumes else "-"
-    notes = "; ".join(f"{name}: {value}" for name, value in one.notes.items()) or "-"
-    counts = (one.rounds, one.records, one.outputs, one.repeats, one.missing, one.differing)
-    entries = "-" if one.without_entry is None else str(one.without_entry)  # played before it was audited
-    day = one.day or "0.2.0"
-    cells = [f"`{row}`", day, fault, *map(str, counts), entries, str(one.audited), hits, resumes, notes]
+def _line(row: str, fault: str, outcome: Outcome) -> str:
+    hits = f"{statistics.median(outcome.hits):.0f}, {min(outcome.hits)}" if outcome.hits else "-"
+    resumes = (
+        f"{statistics.median(outcome.resumes):.1f}, {max(outcome.resumes):.1f}" if outcome.resumes else "-"
+    )
+    notes = "; ".join(f"{name}: {value}" for name, value in outcome.notes.items()) or "-"
+    counts = (
+        outcome.rounds,
+        outcome.records,
+        outcome.outputs,
+        outcome.repeats,
+        outcome.missing,
+        outcome.differing,
+    )
+    is_audited = outcome.without_entry is not None  # otherwise, played before it was
+    entries = str(outcome.without_entry) if is_audited else "-"
+    day = outcome.day or "0.2.0"
+    cells = [f"`{row}`", day, fault, *map(str, counts), entries, str(outcome.audited), hits, resumes, notes]
     return f"| {' | '.join(cells)} |"

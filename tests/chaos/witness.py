@@ -141,7 +141,9 @@ class Witness:
     @property
     def altered(self) -> set[Identity]:
         """Raw records whose output has another timestamp, key, header, or value (apart from the score)."""
-        return {one for one, produced in self._produced.items() if self._claimed[one] - produced}
+        return {
+            identity for identity, produced in self._produced.items() if self._claimed[identity] - produced
+        }
 
     @property
     def repeats(self) -> int:

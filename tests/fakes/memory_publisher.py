@@ -74,7 +74,7 @@ class MemoryPublisher:
             return Throttled("a quota is exceeded")
         batches: defaultdict[object, list[OutputRecord]] = defaultdict(list)
         for record in records:
-            is_alone = any(one is record for one in alone)
+            is_alone = any(single is record for single in alone)
             batches[id(record) if is_alone else (record.topic, record.partition)].append(record)
         refusals = [Refusal(batch, error) for batch in batches.values() if (error := self._error(batch))]
         if refusals:

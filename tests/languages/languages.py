@@ -110,8 +110,8 @@ def main():
     vectors = {language: embedder.embed(texts).vectors for language, texts in sections.items()}
     tasks = [json.loads(line) for line in PARAPHRASES.read_text(encoding="utf-8").splitlines()]
     domains = {language: {"share": SHARE} for language in LANGUAGES}
-    one = passing(vectors, Policy(share=SHARE))
-    each = passing(vectors, Policy(domains=domains))
+    shared = passing(vectors, Policy(share=SHARE))
+    apart = passing(vectors, Policy(domains=domains))
     novelty = {language: novelty_of(vectors[language]) for language in LANGUAGES}
     threshold = np.median(novelty["en"])
     print(f"{embedder.description}, {embedder.runtime}\n")
@@ -122,7 +122,9 @@ def main():
         if language in tasks[0]:
             wordings = (embedder.embed([task[language][at] for task in tasks]).vectors for at in (0, 1))
             paraphrases = f"{paraphrase_order(*wordings):.2f}"
-        passes = f"{np.mean(novelty[language] > threshold):.0%} | {one[language]:.0%} | {each[language]:.0%}"
+        passes = (
+            f"{np.mean(novelty[language] > threshold):.0%} | {shared[language]:.0%} | {apart[language]:.0%}"
+        )
         print(f"| {language} | {novelty[language].mean():.2f} | {passes} | {paraphrases} |")
 
 

@@ -79,7 +79,7 @@ def report(corpus, weights):
         if number < len(corpus.kept):
             draws = [rng.choice(len(corpus.kept), number, replace=False) for _ in range(DRAWS)]
             odds = [corpus.standardised(at) @ weights for at in draws]
-            found = [_plain(corpus.kept, one) for one in odds]
+            found = [_plain(corpus.kept, drawn) for drawn in odds]
             told.append(f"by {number} traces {np.mean(found):.3f} ({min(found):.3f} to {max(found):.3f})")
     sys.stderr.write(", ".join(told) + "\n")
 
@@ -98,7 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     corpora = [Corpus(path) for path in given.corpora]
     for corpus in corpora:
-        others = [one for one in corpora if one is not corpus]
+        others = [other for other in corpora if other is not corpus]
         report(corpus, regression(others, {*corpus.tasks}))
     weights = regression(corpora)
     for path in given.others:

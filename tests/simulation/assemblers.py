@@ -118,11 +118,13 @@ def assembler_history(seed):
         open_bytes=random.choice((3000, 10**6, 10**6)),
     )
     span = random.choice((2.0, 10.0, 20.0))
-    arrivals = tuple(sorted(_arrivals(random, setting, span), key=lambda one: one.at))
+    arrivals = tuple(sorted(_arrivals(random, setting, span), key=lambda arrival: arrival.at))
     events = [event(random, setting.pods, span, 4, KINDS, MOMENTS) for _ in range(random.choice((1, 2, 3)))]
     if random.random() < 0.4:
         events += replaced(random, setting)
-    return History(seed, setting, arrivals, tuple(sorted(events, key=lambda one: one.at)), "assembler")
+    return History(
+        seed, setting, arrivals, tuple(sorted(events, key=lambda planned: planned.at)), "assembler"
+    )
 
 
 def _arrivals(random, setting, span):
@@ -245,12 +247,12 @@ class AssemblerPlayer(TransactionalPlayer):
         with patch.object(transaction_log, "STEP_RECORDS", STEP_RECORDS):
             return await super().run()
 
-    def _publish(self, number, one):
-        value = b"no spans" if one.spans is None else _export(one.spans, one.is_json)
-        at = int((EPOCH + self._loop.time() - one.age) * 1000)
-        record = OutputRecord(self._spans, one.partition, at, b"%d" % number, value, ())
-        log = self.cluster.topics[self._spans].logs[one.partition]
-        self.log("publish", one.partition, log.append([record], at))
+    def _publish(self, number, publication):
+        value = b"no spans" if publication.spans is None else _export(publication.spans, publication.is_json)
+        at = int((EPOCH + self._loop.time() - publication.age) * 1000)
+        record = OutputRecord(self._spans, publication.partition, at, b"%d" % number, value, ())
+        log = self.cluster.topics[self._spans].logs[publication.partition]
+        self.log("publish", publication.partition, log.append([record], at))
         self._published += 1
 
     # --- oracles
@@ -260,8 +262,8 @@ class AssemblerPlayer(TransactionalPlayer):
         names = self.settings.topics
         late, found = defaultdict(list), Counter()
         for value in self._values(self._late):
-            (one,) = split(value)
-            late[one.trace_id].append(one)
+            (span_record,) = split(value)
+            late[span_record.trace_id].append(span_record)
         for name in (names.raw, names.dead_letter):
             found.update((name, value) for value in self._values(name))
         expected = Counter()
@@ -271,8 +273,8 @@ class AssemblerPlayer(TransactionalPlayer):
                 if record.value == b"no spans":
                     expected[names.dead_letter, record.value] += 1
                     continue
-                for one in split(record.value):
-                    arrived[one.trace_id].append(one)
+                for span_record in split(record.value):
+                    arrived[span_record.trace_id].append(span_record)
             for trace_id, spans in arrived.items():
                 expected.update(self._outputs(trace_id, spans, late.pop(trace_id, []), partition))
         for at in found | expected:
@@ -294,8 +296,8 @@ class AssemblerPlayer(TransactionalPlayer):
             run.spans.setdefault(record.span_id, record.value)
             run.root_time = 0 if record.is_root else run.root_time
         in_process = convert_run(CompleteRun.of(run), Options())
-        for one in self.world.outputs.of_run(run, in_process, partition):
-            output = one.letter if isinstance(one, RunDeadLetter) else one
+        for outcome in self.world.outputs.of_run(run, in_process, partition):
+            output = outcome.letter if isinstance(outcome, RunDeadLetter) else outcome
             yield output.topic, output.value
 
     def _values(self, topic):

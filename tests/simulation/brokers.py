@@ -336,7 +336,7 @@ class Cluster:
         """Return the committed records from each position on as soon as there are any."""
         found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
         if wait <= 0 or any(
-            one.records or one.error or one.next > positions[at] for at, one in found.items()
+            answer.records or answer.error or answer.next > positions[at] for at, answer in found.items()
         ):
             reply(found)
             return

@@ -70,12 +70,22 @@ class Connection:
                 self.refresh()
 
 
-def record(topic, partition, one):
-    size = -1 if one.value is None else len(one.value)
+def record(topic, partition, stored):
+    size = -1 if stored.value is None else len(stored.value)
     found = ConsumerRecord(
-        topic, partition, one.offset, one.timestamp_ms, 0, one.key, one.value, None, -1, size, one.headers
+        topic,
+        partition,
+        stored.offset,
+        stored.timestamp_ms,
+        0,
+        stored.key,
+        stored.value,
+        None,
+        -1,
+        size,
+        stored.headers,
     )
-    found.leader_epoch = one.epoch
+    found.leader_epoch = stored.epoch
     return found
 
 
@@ -159,9 +169,9 @@ class SimReader:
                     answer = await self._fetch(at, position)
             except TimeoutError:
                 raise TopicError(f"{topic}/{partition}: no records") from None
-            for one in answer.records:
-                if one.offset < offsets.stop:
-                    yield record(topic, partition, one)
+            for stored in answer.records:
+                if stored.offset < offsets.stop:
+                    yield record(topic, partition, stored)
             position = answer.next
 
     async def _fetch(self, at, position):

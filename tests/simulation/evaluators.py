@@ -70,11 +70,11 @@ def evaluator_history(seed):
     for number in range(random.randint(2, 10)):
         topic, partition, at = random.choice(SOURCES), number % setting.partitions, random.random() * span
         records.append(Scored(topic, partition, at, number))
-    records.sort(key=lambda one: one.at)
+    records.sort(key=lambda scored: scored.at)
     events = [event(random, setting.pods, span, 4, KINDS, MOMENTS) for _ in range(random.choice((1, 2, 3)))]
     if random.random() < 0.4:
         events += replaced(random, setting)
-    events.sort(key=lambda one: one.at)
+    events.sort(key=lambda planned: planned.at)
     return History(seed, setting, tuple(records), tuple(events), "evaluator")
 
 
@@ -133,12 +133,14 @@ class EvaluatorPlayer(TransactionalPlayer):
         for _ in range(history.setting.pods):
             self.world.add_pod()
 
-    def _publish(self, number, one):
-        record = _record(one.number)
+    def _publish(self, number, publication):
+        record = _record(publication.number)
         at = int((EPOCH + self._loop.time()) * 1000)
-        output = OutputRecord(one.topic, one.partition, at, record.key, record.value, record.headers)
-        offset = self.cluster.topics[one.topic].logs[one.partition].append([output], at)
-        self.log("publish", one.topic, one.partition, offset)
+        output = OutputRecord(
+            publication.topic, publication.partition, at, record.key, record.value, record.headers
+        )
+        offset = self.cluster.topics[publication.topic].logs[publication.partition].append([output], at)
+        self.log("publish", publication.topic, publication.partition, offset)
         self._published += 1
 
     # --- oracles

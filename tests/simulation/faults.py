@@ -87,9 +87,9 @@ class Faults:
     def _policy(self, event, pod):
         self._world.policy = policy_of(event.value)
         self._oracles.policies[self._world.policy.digest] = self._world.policy
-        for one in self._world.pods:
-            if one.runs and one.app is not None:
-                one.in_force.policy = self._world.policy
+        for instance in self._world.pods:
+            if instance.runs and instance.app is not None:
+                instance.in_force.policy = self._world.policy
 
     def _hang(self, event, pod):
         if pod.batcher is not None:

@@ -106,9 +106,9 @@ class Group:
             self._count += 1
             member = f"member-{self._count}"
             self.members[member] = _Member(member, session, rebalance)
-        one = self.members[member]
-        one.has, one.joining = has, reply
-        self._touch(one)
+        known = self.members[member]
+        known.has, known.joining = has, reply
+        self._touch(known)
         if self.state != "preparing":
             self._prepare()
         self._complete_join()
@@ -162,14 +162,14 @@ class Group:
         if problem := self.problem(broker) or self.stranger(member, generation):
             reply(problem)
             return
-        one = self.members[member]
-        self._touch(one)
+        known = self.members[member]
+        self._touch(known)
         if self.state == "preparing":
             reply(RebalanceInProgressError())
         elif self.state == "stable":
             reply(self._assignment.get(member, ()))
         else:
-            one.syncing = reply
+            known.syncing = reply
             if assignment is not None:
                 self._assignment = dict(assignment)
                 self.owners = {at: who for who, places in assignment.items() for at in places}

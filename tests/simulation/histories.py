@@ -182,7 +182,10 @@ def of_size(seed, size):
     count = random.randint(*size.records) * setting.partitions
     span = random.choice(size.spans)
     publications = tuple(
-        sorted((_publication(random, setting, span) for _ in range(count)), key=lambda one: one.at)
+        sorted(
+            (_publication(random, setting, span) for _ in range(count)),
+            key=lambda publication: publication.at,
+        )
     )
     events = [event(random, setting.pods, span, size.count) for _ in range(random.choice(size.events))]
     is_deadly = any(publication.kind == "deadly" for publication in publications)
@@ -193,7 +196,7 @@ def of_size(seed, size):
         events = [event for event in events if event.kind != "kill"]
     rare, publications = _rare(seed, setting, span, publications)
     events += rare or _stranger(seed, setting, span)
-    return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
+    return History(seed, setting, publications, tuple(sorted(events, key=lambda planned: planned.at)))
 
 
 def _setting(random, size):
@@ -232,7 +235,7 @@ def _publication(random, setting, span):
 def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
     """Return a random event, which waits for its moment at most this many times."""
     kind = random.choices(tuple(kinds), tuple(kinds.values()))[0]
-    one = Event(
+    planned = Event(
         kind,
         random.random() * (span + 6),
         random.randrange(pods),
@@ -242,14 +245,14 @@ def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
     if random.random() < 0.65:
         moment = random.choice(moments)
         few = moment in {"revoking", "assigned", "expelled"}
-        one = replace(
-            one,
+        planned = replace(
+            planned,
             moment=moment,
             count=random.randint(1, 2 if few else most),
             steps=random.choice((0, 0, 1, 2, 3, 5, 8, 13, 30)),
-            at=random.choice((0.0, one.at)),
+            at=random.choice((0.0, planned.at)),
         )
-    return one
+    return planned
 
 
 def _rare(seed, setting, span, publications):

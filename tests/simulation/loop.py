@@ -200,8 +200,8 @@ def _freeze():
 @cache
 def _with_time(_modules):
     """Return the worker's modules that import ``time``; the number of all modules is the cache's key."""
-    worker = [one for name, one in sys.modules.items() if name.startswith("knowledgepulse_worker.")]
-    return [one for one in worker if getattr(one, "time", None) is time]
+    worker = [module for name, module in sys.modules.items() if name.startswith("knowledgepulse_worker.")]
+    return [module for module in worker if getattr(module, "time", None) is time]
 
 
 @contextmanager

@@ -214,8 +214,8 @@ class SimMember:
 
     async def committed(self, partitions):
         found = {}
-        async for some in self.stable_positions(partitions):
-            found.update(some)
+        async for positions in self.stable_positions(partitions):
+            found.update(positions)
         return {tp: position for tp, position in found.items() if position is not None}
 
     async def stable_positions(self, partitions):
@@ -259,8 +259,8 @@ class SimMember:
         self._require_assigned(*partitions)
         states = {partition: self._assigned[partition] for partition in partitions}
         begins = await self.beginning_offsets(partitions)
-        for one, state in states.items():
-            self._restart(state, begins[one])
+        for partition, state in states.items():
+            self._restart(state, begins[partition])
 
     def _restart(self, state, offset):
         state.position, state.records, state.following = offset, [], 0
@@ -382,7 +382,7 @@ class SimMember:
                 self._connection.refresh()
             else:
                 state.high, state.stable = answer.high, answer.stable
-                state.records = [record(tp.topic, tp.partition, one) for one in answer.records]
+                state.records = [record(tp.topic, tp.partition, stored) for stored in answer.records]
                 state.following = answer.next if answer.next > asked else 0
 
 

@@ -114,10 +114,12 @@ class Oracles:
         for topic in self._outputs:
             for number, log in enumerate(self._cluster.topics[topic].logs):
                 newest = defaultdict(lambda: -1)
-                for one in log.committed():
-                    output = OutputRecord(topic, number, one.timestamp_ms, one.key, one.value, one.headers)
+                for stored in log.committed():
+                    output = OutputRecord(
+                        topic, number, stored.timestamp_ms, stored.key, stored.value, stored.headers
+                    )
                     partition = _partition(output)
-                    record = _number(one)
+                    record = _number(stored)
                     if record in found:
                         self._violated(f"exactly once: record {record} has two outcomes")
                     if record <= newest[partition]:
@@ -355,7 +357,7 @@ def _shared(score, policy, ranked):
     best = sorted(last, reverse=True)[: int(profile.share * len(last) + 0.5)]
     if not best:
         return replace(score, share=profile.share, of=len(last))
-    rank = 1 + sum(one > own for one in last)
+    rank = 1 + sum(earlier > own for earlier in last)
     return replace(score, threshold=best[-1][0], share=profile.share, rank=rank, of=len(last))
 
 
@@ -369,7 +371,8 @@ def _nearest(recent, entry, ttl):
         return None
     vector = decode_vector(entry.vector).tolist()
     similarities = [
-        sum(a * b for a, b in zip(decode_vector(one.vector).tolist(), vector, strict=True)) for one in fresh
+        sum(a * b for a, b in zip(decode_vector(record.vector).tolist(), vector, strict=True))
+        for record in fresh
     ]
     best = similarities.index(max(similarities))
     return Nearest(similarities[best], fresh[best].trace_id)

@@ -74,7 +74,7 @@ class Player(ABC):
         self.cluster.on_append = self._appended
 
     @abstractmethod
-    def _publish(self, number, one):
+    def _publish(self, number, publication):
         """Publish a record of the history."""
 
     @abstractmethod
@@ -99,8 +99,8 @@ class Player(ABC):
         )
 
     async def _run(self):
-        for number, one in enumerate(self.history.publications):
-            self._loop.call_at(one.at, self._publish, number, one)
+        for number, publication in enumerate(self.history.publications):
+            self._loop.call_at(publication.at, self._publish, number, publication)
         for event in self.history.events:
             if not event.moment:
                 self._loop.call_at(event.at, self._happen, event)
@@ -164,7 +164,9 @@ class Player(ABC):
         number = self.world.pods.index(pod)
         self.log(pod.name, moment)
         self._counts[moment] += 1
-        for event in [one for one in self._waiting if one.pod == number and one.moment == moment]:
+        for event in [
+            waiting for waiting in self._waiting if waiting.pod == number and waiting.moment == moment
+        ]:
             if self._loop.time() < event.at:
                 continue
             self._reached[id(event), moment] += 1
@@ -186,7 +188,9 @@ class Player(ABC):
         self._changed.set()
 
     def _committing(self, positions, member):
-        self.log("commit", member, *(f"{at[1]}:{one.offset}" for at, one in sorted(positions.items())))
+        self.log(
+            "commit", member, *(f"{at[1]}:{position.offset}" for at, position in sorted(positions.items()))
+        )
         self._loop.call_soon(self._changed.set)  # once it is committed
 
     # --- what happens

@@ -93,10 +93,12 @@ class Trial(WorkerPlayer):
             pauses.append((sum(gap for gap in gaps if gap > 0.3), max(gaps, default=0.0)))
         whole, longest = zip(*pauses, strict=True)
         calm = [self.requests[second].total() for second in range(int(started), int(started + PAUSE))]
-        peak = max((one.total() for second, one in self.requests.items() if second > started), default=0)
+        peak = max(
+            (counts.total() for second, counts in self.requests.items() if second > started), default=0
+        )
         total = Counter()
-        for second, one in self.requests.items():
-            total += one if second > started + PAUSE else Counter()
+        for second, counts in self.requests.items():
+            total += counts if second > started + PAUSE else Counter()
         print(f"  {ended - started - PAUSE:.0f} s; without output, per partition: {_spread(whole)} in all,")
         print(f"  {_spread(longest)} at once; {self.repeats} of {len(self._seen)} records were sent again")
         print(f"  coordinator: {sum(calm) / PAUSE:.0f}/s in calm, at most {peak}/s; {dict(total)}")

@@ -83,8 +83,8 @@ async def ended(cluster):
 async def send(producer, *records):
     """Send records, each to its partition in a batch of its own; return their offsets."""
     sent = []
-    for one in records:
-        sent += await producer.send_batches(TopicPartition("raw", one.partition), [one], [])
+    for message in records:
+        sent += await producer.send_batches(TopicPartition("raw", message.partition), [message], [])
     return [await batch.written() for batch in sent]
 
 

@@ -56,7 +56,7 @@ def digests(**environment):
 @pytest.mark.integration
 def test_a_seed_gives_the_same_events_whatever_the_hashes_of_strings_and_the_instructions_of_the_cpu():
     """Restricting NumPy to its baseline instructions comes closest to another machine."""
-    plain = " ".join(one for one in __cpu_dispatch__ if __cpu_features__[one])
+    plain = " ".join(feature for feature in __cpu_dispatch__ if __cpu_features__[feature])
 
     assert digests(PYTHONHASHSEED="1") == digests(PYTHONHASHSEED="3", NPY_DISABLE_CPU_FEATURES=plain)
 

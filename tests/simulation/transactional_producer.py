@@ -123,19 +123,19 @@ class SimProducer:
         self._taken()
         batches, was_alone = [], True
         for record in records:
-            is_alone = any(one is record for one in alone)
+            is_alone = any(single is record for single in alone)
             is_full = was_alone or is_alone or sum(map(size, [*batches[-1], record])) > self._batch_bytes
             if is_full:
                 batches.append([])
             batches[-1].append(record)
             was_alone = is_alone
         sent = []
-        for some in batches:
+        for taken in batches:
             if self._error is not None:
                 raise self._error
-            batch = _Batch(map(self._timed, some), self._loop.create_future())
+            batch = _Batch(map(self._timed, taken), self._loop.create_future())
             self._queues.setdefault(place, deque()).append(batch)
-            sent.append(SentBatch(some, batch.delivery))
+            sent.append(SentBatch(taken, batch.delivery))
             self._moment("output taken")
             if self._sending is None or self._sending.done():
                 self._sending = asyncio.create_task(self._send_batches())
@@ -152,7 +152,7 @@ class SimProducer:
 
     async def send_group_offsets(self, offsets, group):
         assert group.group, "a group is named"
-        await self._in_task(self._commit, {tuple(tp): one for tp, one in offsets.items()}, group)
+        await self._in_task(self._commit, {tuple(tp): offset for tp, offset in offsets.items()}, group)
 
     async def _in_task(self, request, *arguments):
         self._task = asyncio.create_task(self._after(self._task, request, *arguments))
@@ -229,16 +229,16 @@ class SimProducer:
         for at, batch in sorted(batches.items()):
             by_broker.setdefault(self._connection.leader(at), {})[at] = batch
         again = {}
-        for broker, some in by_broker.items():
+        for broker, requested in by_broker.items():
             try:
                 results = await self._connection.ask(
                     broker,
-                    lambda broker=broker, some=some: self._cluster.produce(
-                        broker, some, self._writer, (self._id, self._epoch)
+                    lambda broker=broker, requested=requested: self._cluster.produce(
+                        broker, requested, self._writer, (self._id, self._epoch)
                     ),
                 )
             except KafkaError as error:
-                results = dict.fromkeys(some, error)
+                results = dict.fromkeys(requested, error)
             for at, result in results.items():
                 if isinstance(result, KafkaError) and result.retriable:
                     again[at] = batches[at]

@@ -83,12 +83,12 @@ class Transactions:
         Raises:
             KafkaError: there is none.
         """
-        one = self._known[name]
-        if epoch != one.epoch:
+        transaction = self._known[name]
+        if epoch != transaction.epoch:
             raise InvalidProducerEpoch
-        if one.state != "open" or place not in one.places:
+        if transaction.state != "open" or place not in transaction.places:
             raise InvalidTxnState
-        return one
+        return transaction
 
     def _problem(self, broker, name="", epoch=0):
         if broker != self.coordinator:
@@ -100,38 +100,40 @@ class Transactions:
     @property
     def have_ended(self):
         """Whether all markers are written."""
-        return not any(one.state in {"open", "ending"} for one in self._known.values())
+        return not any(transaction.state in {"open", "ending"} for transaction in self._known.values())
 
     def has_pending(self, places):
         """Whether an unfinished transaction has positions in any of these partitions."""
-        return any(place in one.offsets for one in self._known.values() for place in places)
+        return any(place in transaction.offsets for transaction in self._known.values() for place in places)
 
     # --- requests
 
     def begin(self, broker, name, timeout, reply):
         """Fence off an id's former producer and end its transaction; reply with the new producer's epoch."""
         problem = self._problem(broker)
-        one = self._known.setdefault(name, Transaction(name, timeout))
-        if problem is None and one.state == "open":
-            self._abort(one)
-        if problem is None and one.state == "ending":
+        transaction = self._known.setdefault(name, Transaction(name, timeout))
+        if problem is None and transaction.state == "open":
+            self._abort(transaction)
+        if problem is None and transaction.state == "ending":
             problem = ConcurrentTransactions()
         if problem is None:
-            one.epoch += 1
-            one.state = "empty"
-        reply(problem or one.epoch)
+            transaction.epoch += 1
+            transaction.state = "empty"
+        reply(problem or transaction.epoch)
 
     def add(self, broker, name, epoch, places, reply):
         """Add partitions to a transaction, which the first of them opens."""
         problem = self._problem(broker, name, epoch)
-        one = self._known[name]
-        if problem is None and one.state == "ending":
+        transaction = self._known[name]
+        if problem is None and transaction.state == "ending":
             problem = ConcurrentTransactions()
         if problem is None:
-            if one.state != "open":
-                one.state = "open"
-                one.expiry = self._cluster.loop.call_later(one.timeout, self._abort, one, context=Context())
-            one.places.update(places)
+            if transaction.state != "open":
+                transaction.state = "open"
+                transaction.expiry = self._cluster.loop.call_later(
+                    transaction.timeout, self._abort, transaction, context=Context()
+                )
+            transaction.places.update(places)
         reply(problem)
 
     def add_offsets(self, broker, name, epoch, offsets, metadata, reply):
@@ -152,53 +154,55 @@ class Transactions:
     def end(self, broker, name, epoch, commits, reply):
         """Commit or abort a transaction, which is decided when this replies and becomes visible later."""
         problem = self._problem(broker, name, epoch)
-        one = self._known[name]
-        if problem is None and one.state == "open":
-            self._end(one, commits=commits)
-        elif problem is None and (one.state == "empty" or one.commits != commits):
+        transaction = self._known[name]
+        if problem is None and transaction.state == "open":
+            self._end(transaction, commits=commits)
+        elif problem is None and (transaction.state == "empty" or transaction.commits != commits):
             problem = InvalidTxnState()
-        elif problem is None and one.state == "ending":
+        elif problem is None and transaction.state == "ending":
             problem = ConcurrentTransactions()
         reply(problem)
 
     # --- ends
 
-    def _abort(self, one):
+    def _abort(self, transaction):
         """Abort the transaction that a dead or fenced process has left open."""
-        if one.state == "open":
-            one.epoch += 1
-            self._end(one, commits=False)
+        if transaction.state == "open":
+            transaction.epoch += 1
+            self._end(transaction, commits=False)
 
-    def _end(self, one, *, commits):
-        one.expiry.cancel()
-        one.state, one.commits = "ending", commits
-        for place in sorted(one.places):
-            self._mark_later(one, place)
+    def _end(self, transaction, *, commits):
+        transaction.expiry.cancel()
+        transaction.state, transaction.commits = "ending", commits
+        for place in sorted(transaction.places):
+            self._mark_later(transaction, place)
 
-    def _mark_later(self, one, place):
+    def _mark_later(self, transaction, place):
         delay = self._cluster.random.choice(
             (0.001, 0.001, 0.01, 0.01, 0.1, 0.1, 2.0 if self.is_slow else 0.1)
         )
-        self._cluster.loop.call_later(delay, self._mark, one, place, context=Context())
+        self._cluster.loop.call_later(delay, self._mark, transaction, place, context=Context())
 
-    def _mark(self, one, place):
+    def _mark(self, transaction, place):
         """Write a marker, and try again while the broker is away."""
         cluster = self._cluster
         group = cluster.group
         broker = group.coordinator if place == GROUP else cluster.leaders[place]
         is_loading = cluster.loop.time() < self._loading_until or group.problem(group.coordinator) is not None
         if {broker, self.coordinator} & cluster.network.down or is_loading:
-            cluster.loop.call_later(_PAUSE, self._mark, one, place, context=Context())
+            cluster.loop.call_later(_PAUSE, self._mark, transaction, place, context=Context())
             return
         if place != GROUP:
-            cluster.topics[place[0]].logs[place[1]].end_transaction(one.id, commits=one.commits)
+            cluster.topics[place[0]].logs[place[1]].end_transaction(
+                transaction.id, commits=transaction.commits
+            )
         else:
-            if one.commits:
-                group.on_commit(one.offsets, one.id)
-                group.committed.update(one.offsets)
-            one.offsets = {}
-        one.places.discard(place)
-        if not one.places:
-            one.state = "ended"
+            if transaction.commits:
+                group.on_commit(transaction.offsets, transaction.id)
+                group.committed.update(transaction.offsets)
+            transaction.offsets = {}
+        transaction.places.discard(place)
+        if not transaction.places:
+            transaction.state = "ended"
             if not any(other.state == "ending" for other in self._known.values()):
                 self.on_rest()

@@ -75,8 +75,8 @@ class WorkerPlayer(Player):
         last = self.world.add_pod()
         for number in range(TAIL * self.history.setting.partitions):
             partition = number % self.history.setting.partitions
-            one = Publication(partition, 0.0, "trace", 0.6, gap=0 if number > partition else 1000)
-            self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
+            publication = Publication(partition, 0.0, "trace", 0.6, gap=0 if number > partition else 1000)
+            self._loop.call_later(0.05 * number, self._publish, 100_000 + number, publication)
         last.start()
         await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
         if not await self._until(self.oracles.all_finished, LIVENESS):
@@ -103,17 +103,17 @@ class WorkerPlayer(Player):
         self.changelog = changelog
         self.cluster.create(SimTopic.new(topics.raw, setting.partitions, UUID(int=1).bytes))
 
-    def _publish(self, number, one):
-        value = None if one.kind == "empty" else b"no trace %d" % number
-        if one.kind in {"trace", DEADLY}:
-            value = _trace(number, one.kind, one.confidence)
+    def _publish(self, number, publication):
+        value = None if publication.kind == "empty" else b"no trace %d" % number
+        if publication.kind in {"trace", DEADLY}:
+            value = _trace(number, publication.kind, publication.confidence)
         logs = self.cluster.topics[self.settings.topics.raw].logs
         is_moved = len(logs) > self.history.setting.partitions and number % 2
-        partition = len(logs) - 1 if is_moved else one.partition
+        partition = len(logs) - 1 if is_moved else publication.partition
         log = logs[partition]
-        if one.gap:
-            log.skip(one.gap)
-        at = int((EPOCH + self._loop.time()) * 1000) - one.age * 1000
+        if publication.gap:
+            log.skip(publication.gap)
+        at = int((EPOCH + self._loop.time()) * 1000) - publication.age * 1000
         headers = (("h", None), ("number", b"%d" % number))
         key = None if self.history.setting.compacts and number % 3 == 0 else b"%d" % number
         record = OutputRecord("", partition, at, key, value, headers)

@@ -89,7 +89,7 @@ class FakeBackend:
         return next((run for run in self.runs if self.run_id(run) == run_id), None)
 
     def since(self, moment):
-        return sorted((run for run in self.runs if run.started >= moment), key=lambda one: one.started)
+        return sorted((run for run in self.runs if run.started >= moment), key=lambda run: run.started)
 
     def put(self, run_id, key, *score):
         self.writes += 1
@@ -153,7 +153,7 @@ def span_of(run, encode):
         "name": "chat",
         "start_time_unix_nano": nanoseconds(run.started),
         "end_time_unix_nano": nanoseconds(run.stopped),
-        "attributes": [{"key": name, "value": {"string_value": one}} for name, one in attributes.items()],
+        "attributes": [{"key": name, "value": {"string_value": value}} for name, value in attributes.items()],
         "status": {},
     }
 
@@ -176,7 +176,7 @@ class FakePhoenix(FakeBackend):
         return web.json_response({"data": data, "next_cursor": cursor})
 
     async def _spans(self, request):
-        spans = [span_of(self.find(one), str) for one in request.query.getall("trace_id")]
+        spans = [span_of(self.find(trace_id), str) for trace_id in request.query.getall("trace_id")]
         for span in spans:
             for pair in span["attributes"]:
                 pair["value"] = {"array_value": None, "bool_value": None, **pair["value"]}
@@ -196,7 +196,7 @@ class FakePhoenix(FakeBackend):
     async def _annotate(self, request):
         data = (await request.json())["data"]
         assert request.query["sync"] == "true"
-        missing = [one["trace_id"] for one in data if self.find(one["trace_id"]) is None]
+        missing = [annotation["trace_id"] for annotation in data if self.find(annotation["trace_id"]) is None]
         if missing:
             return web.Response(status=404, text=f"Traces with IDs {', '.join(missing)} do not exist.")
         for trace in data:
@@ -253,7 +253,7 @@ class FakeMLflow(FakeBackend):
     async def _traces(self, request):
         found = map(self.find, request.query.getall("trace_ids"))
         encode = lambda text: base64.b64encode(bytes.fromhex(text)).decode()  # noqa: E731
-        traces = [{"trace_info": self._info(one), "spans": [span_of(one, encode)]} for one in found]
+        traces = [{"trace_info": self._info(run), "spans": [span_of(run, encode)]} for run in found]
         return web.json_response({"traces": traces})
 
     async def _trace(self, request):
@@ -263,11 +263,16 @@ class FakeMLflow(FakeBackend):
         return web.json_response({"trace": {"trace_info": self._info(run)}})
 
     async def _assess(self, request):
-        one = (await request.json())["assessment"]
+        assessment = (await request.json())["assessment"]
         key = request.match_info.get("assessment", f"a-{uuid4().hex}")
-        said = one["feedback"]["value"], one["metadata"]["kp.label"], one["rationale"], one["metadata"]
+        said = (
+            assessment["feedback"]["value"],
+            assessment["metadata"]["kp.label"],
+            assessment["rationale"],
+            assessment["metadata"],
+        )
         self.put(request.match_info["id"], key, *said)
-        return web.json_response({"assessment": one})
+        return web.json_response({"assessment": assessment})
 
 
 def dumped(model):
@@ -295,13 +300,13 @@ class FakeLangfuse(FakeBackend):
         observations = [
             dumped(
                 ObservationV2(
-                    id=one.id[:16], trace_id=one.id, start_time=one.started,
-                    end_time=one.stopped if one.ended else None, project_id="p", type="AGENT",
-                    is_root_observation=True, name=one.agent,
-                    input=[{"role": "user", "content": one.objective}], output=one.answer,
+                    id=run.id[:16], trace_id=run.id, start_time=run.started,
+                    end_time=run.stopped if run.ended else None, project_id="p", type="AGENT",
+                    is_root_observation=True, name=run.agent,
+                    input=[{"role": "user", "content": run.objective}], output=run.answer,
                 )
             )
-            for one in found
+            for run in found
         ]  # fmt: skip
         page, cursor = page_of(observations, query.get("cursor"))
         return web.json_response({"data": page, "meta": {"cursor": cursor} if cursor else {}})
@@ -324,13 +329,20 @@ class FakeLangfuse(FakeBackend):
         errors = []
         data = await request.json()
         for sent in data:
-            one = parse_obj_as(CreateScoreRequest, sent)
-            assert not one.model_extra, one.model_extra
-            if self.find(one.trace_id) is None:
-                errors.append({"message": f"no trace {one.trace_id}"})
+            score = parse_obj_as(CreateScoreRequest, sent)
+            assert not score.model_extra, score.model_extra
+            if self.find(score.trace_id) is None:
+                errors.append({"message": f"no trace {score.trace_id}"})
                 continue
-            label = one.metadata["label"]
-            self.put(one.trace_id, f"{one.id} {one.timestamp}", one.value, label, one.comment, one.metadata)
+            label = score.metadata["label"]
+            self.put(
+                score.trace_id,
+                f"{score.id} {score.timestamp}",
+                score.value,
+                label,
+                score.comment,
+                score.metadata,
+            )
         if errors:
             return web.json_response(
                 {"accepted": len(data) - len(errors), "rejected": len(errors), "errors": errors}, status=207
@@ -361,13 +373,13 @@ class FakeLangSmith(FakeBackend):
         since = datetime.fromisoformat(asked.get("start_time", START.isoformat()))
         found = [self.find(asked["trace"])] if "trace" in asked else self.since(since)
         runs = []
-        for one in found:
+        for agent_run in found:
             run = Run(
-                id=UUID(one.id), trace_id=UUID(one.id), name=one.agent, run_type="chain",
-                start_time=one.started, end_time=one.stopped if one.ended else None,
-                inputs={"input": one.objective}, outputs={"output": one.answer},
+                id=UUID(agent_run.id), trace_id=UUID(agent_run.id), name=agent_run.agent, run_type="chain",
+                start_time=agent_run.started, end_time=agent_run.stopped if agent_run.ended else None,
+                inputs={"input": agent_run.objective}, outputs={"output": agent_run.answer},
                 session_id=UUID(self.session),
-                feedback_stats={name: {"n": 1, "avg": value} for name, value in one.judgements.items()},
+                feedback_stats={name: {"n": 1, "avg": value} for name, value in agent_run.judgements.items()},
             )  # fmt: skip
             whole = run.model_dump(mode="json", exclude_none=True)
             runs.append({name: whole[name] for name in asked["select"] if name in whole})
@@ -376,14 +388,21 @@ class FakeLangSmith(FakeBackend):
 
     async def _create(self, request):
         sent = await request.json()
-        one = FeedbackCreate.model_validate(sent)
+        feedback = FeedbackCreate.model_validate(sent)
         assert sent.keys() <= FeedbackCreate.model_fields.keys()
-        run = str(one.trace_id)
+        run = str(feedback.trace_id)
         if self.find(run) is None:
             return web.json_response({"detail": "Run not found"}, status=404)
-        if str(one.id) in self.scores.get(run, {}):
+        if str(feedback.id) in self.scores.get(run, {}):
             return web.json_response({"detail": "exists"}, status=409)
-        self.put(run, str(one.id), one.score, one.value, one.comment, one.feedback_source.metadata)
+        self.put(
+            run,
+            str(feedback.id),
+            feedback.score,
+            feedback.value,
+            feedback.comment,
+            feedback.feedback_source.metadata,
+        )
         return web.json_response({})
 
     async def _update(self, request):

@@ -58,4 +58,4 @@ def _base_distributions() -> list[metadata.Distribution]:
                 done[requirement.name, needed] = metadata.distribution(requirement.name)
                 lines = done[requirement.name, needed].requires or ()
                 to_do += [(Requirement(line), needed) for line in lines]
-    return list({one.name: one for one in done.values()}.values())
+    return list({distribution.name: distribution for distribution in done.values()}.values())

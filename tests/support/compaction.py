@@ -76,7 +76,7 @@ class CompactedLog:
         data = [
             batch for batch in self.batches if not batch.is_control and batch.transaction not in self.hidden
         ]
-        return [record for one in data for record in one.records]
+        return [record for batch in data for record in batch.records]
 
     def fetch(self, offset: int, limit: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return up to ``limit`` batches from an offset on, and the aborted transactions among them."""
@@ -86,7 +86,7 @@ class CompactedLog:
             for (producer, _), (begin, end) in self.aborted.items()
             if begin < found[-1].end and offset < end
         ]
-        return b"".join(one.data for one in found), aborted
+        return b"".join(batch.data for batch in found), aborted
 
     def append(self, contents: Sequence[tuple[bytes | None, bytes | None]], **attributes: object) -> None:
         """Append a batch."""
@@ -103,30 +103,30 @@ class CompactedLog:
             active: the ids of producers that have not expired.
         """
         cleaned, dirty = self.batches[:until], self.batches[until:]
-        with_data = {one.transaction for one in cleaned if one.transaction and not one.is_control}
+        with_data = {batch.transaction for batch in cleaned if batch.transaction and not batch.is_control}
         newest: dict[bytes | None, Kept] = {}
-        for one in cleaned:
-            if not one.is_control and one.transaction not in self.hidden:
-                newest |= {record.key: record for record in one.records if record.key is not None}
+        for batch in cleaned:
+            if not batch.is_control and batch.transaction not in self.hidden:
+                newest |= {record.key: record for record in batch.records if record.key is not None}
         last = {batch.producer[0]: batch for batch in self.batches if self._remembers(batch)}
         kept = []
-        for number, one in enumerate(cleaned):
-            if one.is_control:
-                gone = has_expired and one.transaction is not None and one.transaction not in with_data
-                records = () if gone else one.records
-                if gone and one.transaction is not None:
-                    self.aborted.pop(one.transaction, None)
+        for number, batch in enumerate(cleaned):
+            if batch.is_control:
+                gone = has_expired and batch.transaction is not None and batch.transaction not in with_data
+                records = () if gone else batch.records
+                if gone and batch.transaction is not None:
+                    self.aborted.pop(batch.transaction, None)
             else:
                 records = tuple(
                     record
-                    for record in one.records
-                    if one.transaction not in self.hidden
+                    for record in batch.records
+                    if batch.transaction not in self.hidden
                     and newest.get(record.key) == record
                     and not (has_expired and record.value is None)
                 )
-            is_last = one.producer[0] in active and last.get(one.producer[0]) == one
+            is_last = batch.producer[0] in active and last.get(batch.producer[0]) == batch
             if records or is_last or number == len(cleaned) - 1:
-                kept.append(replace(one, records=records))
+                kept.append(replace(batch, records=records))
         self.batches = kept + dirty
 
     def _remembers(self, batch: StoredBatch) -> bool:

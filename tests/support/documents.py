@@ -216,9 +216,9 @@ def difference(expected: str, actual: str) -> str | None:
         return f"the output is not as shown:\n{actual}"
     shown = re.findall(r"\d+\.\d+", expected)
     apart = [
-        f"{one} is shown as {other}"
-        for one, other in zip(found.groups(), shown, strict=True)
-        if abs(float(one) - float(other)) > _TOLERANCE
+        f"{number} is shown as {other}"
+        for number, other in zip(found.groups(), shown, strict=True)
+        if abs(float(number) - float(other)) > _TOLERANCE
     ]
     return "; ".join(apart) or None
 

@@ -75,7 +75,7 @@ def as_json(value: Any) -> str:
     if isinstance(value, Raw):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{as_json(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{json.dumps(key)}:{as_json(member)}" for key, member in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(as_json, value)) + "]"
     return json.dumps(value)
@@ -83,19 +83,21 @@ def as_json(value: Any) -> str:
 
 def as_lines(value: Any) -> str:
     """Return the items of a list as JSON, one per line; anything else as one line."""
-    return "".join(f"{as_json(one)}\n" for one in (value if isinstance(value, list) else [value]))
+    return "".join(f"{as_json(item)}\n" for item in (value if isinstance(value, list) else [value]))
 
 
 def as_toml(value: Any) -> str:
     """Return TOML, with tables inline; what is no object is no TOML, either."""
     if not isinstance(value, dict):
         return _inline(value)
-    return "".join(f"{json.dumps(key)} = {_inline(one)}\n" for key, one in value.items())
+    return "".join(f"{json.dumps(key)} = {_inline(member)}\n" for key, member in value.items())
 
 
 def _inline(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{json.dumps(key)} = {_inline(member)}" for key, member in value.items()) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return '""' if value is None else as_json(value).replace("NaN", "nan").replace("Infinity", "inf")

@@ -34,7 +34,7 @@ def plant(draw, value):
     if isinstance(value, list):
         return [plant(draw, item) for item in value]
     if isinstance(value, dict):
-        return {name: plant(draw, one) for name, one in value.items()}
+        return {name: plant(draw, member) for name, member in value.items()}
     return value
 
 

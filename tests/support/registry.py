@@ -55,7 +55,7 @@ class Registry:
         return self._keys.get(key, (None, "anonymous"))
 
     def revoke(self, agent: str) -> None:
-        self._keys = {key: one for key, one in self._keys.items() if one[0] != agent}
+        self._keys = {key: owner for key, owner in self._keys.items() if owner[0] != agent}
 
     @web.middleware
     async def _limit(self, request, handler):

@@ -93,9 +93,9 @@ def export(spans: Sequence[Span], *, as_json: bool = False, service: str = "test
     if not as_json:
         return data.SerializeToString()
     document = MessageToDict(data)
-    for one in document["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-        for name in {"traceId", "spanId", "parentSpanId"} & one.keys():  # in hexadecimal, unlike other bytes
-            one[name] = base64.b64decode(one[name]).hex()
+    for encoded in document["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for name in encoded.keys() & {"traceId", "spanId", "parentSpanId"}:  # hexadecimal, unlike other bytes
+            encoded[name] = base64.b64decode(encoded[name]).hex()
     return json.dumps(document).encode()
 
 
