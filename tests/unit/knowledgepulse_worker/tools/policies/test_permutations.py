@@ -55,6 +55,7 @@ def test_a_planted_signal_of_many_columns_surprises():
     assert surprise(columns, kept, group, np.ones(len(kept), bool)) >= level(GIVEN)
 
 
+@pytest.mark.slow
 def test_labels_that_say_nothing_seldom_surprise():
     """Though they depend on the task: of 40 draws, less than one is expected."""
     found = [surprise_of(*drawn(seed, of_task=9.0)) for seed in range(40)]

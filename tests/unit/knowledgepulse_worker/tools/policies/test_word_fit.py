@@ -105,6 +105,7 @@ def test_words_need_enough_traces_of_the_rarer_kind(planted):
     assert "words are left out: they need 50 traces of each kind" in report(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_words_need_to_know_the_tasks(planted, named):
     """Equal objectives tell them, similar words do not: words would recognise the other runs of a task."""
