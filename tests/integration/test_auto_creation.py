@@ -63,8 +63,8 @@ async def test_a_worker_names_the_topics_that_were_deleted_and_continues_once_th
     topics, changelog = stream.settings.topics, changelog_topic_name(stream.settings.kafka.group)
     messages = [Message(value, partition=number % 2) for number, value in enumerate(real_traces[:40])]
     async with stream.worker() as worker:
-        await stream.publish(messages[:20])
-        await worker.published(20)
+        raw = await stream.publish(messages[:20])
+        await stream.outputs(worker, raw)
         for name in (topics.rejected, topics.contribute, changelog):
             await stream.delete_topic(name)
         raw = await stream.publish(messages[20:])

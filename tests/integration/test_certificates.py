@@ -64,8 +64,8 @@ async def test_an_expired_certificate_of_a_broker_is_named(secured, stream, real
             await require_rights(stream.settings.kafka.client_config(), [])
 
         await secured.start_again()
-        await operator.publish([Message(trace) for trace in real_traces[:5]])
-        await worker.published(5)
+        raw = await operator.publish([Message(trace) for trace in real_traces[:5]])
+        await operator.outputs(worker, raw)
         await says(worker, "Healthy")
 
 
@@ -83,6 +83,6 @@ async def test_an_expired_certificate_of_a_worker_is_named(secured, stream, real
         assert reason in worker.log()
 
         write_client_certificate(secured.authority, file)
-        await operator.publish([Message(trace) for trace in real_traces[:5]])
-        await worker.published(5)
+        raw = await operator.publish([Message(trace) for trace in real_traces[:5]])
+        await operator.outputs(worker, raw)
         await says(worker, "Healthy")

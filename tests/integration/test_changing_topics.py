@@ -37,9 +37,9 @@ async def outputs_of(stream):
 
 async def test_partitions_that_are_added_to_raw_are_read_and_no_ledger_is_lost(make_stream, real_traces):
     stream = await make_stream(2)
-    await stream.publish(on((0, 1), real_traces[:20]))
+    raw = await stream.publish(on((0, 1), real_traces[:20]))
     async with stream.worker() as worker:
-        await worker.published(20)
+        await stream.outputs(worker, raw)
         await add_partitions(stream, stream.settings.topics.raw, 4)
         raw = await stream.publish(on((0, 1, 2, 3), real_traces[20:40]))
 
@@ -69,8 +69,8 @@ async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_e
     """Even after a dead letter, which has no entry in the ledger, and without any entries."""
     stream = await make_stream(2, embedding={"backend": "none"})
     async with stream.worker() as worker:
-        await stream.publish(on((0, 1), [*real_traces[:18], b"no trace", b"no trace"]))
-        await worker.published(20)
+        raw = await stream.publish(on((0, 1), [*real_traces[:18], b"no trace", b"no trace"]))
+        await stream.outputs(worker, raw)
         assert await worker.stop() == 0
     await forget_positions(stream)
 
@@ -92,7 +92,11 @@ async def test_a_group_whose_positions_have_expired_continues_where_its_ledger_e
 async def set_position(stream, partition, offset):
     """Set the group's position in a partition, as `kafka-consumer-groups.sh --reset-offsets` does."""
     kafka = stream.settings.kafka
-    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=kafka.group) as consumer:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=kafka.group,
+        enable_auto_commit=False,  # it would commit the end as it closes
+    ) as consumer:
         at = TopicPartition(stream.settings.topics.raw, partition)
         consumer.assign([at])
         await consumer.commit({at: offset})
@@ -104,15 +108,15 @@ async def test_an_operator_s_position_precedes_the_ledger_s_and_the_other_partit
     """Positions may expire for a part of the partitions only."""
     stream = await make_stream(2)
     async with stream.worker() as worker:
-        await stream.publish(on((0, 1), real_traces[:20]))
-        await worker.published(20)
+        raw = await stream.publish(on((0, 1), real_traces[:20]))
+        await stream.outputs(worker, raw)
         assert await worker.stop() == 0
     await forget_positions(stream)
     await set_position(stream, 1, 5)
 
     raw = await stream.publish(on((0, 1), real_traces[20:30]))
     async with stream.worker() as worker:
-        await worker.published(15)
+        await stream.outputs(worker, raw)
         assert await worker.stop() == 0
 
     found = Counter(map(source_of, await outputs_of(stream)))

@@ -66,13 +66,12 @@ async def test_a_worker_whose_producer_was_forgotten_starts_it_again(servers, tm
     stream = Stream(own_settings(servers, "idle", {"embedding": {"backend": "lexical"}}), tmp_path)
     await stream.create_topics(2)
     async with stream.worker() as worker:
-        await stream.publish([Message(value) for value in real_traces[:5]])
-        await worker.published(5)
+        raw = await stream.publish([Message(value) for value in real_traces[:5]])
+        await stream.outputs(worker, raw)
         for number in range(5, 15, 5):
             await forgotten(servers)
             raw = await stream.publish([Message(value) for value in real_traces[number : number + 5]])
-            await worker.published(len(raw))
-        outputs = await stream.outputs(worker, raw)
+            outputs = await stream.outputs(worker, raw)
         assert await worker.stop() == 0
 
     assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]

@@ -35,8 +35,8 @@ async def test_the_same_traces_published_again_to_a_recreated_topic_are_scored(m
     stream = await make_stream(2)
     messages = [Message(value, partition=number % 2) for number, value in enumerate(real_traces[:20])]
     async with stream.worker() as worker:
-        await stream.publish(messages)
-        await worker.published(20)
+        raw = await stream.publish(messages)
+        await stream.outputs(worker, raw)
         await stream.recreate_topic(stream.settings.topics.raw, 2)
         await stream.publish(messages)
 

@@ -252,6 +252,9 @@ class Stream:
         worker = Worker(process, effective, config, log)
         try:
             yield worker
+        except BaseException as error:  # a failure that only happens elsewhere is explained by this alone
+            error.add_note(f"the log of its worker:\n{worker.log()}")
+            raise
         finally:
             await worker.kill()
 
