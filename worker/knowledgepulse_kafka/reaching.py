@@ -153,7 +153,8 @@ async def _first_answer(client: AIOKafkaClient, servers: Any, asked: list[asynci
         for request in asked:
             if request.done() and request.exception() is None:
                 return request.result()
-    raise KafkaConnectionError(f"no bootstrap server of {servers} answers")
+    problems = "; ".join(f"{request.get_name()}: {_problem_of_request(request)}" for request in asked)
+    raise KafkaConnectionError(f"no bootstrap server answers ({problems})")
 
 
 async def _brokers_of(client: AIOKafkaClient, host: str, port: int) -> Any:
@@ -171,19 +172,23 @@ async def _brokers_of(client: AIOKafkaClient, host: str, port: int) -> Any:
     finally:
         connection.close()
     if not metadata.brokers:
-        raise KafkaConnectionError(f"{address(host, port)} names no broker")
+        raise KafkaConnectionError("names no broker")
     return metadata
 
 
 def _name_if_dead(asked: asyncio.Task[Any]) -> None:
-    error = None if asked.cancelled() else asked.exception()
-    if error is not None and _logged.let_pass(asked.get_name()):
-        while isinstance(error.__cause__, Exception):
-            error = error.__cause__
+    if not asked.cancelled() and asked.exception() is not None and _logged.let_pass(asked.get_name()):
         logger.warning(
             "bootstrap server %s cannot be reached (%s); another one answers",
-            *(asked.get_name(), problem_of(error)),
+            *(asked.get_name(), _problem_of_request(asked)),
         )
+
+
+def _problem_of_request(failed: asyncio.Task[Any]) -> str:
+    error = failed.exception()
+    while error is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return "" if error is None else problem_of(error)
 
 
 async def _close(close: Callable[[], Awaitable[None]], asking: set[asyncio.Task[Any]]) -> None:
