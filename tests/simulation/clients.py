@@ -13,8 +13,9 @@ from contextlib import suppress
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.topic_id import LAG_LIMIT, returned_id
+from knowledgepulse_kafka.topic_id import TopicIds
 
 BACKOFF = 0.1
 REQUEST_TIMEOUT = 40.0
@@ -89,15 +90,13 @@ def record(topic, partition, stored):
     return found
 
 
-class SimTopicIds:
-    """Implements :class:`~knowledgepulse_worker.stream.kafka_interfaces.TopicIdentity`; asks the leaders."""
+class SimTopicIds(TopicIds):
+    """The look-up of a topic's id on simulated brokers, which asks the leader of each partition."""
 
     def __init__(self, cluster, host, topic):
+        super().__init__(Config(), topic)
         self._connection = Connection(cluster, host, "ids")
         self._cluster = cluster
-        self._topic = topic
-        self._previous = set()
-        self._current = b""
 
     async def start(self):
         """Connect to nothing."""
@@ -105,23 +104,8 @@ class SimTopicIds:
     async def stop(self):
         """Close nothing."""
 
-    async def current(self, partitions):
-        numbers, now, lags_since = sorted(partitions), asyncio.get_running_loop().time, None
-        while True:
-            ids = {await self._look_up(number) for number in numbers}
-            topic_id = ids.pop() if len(ids) == 1 else None
-            if topic_id and topic_id not in self._previous:
-                if self._current not in (b"", topic_id):
-                    self._previous.add(self._current)
-                self._current = topic_id
-                return topic_id
-            if topic_id is None:
-                lags_since = None
-            elif lags_since is None:
-                lags_since = now()
-            elif now() - lags_since > LAG_LIMIT:
-                raise returned_id(self._topic)
-            await asyncio.sleep(BACKOFF)
+    def _leaders(self, partitions):
+        return sorted(partitions)
 
     async def _look_up(self, number):
         at = (self._topic, number)

@@ -39,14 +39,6 @@ LAG_LIMIT = 20.0
 """Seconds for which a leader may still return a previous id, since its metadata lags behind."""
 
 
-def returned_id(topic: str) -> TopicError:
-    """Return the error for an id that came back, so that the one after it was that of a lagging broker."""
-    return TopicError(
-        f"{topic}: its leaders have returned an earlier id for {LAG_LIMIT:g} s; the later one was that of a "
-        "deleted topic, from a broker that lagged behind: start again"
-    )
-
-
 class TopicIds:
     """Looks up a topic's id at the leaders of its partitions.
 
@@ -103,7 +95,10 @@ class TopicIds:
             elif lags_since is None:
                 lags_since = now()
             elif now() - lags_since > LAG_LIMIT:
-                raise returned_id(self._topic)
+                raise TopicError(
+                    f"{self._topic}: its leaders have returned an earlier id for {LAG_LIMIT:g} s; the later "
+                    "one was that of a deleted topic, from a broker that lagged behind: start again"
+                )
             if self._has_ids:
                 await asyncio.sleep(RETRY_PAUSE)
         return b""
