@@ -64,8 +64,10 @@ class Suspects:
         self._caution = caution or Caution()
         self._send = send
         self._below = dict(self._caution.below)
-        # An offset means nothing any more if the topic was recreated or the group was reset.
-        self._left = dict.fromkeys(self._below, most + ANNOUNCED_RECORDS)
+        # An offset means nothing any more if the topic was recreated or the group was reset, so only this
+        # many records are alone. One that comes again, after a rebalance, counts once.
+        self._most_alone = most + ANNOUNCED_RECORDS
+        self._offsets_alone: dict[int, set[int]] = {partition: set() for partition in self._below}
         self._suspects = set(self._caution.suspects)
         self._announced: dict[int, int] = {}
         self._is_closed = False
@@ -111,7 +113,7 @@ class Suspects:
 
         A record whose processing raised stays in progress; one that was cancelled does not.
         """
-        self._count(location.partition)
+        self._count(location)
         await self._told(alone=location)
         try:
             yield
@@ -145,15 +147,16 @@ class Suspects:
         else:
             self._tell(blameless=True)
 
-    def _count(self, partition: int) -> None:
-        if partition in self._left:
-            self._left[partition] -= 1
-            if not self._left[partition]:
-                self._pass(partition)
+    def _count(self, location: Location) -> None:
+        offsets = self._offsets_alone.get(location.partition)
+        if offsets is not None:
+            offsets.add(location.offset)
+            if len(offsets) == self._most_alone:
+                self._pass(location.partition)
 
     def _pass(self, partition: int) -> None:
         """Treat a partition's records as always from now on."""
-        del self._below[partition], self._left[partition]
+        del self._below[partition], self._offsets_alone[partition]
 
     async def _told(self, **message: Any) -> None:
         while not self._tell(**message):  # noqa: ASYNC110 - only the parent makes room

@@ -97,6 +97,17 @@ async def test_no_more_records_are_alone_than_can_have_been_in_flight():
     assert not suspects.any
 
 
+async def test_a_record_that_comes_again_counts_once_among_those_that_are_alone():
+    """After a rebalance; the deadly record behind it was no longer alone, so it killed one worker more."""
+    suspects = Suspects(Caution(below={0: 1_000_000}), most=2)
+
+    for _ in range(2 + ANNOUNCED_RECORDS):
+        async with suspects.alone(Location(0, 0)):
+            pass
+
+    assert suspects.is_alone(Location(0, 1))
+
+
 def test_a_suspect_is_alone_until_it_is_committed(told):
     suspects = Suspects(Caution(suspects=frozenset({A, B}), dead_letters=frozenset({A})), told.send)
     assert suspects.partitions == (0, 1)
