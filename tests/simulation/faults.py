@@ -162,11 +162,20 @@ class Faults:
         self._cluster.create(SimTopic.new(self._source, count, topic_id), lag=4 * event.value)
 
     def _expire(self, event, pod):
-        """Delete the group's positions, as a coordinator does once a group has long been without members."""
-        places = tuple(self._group.committed)
+        """Delete the group's positions, or set them back to what they were before their last commits.
+
+        A coordinator deletes them once a group has long been without members. A coordinator that lacks the
+        last commits is elected uncleanly.
+        """
+        places = tuple(committed := self._group.committed)
         if self._group.state == "empty" and not self._group.is_pending(places):
-            self._oracles.expired.update(self._group.committed)
-            self._group.committed.clear()
+            self._oracles.lost.update(committed)
+            former = {} if event.value < 0.5 else self._group.former
+            self._group.committed = {
+                at: former[at]
+                for at in places
+                if at in former and former[at].metadata == committed[at].metadata
+            }
 
     def _stranger(self, event, pod):
         """Commit a position as an operator does, or another client in the group, while no worker runs."""

@@ -49,6 +49,8 @@ class Group:
         loading_until: the time until which a new coordinator answers that it is loading.
         refusing: the error with which positions are rejected, if any.
         expired: the members whose sessions have expired.
+        committed: the positions.
+        former: the positions before the last commit of each.
         first_delay: seconds that the first rebalance of an empty group waits for more members.
         owners: the members of the last complete generation by partition, without members that have left.
         on_commit: called before each commit with the positions and the transactional id.
@@ -63,6 +65,7 @@ class Group:
     state: str = "empty"
     members: dict[str, _Member] = field(default_factory=dict)
     committed: dict[Place, OffsetAndMetadata] = field(default_factory=dict)
+    former: dict[Place, OffsetAndMetadata] = field(default_factory=dict)
     owners: dict[Place, str] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
     first_delay: float = 0.3
@@ -203,6 +206,11 @@ class Group:
         """Answer with the positions that no unfinished transaction may replace."""
         stable = {at: self.committed.get(at) for at in places if not self.is_pending((at,))}
         reply(self.problem(broker) or stable)
+
+    def commit(self, positions):
+        """Commit positions; those before are what a coordinator has that lacks the last commit of each."""
+        self.former.update({at: self.committed[at] for at in positions if at in self.committed})
+        self.committed.update(positions)
 
     def forget(self, positions):
         """Drop the positions in a deleted topic unless newer ones were committed since."""

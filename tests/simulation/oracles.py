@@ -40,12 +40,12 @@ class Oracles:
 
     Attributes:
         policies: all policies that were ever in force, by digest.
-        expired: the group's positions that have expired; the workers must continue from there.
+        lost: the group's positions that its coordinator has lost; the workers must continue from there.
     """
 
     def __init__(self, history, world, violated):
         self.policies = {world.policy.digest: world.policy}
-        self.expired = {}
+        self.lost = {}
         self._truncated = set()
         self._passed_over = []
         self._setting = history.setting
@@ -199,7 +199,11 @@ class Oracles:
 
     def _committed(self, partition):
         at = (self._raw, partition)
-        return self._cluster.group.committed.get(at) or self.expired.get(at)
+        committed, lost = self._cluster.group.committed.get(at), self.lost.get(at)
+        if committed is None or lost is None:
+            return committed or lost
+        is_former = committed.metadata == lost.metadata and committed.offset < lost.offset
+        return lost if is_former else committed
 
     # --- afterwards
 

@@ -199,7 +199,7 @@ class Transactions:
         else:
             if transaction.commits:
                 group.on_commit(transaction.offsets, transaction.id)
-                group.committed.update(transaction.offsets)
+                group.commit(transaction.offsets)
             transaction.offsets = {}
         transaction.places.discard(place)
         if not transaction.places:

@@ -32,8 +32,9 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
     """Return where to read a partition from.
 
     A worker commits the group's position together with that in the changelog, and names the topic in it. A
-    position beyond that which names no topic was set by someone else: an operator, or a client in the
-    workers' group. It is obeyed.
+    position that names no topic was set by someone else: an operator, or a client in the workers' group. It
+    is obeyed. A worker's own position before that in the changelog is a former one: a coordinator was elected
+    that lacks the last (``unclean.leader.election.enable``).
 
     Args:
         at: the topic and the partition number.
@@ -58,13 +59,24 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
             "continuing from offset %d, as the ledger says",
             *(number, topic, kept.offset),
         )
+    elif _is_workers(committed) and committed.offset < kept.offset:
+        logger.warning(
+            "partition %d: the group's coordinator has lost the last positions in %s that workers committed, "
+            "after %d; continuing from offset %d, as the ledger says",
+            *(number, topic, committed.offset, kept.offset),
+        )
     elif committed.offset != kept.offset:  # an operator has set the group's position
         return Start(committed.offset, passed_over=_passed_over(at, committed, kept.offset))
     return Start(kept.offset, kept.leader_epoch)
 
 
+def _is_workers(committed: CommittedPosition) -> bool:
+    """Return whether a worker has committed a position, and not an operator's tool or another client."""
+    return bool(committed.metadata.startswith(TOPIC_ID))
+
+
 def _passed_over(at: Place, committed: CommittedPosition | None, start: int | None) -> PassedOver | None:
-    if committed is None or committed.metadata.startswith(TOPIC_ID) or committed.offset <= (start or 0):
+    if committed is None or _is_workers(committed) or committed.offset <= (start or 0):
         return None
     return PassedOver(at, start, committed.offset)
 
@@ -77,7 +89,7 @@ def _was_recreated(committed: CommittedPosition | None, changelog: Changelog, to
     """
     if committed is None:
         return False
-    if committed.metadata.startswith(TOPIC_ID):
+    if _is_workers(committed):
         return bool(committed.metadata != TOPIC_ID + topic_id.hex())
     last = changelog.position or changelog.newest_before(committed.offset)
     return last is not None and last.topic_id not in (b"", topic_id)

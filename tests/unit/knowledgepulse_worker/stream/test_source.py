@@ -517,6 +517,19 @@ async def test_offsets_that_a_position_of_no_worker_passes_over_are_counted_and_
     assert "partition 0: offsets 5 to 7 of raw-traces were not read" in caplog.text
 
 
+async def test_a_position_that_workers_committed_before_their_last_is_not_obeyed(start, caplog):
+    """A coordinator was elected that lacked the last positions: outputs were there twice."""
+    second = await start(*await after_five(start))
+    second.publish(0, 5, 6)
+    former = Position(2, second.topic.id)
+    second.topic.committed[0], second.topic.metadata[0] = former.offset, metadata_of(former)
+    await second.member.rebalance([0])
+    await second.committed({0: 7})
+
+    assert second.outputs() == [*range(7)]
+    assert "has lost the last positions in raw-traces that workers committed, after 2" in caplog.text
+
+
 async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
     """The client began anew, so that outputs were there twice, and offsets were counted that are none."""
     second = await start(*await after_five(start))
