@@ -344,7 +344,10 @@ class TransactionalPublisher:
                 )
             case _:
                 translated = denied_right(error, "Write")
-        return translated or DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+        if translated is None:
+            problem = str(error) or type(error).__name__
+            translated = DeliveryError(f"{self._id}: {problem}{self._waited()}")
+        return translated
 
     def _fenced(self) -> str:
         """Return why another producer has the transactional id: the brokers' own, after a time-out."""

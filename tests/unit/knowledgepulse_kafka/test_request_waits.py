@@ -8,7 +8,12 @@ from aiokafka.protocol.fetch import FetchResponse_v4
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupResponse_v2
 from aiokafka.protocol.metadata import MetadataResponse_v5
 from aiokafka.protocol.produce import ProduceResponse_v5
-from aiokafka.protocol.transaction import AddPartitionsToTxnResponse_v0, EndTxnResponse_v0
+from aiokafka.protocol.transaction import (
+    AddPartitionsToTxnResponse_v0,
+    EndTxnResponse_v0,
+    TxnOffsetCommitRequest_v0,
+    TxnOffsetCommitResponse_v0,
+)
 
 from knowledgepulse_kafka.group_offsets import StableOffsetsResponse_v7
 from knowledgepulse_kafka.request_waits import (
@@ -163,6 +168,27 @@ async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatc
 
     assert await client._get_conn(1) is None
     assert [wait.request for wait in waits.current(READING)] == ["connection"]
+
+
+async def test_why_positions_are_refused_is_noted_by_a_producer_that_does_not_know_their_topic(waits):
+    client = AIOKafkaClient()
+    client._topics = {"contribute"}
+
+    class Connection:
+        host, port = "broker-1", 9092
+
+        async def send(self, _request, expect_response=True):
+            return TxnOffsetCommitResponse_v0(0, [("raw", [(0, 12)])])
+
+    async def connect(_node, **_):
+        return Connection()
+
+    client._get_conn = connect
+    noting(client, waits)
+    connection = await client._get_conn(1)
+    await connection.send(TxnOffsetCommitRequest_v0("id", "group", 1, 1, []))
+
+    assert texts(waits, TRANSACTION) == ["TxnOffsetCommit to raw/0: OFFSET_METADATA_TOO_LARGE (12)"]
 
 
 @pytest.mark.parametrize("code", [47, 90])

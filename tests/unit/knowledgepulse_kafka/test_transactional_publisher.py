@@ -10,11 +10,13 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTransactionTimeout,
+    KafkaError,
     OutOfOrderSequenceNumber,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
 from aiokafka.producer.sender import Sender
+from aiokafka.protocol.transaction import TxnOffsetCommitResponse_v0
 from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_kafka import transactional_publisher
@@ -124,6 +126,17 @@ async def test_another_error_of_a_batch_is_no_refusal(commit):
 
     assert not isinstance(failed.value, RefusedError)
     assert FakeProducer.starts == 0
+
+
+async def test_an_error_that_the_client_does_not_expect_is_told_with_what_the_brokers_answered():
+    """A worker ended again and again with no more than "Unexpected error during batch delivery"."""
+    unexpected = KafkaError("Unexpected error during batch delivery")
+    publisher = TransactionalPublisher(Config(), "id", new_producer=lambda **_: FakeProducer([[unexpected]]))
+    number = publisher.waits.begin("TxnOffsetCommit", "broker-1:9092")
+    publisher.waits.end(number, TxnOffsetCommitResponse_v0(0, [("raw", [(0, 12)])]))
+
+    with pytest.raises(DeliveryError, match=r"; waited for TxnOffsetCommit to raw/0: OFFSET_METADATA_TOO_"):
+        await publisher.commit([record(0, 0)], AFTER, GroupMetadata("group"))
 
 
 @pytest.mark.parametrize(
