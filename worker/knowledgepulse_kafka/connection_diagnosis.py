@@ -114,6 +114,7 @@ async def _failures(
     dialling = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
     dialled = set[tuple[str, int]]()
     servers = [(host, port) for host, port, _ in collect_hosts(config.bootstrap_servers, randomize=False)]
+    origin = ""
     while servers := [server for server in dict.fromkeys(servers) if server not in dialled]:
         dialled.update(servers)
         results = await asyncio.gather(
@@ -122,10 +123,11 @@ async def _failures(
         await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
         for server, result in zip(servers, results, strict=True):
             if isinstance(result, (OSError, KafkaError, ValueError)):
-                yield _explained(config, address(*server), result)
+                yield _explained(config, address(*server), result, origin)
             elif isinstance(result, BaseException):
                 raise result
         servers = [broker for result in results if isinstance(result, list) for broker in result]
+        origin = ", which the brokers advertise"
 
 
 async def _dial(host: str, port: int, arguments: dict[str, Any], since: float) -> list[tuple[str, int]]:
@@ -166,10 +168,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         )  # a TokenError's text includes its cause
 
 
-def _explained(config: Config, server: str, error: Exception) -> ClientError:
-    """Return the error for a failed connection, which names the setting to fix if there is one."""
+def _explained(config: Config, server: str, error: Exception, origin: str) -> ClientError:
+    """Return the error for a failed connection, which names the setting to fix if there is one.
+
+    ``origin``: what is to be told of the server's address, if it cannot be reached.
+    """
     refusal = _first_refusal(config, server, error)
-    return SecurityError(refusal) if refusal else NoBrokerError(f"{server}: {_cause(config, error)}")
+    return SecurityError(refusal) if refusal else NoBrokerError(f"{server}{origin}: {_cause(config, error)}")
 
 
 def explanation(config: Config, server: str, error: Exception) -> str:

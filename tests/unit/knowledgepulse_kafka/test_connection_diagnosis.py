@@ -57,6 +57,23 @@ async def test_every_unreachable_server_is_named():
     assert f"{LOOPBACK}:{first}: Connection refused; {LOOPBACK}:{second}: Connection refused" in str(error)
 
 
+async def test_an_address_that_the_brokers_advertise_is_told_as_one_of_theirs(monkeypatch):
+    """It was told as one of kafka.bootstrap_servers, where no one had set it."""
+
+    async def dial(host, port, _arguments, _since):
+        if host == "broker-1":
+            return [("localhost", 9092)]
+        raise ConnectionRefusedError(111, "refused")
+
+    monkeypatch.setattr(connection_diagnosis, "_dial", dial)
+
+    error = await diagnosed("broker-1:9092")
+
+    assert str(error) == (
+        "bootstrap_servers: localhost:9092, which the brokers advertise: Connection refused"
+    )
+
+
 async def test_a_refusal_takes_precedence_over_an_unreachable_server():
     (away,) = free_ports(1)
     async with server(b"\x15\x03\x03\x00\x02\x02\x50") as there:  # a TLS alert

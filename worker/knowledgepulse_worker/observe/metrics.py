@@ -43,7 +43,7 @@ AbortReason = Literal["refused", "rebalance", "throttled"]
 ABORT_REASONS: tuple[AbortReason, ...] = get_args(AbortReason)
 QUOTAS = ("producer", "consumer")
 RELOAD_RESULTS = ("ok", "failed")
-RESET_REASONS = ("model", "rewind", "recreated")
+RESET_REASONS = ("model", "rewind", "recreated", "lost")
 
 _LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 _END_TO_END = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
@@ -231,7 +231,9 @@ class Metrics:
             "kp_novelty_cache_entries", "Vectors in the novelty cache", ["partition"]
         )
         self._cache_resets = make.counter(
-            "kp_cache_resets", "Ledgers from which invalid entries were cut", ["reason"]
+            "kp_cache_resets",
+            "Ledgers from which invalid entries were cut, or that the changelog has lost",
+            ["reason"],
         )
         self._recovery = make.gauge(
             "kp_recovery_remaining_records", "Ledger records still to be read", ["partition"]

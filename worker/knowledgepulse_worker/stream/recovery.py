@@ -18,6 +18,7 @@ from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.foreign_records import skipping_foreign_records
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
+from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.start_offset import Start, start_of
 from knowledgepulse_worker.stream.unread_offsets import PassedOver, UnreadOffsets
@@ -39,6 +40,7 @@ class Recovery:
     Args:
         log: knows the id of the raw topic.
         unread_offsets: counts the offsets that the group's position passes over.
+        metrics: counts the ledgers that are lost.
         changelog: the changelog topic.
         connect: returns a changelog reader.
     """
@@ -47,11 +49,13 @@ class Recovery:
         self,
         log: LogChanges,
         unread_offsets: UnreadOffsets,
+        metrics: Metrics,
         changelog: str,
         connect: ReaderFactory,
     ) -> None:
         self._log = log
         self._unread_offsets = unread_offsets
+        self._metrics = metrics
         self._changelog = changelog
         self._connect = connect
         self._identified: Mapping[int, PartitionTask] = {}
@@ -79,6 +83,8 @@ class Recovery:
 
         async def recovered(task: PartitionTask) -> None:
             start = start_of(task.place, committed[task.place], task.changelog, self._log.topic_id)
+            if start.has_lost_ledger:
+                self._metrics.cache_reset("lost")
             if start.passed_over is not None:
                 start = await self._obeyed(task, start, start.passed_over)
             task.begin(start.offset, start.leader_epoch)

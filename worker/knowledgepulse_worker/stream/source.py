@@ -129,7 +129,7 @@ class Source(Rebalances):
         self.unread_offsets = UnreadOffsets(client, metrics)
         self.committer = Committer(self.session, raw.name, metrics)
         self._log = LogChanges(client, raw.name, topic_ids, metrics, lambda: self.tasks)
-        self._recovery = Recovery(self._log, self.unread_offsets, changelog.name, reader)
+        self._recovery = Recovery(self._log, self.unread_offsets, metrics, changelog.name, reader)
         self.assignment = self._assignment_of({})
 
     @property

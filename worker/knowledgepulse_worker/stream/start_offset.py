@@ -21,11 +21,13 @@ class Start:
         offset: the offset of the first record; None for the partition's beginning.
         leader_epoch: the epoch of the record before; -1 if unknown.
         passed_over: the offsets before the group's position that no worker has read; None if there are none.
+        has_lost_ledger: whether the changelog lacks entries of the records before.
     """
 
     offset: int | None
     leader_epoch: int = -1
     passed_over: PassedOver | None = None
+    has_lost_ledger: bool = False
 
 
 def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelog, topic_id: bytes) -> Start:
@@ -47,6 +49,13 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
         logger.warning("partition %d: %s was recreated; reading it from its beginning", number, topic)
         return Start(None)
     kept = changelog.position
+    if committed is not None and _lacks_entries(changelog, committed, topic_id):
+        logger.warning(
+            "partition %d: the changelog lacks the entries before offset %d, the group's position in %s, "
+            "since it was deleted or has lost its end; the next records are compared with %d entries",
+            *(number, committed.offset, topic, len(changelog.entries)),
+        )
+        return Start(committed.offset, has_lost_ledger=True)
     if kept is None or not kept.topic_id or kept.topic_id != topic_id:
         is_new = kept is None and not changelog.entries  # otherwise, the ledger is of an earlier release
         passed_over = _passed_over(at, committed, None) if is_new and topic_id else None
@@ -68,6 +77,16 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
     elif committed.offset != kept.offset:  # an operator has set the group's position
         return Start(committed.offset, passed_over=_passed_over(at, committed, kept.offset))
     return Start(kept.offset, kept.leader_epoch)
+
+
+def _lacks_entries(changelog: Changelog, committed: CommittedPosition, topic_id: bytes) -> bool:
+    """Return whether a changelog ends before a position that a worker has committed together with it."""
+    if not topic_id or not _is_workers(committed) or not committed.offset:
+        return False
+    kept = changelog.position
+    if kept is None:
+        return not changelog.entries  # otherwise, the ledger is of an earlier release
+    return kept.topic_id == topic_id and kept.offset < committed.offset
 
 
 def _is_workers(committed: CommittedPosition) -> bool:

@@ -104,7 +104,7 @@ CLOSED = {
     "kp_stage_seconds_count": [
         (stage,) for stage in ("decode", "queue", "embed", "score", "redact", "commit")
     ],
-    "kp_cache_resets_total": [("model",), ("rewind",), ("recreated",)],
+    "kp_cache_resets_total": [("model",), ("rewind",), ("recreated",), ("lost",)],
     "kp_partitions": [("owned",), ("topic",)],
     "kp_quality_score_count": [*product(Policy().profiles, OUTCOMES)],
     "kp_dimension_score_count": [*product(Policy().profiles, DIMENSIONS)],

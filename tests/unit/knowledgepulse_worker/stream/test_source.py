@@ -543,7 +543,8 @@ async def test_a_position_beyond_the_end_is_not_obeyed(start, caplog):
     assert "to 30, beyond the end, 7; continuing from offset 5, as the ledger says" in caplog.text
 
 
-async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start):
+async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_nothing_over(start, caplog):
+    """With the changelog deleted, the next scores were other ones without a line."""
     topic, publisher = await after_five(start)
     publisher.committed = [
         record for record in publisher.committed if record.topic in ("contribute", "rejected")
@@ -554,6 +555,8 @@ async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_
     await second.committed({0: 6})
 
     assert await skipped(second) == 0
+    assert "partition 0: the changelog lacks the entries before offset 5" in caplog.text
+    assert second.metric("kp_cache_resets_total", reason="lost") == 1
 
 
 async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(start):
