@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import UnknownError, for_code
+from aiokafka.errors import KafkaConnectionError, UnknownError, for_code
 from aiokafka.protocol.types import Array, Schema
 
 from knowledgepulse_kafka.reaching import address, failed_since
@@ -73,6 +73,9 @@ _HARMLESS_CODES = (27, 79, 55)
 # tells more: INVALID_PRODUCER_EPOCH, PRODUCER_FENCED.
 _AFTER_ABORT = (47, 90)
 
+# What a broker does instead of an answer, such as to a request larger than its socket.request.max.bytes.
+_CLOSED = "closes the connection"
+
 # Seconds for which an error is remembered; the client asks again more often.
 _ERROR_LIMIT = 20.0
 # Seconds after which a request that has no answer is waited for.
@@ -104,6 +107,7 @@ class Waits:
         self.explain = explain
         self._clock = clock
         self._pending: dict[int, tuple[_Place, float]] = {}
+        self._unanswered: dict[_Place, tuple[float, float]] = {}
         self._errors: dict[_Place, tuple[float, Wait]] = {}
         self._count = 0
 
@@ -140,22 +144,35 @@ class Waits:
     # --- what the connections tell
 
     def begin(self, request: str, broker: str) -> int:
-        """Note a request to a broker; return its number."""
+        """Note a request to a broker; return its number.
+
+        One that is sent again because it had no answer has been waited for since it was sent first.
+        """
         self._count += 1
-        self._pending[self._count] = _Place(request, broker), self._clock()
+        place, now = _Place(request, broker), self._clock()
+        first, given_up = self._unanswered.pop(place, (now, now))
+        self._pending[self._count] = place, first if now - given_up < _PATIENCE_LIMIT else now
         return self._count
 
-    def end(self, number: int, response: Any, topics: Collection[str] = ()) -> None:
+    def end(
+        self, number: int, response: Any, topics: Collection[str] = (), *, was_closed: bool = False
+    ) -> None:
         """Note the answer to a request; None if there was none.
 
         Args:
             number: the request's number.
             response: the answer.
             topics: the topics that count; all if there are none.
+            was_closed: whether the connection was closed instead of an answer.
         """
-        (request, broker), _ = self._pending.pop(number)
+        asked, began = self._pending.pop(number)
         if response is None:
+            self._unanswered[asked] = began, self._clock()
+            if was_closed:
+                self._errors[asked] = self._clock(), Wait(*asked, problem=_CLOSED)
             return
+        self._errors.pop(asked, None)
+        request, broker = asked
         for topic, partition, code in error_codes(response):
             if topic and topics and topic not in topics:
                 continue
@@ -169,13 +186,28 @@ class Waits:
             else:
                 self._errors.pop(place, None)
 
-    def unreachable(self, broker: str, problem: str) -> None:
-        """Note that there is no connection to a broker."""
-        self._errors[_Place(CONNECTION, broker)] = self._clock(), Wait(CONNECTION, broker, problem=problem)
+    def unreachable(self, broker: str, problem: str, group: int = ConnectionGroup.DEFAULT) -> None:
+        """Note that there is no connection to a broker.
 
-    def reached(self, broker: str) -> None:
-        """Note that there is a connection to a broker."""
-        self._errors.pop(_Place(CONNECTION, broker), None)
+        Args:
+            broker: the broker's address.
+            problem: why there is none.
+            group: what the connection is for: a client has several to a broker.
+        """
+        self._errors = {  # a broker that ends closes all
+            place: told
+            for place, told in self._errors.items()
+            if place.place != broker or told[1].problem != _CLOSED
+        }
+        self._errors[_connection(broker, group)] = self._clock(), Wait(CONNECTION, broker, problem=problem)
+
+    def reached(self, broker: str, group: int = ConnectionGroup.DEFAULT) -> None:
+        """Note that there is a connection to a broker, for what the group says."""
+        self._errors.pop(_connection(broker, group), None)
+
+
+def _connection(broker: str, group: int) -> _Place:
+    return _Place(CONNECTION, f"{broker} {group}")
 
 
 def error_name(code: int) -> str:
@@ -226,9 +258,10 @@ async def _connected(
     connection = await connect(node, *arguments, **options)
     if broker is not None and connection is None:
         server, error = address(broker.host, broker.port), failed_since(broker.host, broker.port)
-        waits.unreachable(server, waits.explain(server, error) if error is not None else "none")
+        problem = waits.explain(server, error) if error is not None else "none"
+        waits.unreachable(server, problem, options.get("group", ConnectionGroup.DEFAULT))
     elif broker is not None:
-        waits.reached(address(broker.host, broker.port))
+        waits.reached(address(broker.host, broker.port), options.get("group", ConnectionGroup.DEFAULT))
     return connection
 
 
@@ -240,10 +273,14 @@ async def _send(
         return await send(request, expect_response=expect_response)
     owner = getattr(send, "__self__", None)
     number, response = waits.begin(name, address(getattr(owner, "host", ""), getattr(owner, "port", 0))), None
+    was_closed = False
     try:
         response = await send(request, expect_response=expect_response)
+    except KafkaConnectionError:
+        was_closed = True
+        raise
     finally:
         # Metadata tells of all topics. A transaction's positions are in one that the producer does not know.
         known = client._topics if name == "Metadata" else ()  # noqa: SLF001 - there is no other list of them
-        waits.end(number, response, known)
+        waits.end(number, response, known, was_closed=was_closed)
     return response

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.fetch import FetchResponse_v4
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupResponse_v2
 from aiokafka.protocol.metadata import MetadataResponse_v5
@@ -134,12 +135,67 @@ def test_a_join_waits_for_the_other_members_before_it_is_told(waits, clock):
     assert texts(waits, MEMBERSHIP) == [f"JoinGroup to {BROKER}: no answer for 25 s"]
 
 
+@pytest.mark.parametrize(("pause", "told"), [(0.5, ["no answer for 40 s"]), (30.0, [])])
+def test_a_request_that_is_sent_again_at_once_is_waited_for_since_the_first(waits, clock, pause, told):
+    """With a rebalance of 100 s, the verdict named what it waited for only half of the time."""
+    number = waits.begin("JoinGroup", BROKER)
+    clock.now += 40 - 0.5
+    waits.end(number, None)
+    clock.now += pause
+    waits.begin("JoinGroup", BROKER)
+
+    assert texts(waits, MEMBERSHIP) == [f"JoinGroup to {BROKER}: {text}" for text in told]
+
+
 def test_a_broker_without_a_connection_is_told_with_the_reason(waits):
     waits.unreachable(BROKER, "certificate has expired")
     assert texts(waits, TRANSACTION) == [f"connection to {BROKER}: certificate has expired"]
 
     waits.reached(BROKER)
     assert texts(waits, TRANSACTION) == []
+
+
+def test_a_broker_that_refuses_one_of_two_connections_is_told(waits):
+    """With max.connections.per.ip reached, the other connection hid for minutes that a member had none."""
+    waits.unreachable(BROKER, "closes the connection", ConnectionGroup.COORDINATION)
+    waits.reached(BROKER)
+
+    assert texts(waits, MEMBERSHIP) == [f"connection to {BROKER}: closes the connection"]
+
+
+def test_a_request_at_which_a_broker_closes_the_connection_is_told(waits):
+    """A transaction was sent again and again, larger than socket.request.max.bytes, without a cause."""
+    waits.end(waits.begin("Produce", BROKER), None, was_closed=True)
+    waits.begin("Produce", BROKER)
+    assert texts(waits, TRANSACTION) == [f"Produce to {BROKER}: closes the connection"]
+
+    waits.unreachable(BROKER, "Connection refused")
+    assert texts(waits, TRANSACTION) == [f"connection to {BROKER}: Connection refused"]
+
+    waits.reached(BROKER)
+    answer(waits, "Produce", produced(0, 0))
+    assert texts(waits, TRANSACTION) == []
+
+
+async def test_a_connection_that_is_closed_at_a_request_is_noted(waits):
+    client = AIOKafkaClient()
+
+    class Connection:
+        host, port = "broker-1", 9092
+
+        async def send(self, _request, expect_response=True):
+            raise KafkaConnectionError("closed")
+
+    async def connect(_node, **_):
+        return Connection()
+
+    client._get_conn = connect
+    noting(client, waits)
+    connection = await client._get_conn(1)
+    with pytest.raises(KafkaConnectionError):
+        await connection.send(HeartbeatRequest("group", 1, "member"))
+
+    assert texts(waits, MEMBERSHIP) == [f"Heartbeat to {BROKER}: closes the connection"]
 
 
 async def test_a_client_notes_its_requests_and_its_connections(waits, monkeypatch):
