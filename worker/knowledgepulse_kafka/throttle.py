@@ -32,7 +32,7 @@ class Throttle:
         self.deadline = float("inf")
         self._on_throttled = on_throttled
         self._clock = clock
-        self._until = self._long_until = float("-inf")
+        self._until = self._long_until = self._long_requests_until = float("-inf")
         self._longest = 0.0
 
     def begin_sending(self, limit: float) -> None:
@@ -49,12 +49,24 @@ class Throttle:
         """The latest long throttle time in seconds; 0 some time after it ended."""
         return self._longest if self._clock() < self._long_until + LONG_THROTTLE_MEMORY else 0.0
 
-    def note(self, seconds: float) -> float:
-        """Note a throttle time, and return when it ends, by the clock."""
+    @property
+    def is_of_requests(self) -> bool:
+        """Whether a long throttle time was told for a request that no quota on bytes delays."""
+        return self._clock() < self._long_requests_until + LONG_THROTTLE_MEMORY
+
+    def note(self, seconds: float, *, has_records: bool = True) -> float:
+        """Note a throttle time, and return when it ends, by the clock.
+
+        Args:
+            seconds: the throttle time.
+            has_records: whether it was told for a request that has records, whose bytes have a quota.
+        """
         until = self._clock() + seconds
         self._until = max(self._until, until)
         if seconds >= LONG_THROTTLE:
             self._longest, self._long_until = seconds, max(self._long_until, until)
+            if not has_records:
+                self._long_requests_until = until
         self._on_throttled(seconds)
         return until
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.produce import ProduceRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
@@ -84,5 +85,6 @@ class _Sending:
             await asyncio.sleep(seconds)
         response = await self._send(request, expect_response=expect_response)
         if (milliseconds := getattr(response, "throttle_time_ms", 0)) > 0:
-            self._until = self._throttle.note(milliseconds / 1000)
+            has_records = isinstance(request, ProduceRequest | FetchRequest)
+            self._until = self._throttle.note(milliseconds / 1000, has_records=has_records)
         return response

@@ -64,6 +64,20 @@ async def test_the_next_request_waits_for_the_throttle_time(connected, monkeypat
     assert len(connection.sent) == 3
 
 
+@pytest.mark.parametrize(
+    ("request_of", "is_of_requests"), [(RECORDS, False), (MetadataRequest(["topic"]), True)]
+)
+async def test_what_delays_a_request_without_records_is_no_quota_on_bytes(
+    connected, request_of, is_of_requests
+):
+    """The verdict named consumer_byte_rate for a request_percentage that was exceeded."""
+    throttle = Throttle()
+
+    await (await connected(throttle, Connection(2_000))).send(request_of)
+
+    assert throttle.is_of_requests is is_of_requests
+
+
 async def test_another_connection_does_not_wait(connected):
     throttle = Throttle()
     first = await connected(throttle, Connection(100_000))

@@ -126,6 +126,7 @@ class WorkerApp:
             partitions=len(self.owned),
             publishing_throttled=throttles.producer.recent,
             reading_throttled=throttles.consumer.recent,
+            requests_throttled=throttles.consumer.is_of_requests or throttles.producer.is_of_requests,
             producer_silence=publisher.start_age,
             producer_waits=tuple(publisher.waits.current(TRANSACTION)),
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),

@@ -9,9 +9,11 @@ from typing import Any
 
 from knowledgepulse_kafka.client_types import RequestError
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.request_waits import READING, TRANSACTION
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_reader import Reader
 from knowledgepulse_kafka.topics import Topic, missing_topics
+from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -67,7 +69,14 @@ class Checks:
         self._readiness = readiness
         self._throttles = throttles
         self._reader = reader
-        self._stream = Watchdog(stall, "records are waiting, but none was finished")
+        self._stream = Watchdog(
+            stall,
+            "records are waiting, but none was finished",
+            waits=lambda: (
+                *progress.waits(READING),
+                *source.session.publisher.waits.current(TRANSACTION),
+            ),
+        )
         self._leaders = Watchdog(stall, "its leader answers, but not on this connection")
         # The limit is longer because a rebalance may wait for a slow worker.
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
@@ -132,10 +141,18 @@ class Watchdog:
         limit: seconds after which a partition counts as stalled.
         problem: describes the stall in the error.
         what: what waits.
+        waits: returns what is waited for, which the error tells.
     """
 
-    def __init__(self, limit: float, problem: str, what: str = "partition") -> None:
+    def __init__(
+        self,
+        limit: float,
+        problem: str,
+        what: str = "partition",
+        waits: Callable[[], Iterable[Wait]] = tuple,
+    ) -> None:
         self._limit = limit
+        self._waits = waits
         self._problem = problem
         self._what = what
         self._progress: dict[Any, Hashable] = {}
@@ -163,7 +180,10 @@ class Watchdog:
         if stalled:
             numbers = ", ".join(map(str, stalled))
             problem = f"{self._problem} for {self._limit:g} s (limits.stall)"
-            raise StalledError(f"{self._what} {numbers}: {problem}")
+            waited = "; ".join(map(str, self._waits()))
+            raise StalledError(
+                f"{self._what} {numbers}: {problem}" + (f"; waited for {waited}" if waited else "")
+            )
 
     def reset(self) -> None:
         """Measure anew."""

@@ -57,6 +57,7 @@ class Observation:
         publishing_throttled: the latest throttle time in seconds that a quota on producers caused; 0 if there
             was none lately.
         reading_throttled: likewise, of a quota on consumers.
+        requests_throttled: whether such times were caused by a quota on requests, whatever their bytes.
         coordinator_silence: seconds for which an answer from the group's coordinator is overdue.
         leader_silence: the longest time in seconds that a fetch has waited for a partition leader's answer.
         producer_silence: seconds for which the producer has waited to start at its coordinator.
@@ -83,6 +84,7 @@ class Observation:
     recovering: int = 0
     publishing_throttled: float = 0.0
     reading_throttled: float = 0.0
+    requests_throttled: bool = False
     coordinator_silence: float = 0.0
     leader_silence: float = 0.0
     producer_silence: float = 0.0
@@ -254,7 +256,7 @@ def _told(waits: tuple[Wait, ...]) -> set[tuple[str, str, str]]:
 def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
     """Yield the states in which the brokers keep the worker waiting."""
     if seen.reading_throttled:
-        yield _Finding(State.THROTTLED, _throttled("fetches", "consumer", seen.reading_throttled))
+        yield _Finding(State.THROTTLED, _throttled(seen, "fetches", "consumer", seen.reading_throttled))
     silences = (
         ("partition leaders", seen.leader_silence, seen.reading_waits),
         ("the group's coordinator", seen.coordinator_silence, seen.member_waits),
@@ -264,14 +266,16 @@ def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
         if silence > SILENCE_LIMIT:
             yield _Finding(State.WAITING_FOR_KAFKA, f"no answer from {who} for {silence:.0f} s", waits)
     if seen.publishing_throttled:
-        yield _Finding(State.THROTTLED, _throttled("transactions", "producer", seen.publishing_throttled))
+        reason = _throttled(seen, "transactions", "producer", seen.publishing_throttled)
+        yield _Finding(State.THROTTLED, reason)
     if seen.transaction_age > SILENCE_LIMIT:
         reason = f"a transaction has not been committed for {seen.transaction_age:.0f} s"
         yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
 
 
-def _throttled(requests: str, client: str, seconds: float) -> str:
-    return f"a quota of the brokers ({client}_byte_rate) delays {requests}, most recently by {seconds:,.0f} s"
+def _throttled(seen: Observation, requests: str, client: str, seconds: float) -> str:
+    quota = "request_percentage" if seen.requests_throttled else f"{client}_byte_rate"
+    return f"a quota of the brokers ({quota}) delays {requests}, most recently by {seconds:,.0f} s"
 
 
 def _is_backlog(seen: Observation) -> bool:

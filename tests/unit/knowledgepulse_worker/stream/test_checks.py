@@ -3,6 +3,7 @@
 import pytest
 
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.errors import StalledError
 from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, Watchdog
 
@@ -100,6 +101,15 @@ def test_a_partition_without_progress_while_records_wait_is_stalled():
         watchdog.check({2: second, 3: 41})
     with pytest.raises(StalledError, match=r"partition 3: records are waiting.* for 10 s \(limits.stall\)"):
         watchdog.check({2: 11, 3: 41})
+
+
+def test_a_stall_tells_what_it_waited_for():
+    """Without a transaction coordinator, the last error named only the partition."""
+    wait = Wait("FindCoordinator", "broker-1:9092", "COORDINATOR_NOT_AVAILABLE (15)")
+    watchdog = Watchdog(0, "records are waiting", waits=lambda: [wait])
+    watchdog.check({3: 41})
+    with pytest.raises(StalledError, match=r"; waited for FindCoordinator to .*: COORDINATOR_NOT_AVAILABLE"):
+        watchdog.check({3: 41})
 
 
 def test_a_partition_may_make_no_progress_up_to_the_limit():

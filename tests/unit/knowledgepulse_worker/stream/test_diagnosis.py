@@ -73,6 +73,10 @@ def diagnosis(clock):
                 "most recently by 1,042 s"
             ),
         ),
+        (
+            {"reading_throttled": 1.0, "requests_throttled": True},
+            "Throttled: a quota of the brokers (request_percentage) delays fetches, most recently by 1 s",
+        ),
         ({"dead_letters": 72, "outcomes": 90}, "Dead letters: 72 of the last 90 records"),
         ({"dead_letters": 9, "outcomes": 9}, "Healthy"),
         ({"dead_letters": 10, "outcomes": 200}, "Healthy"),
@@ -319,7 +323,8 @@ def test_nothing_that_is_wrong_is_healthy(wrong):
 def test_each_cause_is_known_to_these_tests():
     assert {field.name for field in fields(Observation)} == {
         *ILL,
-        *("partitions", "dead_letters", "outcomes", "lag", "rate", "has_unfinished", "last_output"),
+        *("partitions", "requests_throttled", "dead_letters", "outcomes", "lag", "rate"),
+        *("has_unfinished", "last_output"),
         *("is_rebalancing", "held_back", "member_waits", "reading_waits", "producer_waits"),
     }
 
