@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
 from knowledgepulse_worker.observe.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -17,19 +18,21 @@ class RetentionCheck:
     """Counts and logs committed outputs that are older than their topic's retention.
 
     Args:
-        kept_ms: ``retention.ms`` by topic name; topics that delete nothing by age are left out.
+        topics: the topics by name.
         metrics: counts the outputs.
     """
 
-    def __init__(self, kept_ms: Mapping[str, int], metrics: Metrics) -> None:
-        self._kept_ms = kept_ms
+    def __init__(self, topics: Mapping[str, Topic], metrics: Metrics) -> None:
+        self._topics = topics
         self._metrics = metrics
         self._interval = LogInterval()
 
     def check(self, output: OutputRecord) -> None:
         """Count an output past its topic's retention; log it unless the topic was logged lately."""
-        kept_ms = self._kept_ms.get(output.topic)
-        if kept_ms is None or output.timestamp_ms == NO_TIMESTAMP:
+        topic = self._topics[output.topic]
+        kept_ms = topic.kept_ms
+        has_own_time = topic.timestamp_type != LOG_APPEND_TIME and output.timestamp_ms != NO_TIMESTAMP
+        if kept_ms is None or not has_own_time:
             return
         age_ms = time.time_ns() // 1_000_000 - output.timestamp_ms
         if age_ms <= kept_ms:

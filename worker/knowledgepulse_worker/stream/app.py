@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from knowledgepulse_kafka.request_waits import TRANSACTION
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_limits import TopicLimits
-from knowledgepulse_kafka.topics import LOG_APPEND_TIME, Topic
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
@@ -198,7 +198,7 @@ def services_of(
 
     Args:
         settings: the effective settings.
-        topics: the existing topics, by name.
+        topics: the existing topics, by name, which may be brought up to date.
         batcher: embeds the texts; None without an embedder.
         metrics: observes everything.
         policy: the policy in force.
@@ -217,16 +217,7 @@ def services_of(
         replacements=Replacements(outputs, TopicLimits(topics).problem_of, redaction),
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
-        reporter=Reporter(metrics, RetentionCheck(_kept_ms(topics.values()), metrics), tracing),
+        reporter=Reporter(metrics, RetentionCheck(topics, metrics), tracing),
         suspects=suspects or Suspects(),
         throttles=throttles or Throttles(),
     )
-
-
-def _kept_ms(topics: Iterable[Topic]) -> dict[str, int]:
-    """Return ``retention.ms`` of the topics that delete records by the records' own timestamps."""
-    return {
-        topic.name: topic.kept_ms
-        for topic in topics
-        if topic.kept_ms is not None and topic.timestamp_type != LOG_APPEND_TIME
-    }

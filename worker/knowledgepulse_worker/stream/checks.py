@@ -16,9 +16,7 @@ from knowledgepulse_kafka.topics import Topic, missing_topics
 from knowledgepulse_kafka.wait import Wait
 from knowledgepulse_worker.errors import EXPECTED, StalledError
 from knowledgepulse_worker.http.probes import Readiness
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
-from knowledgepulse_worker.settings import REMEDY, Settings
+from knowledgepulse_worker.settings import REMEDY
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.source import Source
 
@@ -27,9 +25,6 @@ CHECK_INTERVAL = 1.0
 
 ANSWER_LIMIT = 10.0
 """Seconds for a leader to answer on a new connection."""
-
-CHANGELOG_INTERVAL = 10.0
-"""Seconds between two checks of the changelog's partition count."""
 
 
 async def repeat(check: Callable[[], Awaitable[None]], interval: float) -> None:
@@ -202,24 +197,3 @@ async def check_topics(missing: Callable[[], Sequence[str]]) -> None:
     """
     if names := missing():
         raise missing_topics(names, REMEDY)
-
-
-async def check_changelog(settings: Settings, topics: Mapping[str, Topic]) -> None:
-    """Check that no partitions were added to a changelog that had too few at the start.
-
-    Args:
-        settings: the effective settings.
-        topics: the topics as they were at the start.
-
-    Raises:
-        TopicError: the changelog has grown, so a new process would read more partitions.
-    """
-    raw, changelog = topics[settings.topics.raw], topics[changelog_topic_name(settings.kafka.group)]
-    if changelog.partitions >= raw.partitions:
-        return
-    count = 0
-    with suppress(*EXPECTED):
-        async with TopicAdmin(settings.kafka, settings.topics) as admin:
-            count = (await admin.required([changelog.name]))[changelog.name].partitions
-    if count > changelog.partitions:
-        raise TopicError(f"{changelog.name} now has {count} partitions instead of {changelog.partitions}")

@@ -7,7 +7,7 @@ import faulthandler
 import gc
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_settings import FOLLOW_INTERVAL, follow_topics
 from knowledgepulse_worker.kafka.worker_rights import worker_id_prefix, worker_rights
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, differences
 from knowledgepulse_worker.lane.lane import Services
@@ -40,13 +41,7 @@ from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.shutdown import close_within, run_in_time
 from knowledgepulse_worker.stream.app import WorkerApp, services_of
-from knowledgepulse_worker.stream.checks import (
-    CHANGELOG_INTERVAL,
-    CHECK_INTERVAL,
-    check_changelog,
-    check_topics,
-    repeat,
-)
+from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, check_topics, repeat
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.registry_answers import watch_answers
 from knowledgepulse_worker.stream.reload import PolicyReload
@@ -126,7 +121,7 @@ class _Process:
     """A worker's process after the checks at the start; see :func:`run_worker`."""
 
     settings: Settings
-    topics: Mapping[str, Topic]
+    topics: dict[str, Topic]
     embedder: Embedder | None
     tracing: Tracing | None
     config: Path | None
@@ -228,7 +223,7 @@ class _Process:
         settings = self.settings
         yield repeat(app.checks.check, CHECK_INTERVAL)
         yield repeat(partial(check_topics, app.source.session.publisher.missing_topics), CHECK_INTERVAL)
-        yield repeat(partial(check_changelog, settings, self.topics), CHANGELOG_INTERVAL)
+        yield repeat(partial(follow_topics, settings, self.topics), FOLLOW_INTERVAL)
         if self.config is not None:
             reload = PolicyReload(self.config, settings, in_force, metrics, partial(keep_policy, settings))
             yield reload.watch()

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
@@ -20,7 +21,12 @@ def registry():
 
 @pytest.fixture
 def expiry(registry):
-    return RetentionCheck({"contribute": HOUR_MS, "rejected": HOUR_MS}, Metrics(Policy(), 0.1, registry))
+    topics = [
+        Topic("contribute", 1, 10**6, retention_ms=HOUR_MS),
+        Topic("rejected", 1, 10**6, retention_ms=HOUR_MS),
+        Topic("dead-letter", 1, 10**6),
+    ]
+    return RetentionCheck({topic.name: topic for topic in topics}, Metrics(Policy(), 0.1, registry))
 
 
 def output(topic, age_ms):
