@@ -55,7 +55,7 @@ STRANGER_SHARE = 0.03
 """The share of histories in which someone else moves the group's position while no worker runs."""
 
 
-FOUND = (477, 722, 2242, 3274, 6550, 13_061, 43_446, 70_021_683, 80_006_028, 91_013_822)
+FOUND = (477, 722, 2242, 3274, 6550, 13_061, 22_279, 43_446, 70_021_683, 80_006_028, 91_013_822)
 """Seeds that find rare breaks of ``mutants.jsonl``."""
 
 
