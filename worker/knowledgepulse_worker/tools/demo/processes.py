@@ -2,11 +2,12 @@
 
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -14,6 +15,9 @@ STOP_LIMIT = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 
 _LOG_LINES = 15
+
+# Systems take the ports of outgoing connections from those above: Linux from 32768, others from 49152.
+_SERVER_PORTS = range(20_000, 32_768)
 
 # Run by a fresh interpreter, which then executes the command. Linux is asked to kill the command if its
 # parent dies without cleaning up; other systems have no equivalent. Popen's preexec_fn could do the same, but
@@ -65,10 +69,19 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct free ports on loopback."""
+    """Return distinct free ports on loopback.
+
+    They are none of those that an outgoing connection, or a server that names no port, may take before they
+    are used.
+    """
+    ports: list[int] = []
     with ExitStack() as stack:  # all open at once, so that they differ
-        servers = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(count)]
-        return [server.getsockname()[1] for server in servers]
+        while len(ports) < count:
+            port = _SERVER_PORTS.start + secrets.randbelow(len(_SERVER_PORTS))
+            with suppress(OSError):  # in use
+                stack.enter_context(socket.create_server((LOOPBACK, port)))
+                ports.append(port)
+    return ports
 
 
 def last_lines(log: str | bytes) -> list[str]:
