@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from chaos.assembly import GROUP, LIMIT, PARTITIONS, Fleet, new_stream, write
+from knowledgepulse_kafka import transactional_publisher
 from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_kafka.group_offsets import GroupMetadata
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
@@ -58,8 +59,13 @@ async def test_a_quiet_partition_ends_by_the_clock_and_a_successor_publishes_not
     assert await published(stream, GROUP) == fleet.expected
 
 
-async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_published_again(stream, real_traces):
+async def test_an_assembler_of_0_3_0_is_fenced_off_and_its_runs_are_not_published_again(
+    stream, real_traces, monkeypatch
+):
     """It had a transactional id for each partition, and committed as no member of the group."""
+    # However slow the machine, it is the new assembler that ends the former one's transaction.
+    monkeypatch.setattr(transactional_publisher, "TRANSACTION_TIMEOUT_MS", LIMIT * 1000)
+    monkeypatch.setattr(transactional_publisher, "_TIMEOUT", LIMIT)
     fleet = Fleet(real_traces[:GROUP])
     (records,) = fleet.groups
     settings = stream.settings = stream.configured(assemble={"grace": 1.0})
