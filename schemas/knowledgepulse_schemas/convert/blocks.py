@@ -43,10 +43,10 @@ _MEDIA = words(
     """
 )
 """Types of blocks that hold no text, reasoning or call."""
-_NAMES = ("name", "toolName", "tool_name")
+_NAMES = ("name", "toolName", "tool_name", "tool_type")
 _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "id")
 _RESPONSE_IDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id", *_CALL_IDS)
-_ARGUMENTS = ("input", "arguments", "args", "parameters")
+_ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
 _SERVER = "mcp_server_name"
 _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error")

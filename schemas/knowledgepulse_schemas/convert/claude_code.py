@@ -23,8 +23,10 @@ from knowledgepulse_schemas.convert.words import words
 NAME = "claude_code"
 
 _KINDS = words("user assistant system summary attachment progress file-history-snapshot queue-operation")
-_FOREIGN = {"reasoning_effort", "toolId", "finalText"}
-"""Members of the lines that Droid prints, which are similar."""
+_FOREIGN = {"reasoning_effort", "toolId", "finalText", "traceSchema", "systemPayload"}
+"""Members of the lines of Droid, OpenClaw's trajectories and Qwen Code, which are similar."""
+_STREAMED = {"session_id", "parent_tool_use_id", "id"}
+"""Members of the lines that other programs print, with the same messages."""
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
 _COMMAND = re.compile(
     r"<command-message>(?>.*?</command-message>)\s*<command-name>(?>(.*?)</command-name>)"
@@ -78,19 +80,19 @@ class _Line(InputModel):
 
 
 def _recognises(line: dict[str, Any]) -> bool:
-    if not isinstance(line.get("type"), str) or "systemPayload" in line:  # Qwen Code has such lines
+    kind, message = line.get("type"), line.get("message")
+    if not isinstance(kind, str) or isinstance(message, str) or not _FOREIGN.isdisjoint(line):
         return False
+    has_parts = isinstance(message, dict) and "parts" in message  # of Gemini CLI's forks
     if "parentUuid" in line or "isSidechain" in line:
-        message = line.get("message")
-        has_parts = isinstance(message, dict) and "parts" in message  # of Gemini CLI's forks
         return not has_parts and ("sessionId" in line or "uuid" in line)
     if "sessionId" in line:  # a line about the session
-        is_foreign = not _FOREIGN.isdisjoint(line)
-        return not is_foreign and (
-            line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
-        )
-    return (line["type"] == "summary" and "leafUuid" in line) or (
-        line["type"] == "file-history-snapshot" and "snapshot" in line
+        return kind in _KINDS or not {"message", "content", "role", "parts"} & set(line)
+    if kind in ("user", "assistant") and isinstance(message, dict):  # a program kept the messages alone
+        is_message = "content" in message and message.get("role", kind) == kind
+        return is_message and not has_parts and _STREAMED.isdisjoint(line)
+    return (kind == "summary" and "leafUuid" in line) or (
+        kind == "file-history-snapshot" and "snapshot" in line
     )
 
 

@@ -308,9 +308,7 @@ def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: 
         content = as_text(values.get("content"))
     calls = parse_json(values.get("tool_calls"))
     chat = without(values, "finish_reason", "index", "message")
-    chat |= {"role": role, "content": content, "tool_calls": None}
-    if isinstance(calls, list):
-        chat["tool_calls"] = [openai.nested_function(call) for call in calls]
+    chat |= {"role": role, "content": content, "tool_calls": calls if isinstance(calls, list) else None}
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)

@@ -10,7 +10,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, each, parse_json, unwrap, without
-from knowledgepulse_schemas.convert.sessions import Reader, run_of_lines
+from knowledgepulse_schemas.convert.sessions import Reader, lines_in, run_of_lines
 from knowledgepulse_schemas.convert.verdicts import Verdicts
 
 _CONVERSATIONS = ("messages", "conversations", "conversation", "trajectory", "history", "chat", "dialog")
@@ -125,8 +125,7 @@ def of_session(
     """
 
     def has_line(document: Any) -> bool:
-        lines = document[:_HEAD] if isinstance(document, list) else [document]
-        return any(isinstance(line, dict) and recognises(line) for line in lines)
+        return any(isinstance(line, dict) and recognises(line) for line in lines_in(document)[:_HEAD])
 
     return InputFormat(name, members, has_line, runs, lambda line: True, streams=True)
 

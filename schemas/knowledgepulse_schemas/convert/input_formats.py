@@ -68,6 +68,9 @@ _OPIK = (
     "Opik's spans and traces are not read; convert the messages in their `input` and `output`, or the spans "
     "of an OpenTelemetry instrumentation"
 )
+_OTHERS = 'of any other, convert the messages, {"messages": [{"role": …, "content": …, "tool_calls": …}, …]}'
+_EXPECTED = "ADK's evaluation sets hold what is expected; convert the sessions that it records"
+_ANSWER = "an answer without its request; convert it with the `messages` or the `input` of its request"
 _UNREAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"resourceLogs": list}, _LOGS),
     ({"resource_logs": list}, _LOGS),
@@ -102,6 +105,37 @@ _UNREAD: tuple[tuple[dict[str, Any], str], ...] = (
         {"message_type": {"user_message", "assistant_message", "tool_call_message", "system_message"}},
         "Letta's messages are not read; convert the messages of its model calls, or their spans",
     ),
+    ({"eval_cases": list}, _EXPECTED),
+    ({"expected_tool_use": list, "query": str}, _EXPECTED),
+    (
+        {"traceSchema": "openclaw-trajectory"},
+        "OpenClaw's trajectories are not read; convert the session in `agents/*/sessions`",
+    ),
+    (
+        {"mapping": dict, "title": ...},
+        "ChatGPT's conversations are not read; convert the `message` of each node of `mapping`, as a list",
+    ),
+    (
+        {"conversation_id": str, "history": list},
+        "Kiro's and Amazon Q's conversations are not read; convert the messages of their model calls",
+    ),
+    (
+        {"agent.memory.content": list},
+        "AgentScope's memory is not read; convert its messages as those of the model's API, or their spans",
+    ),
+    (
+        {"display": str, "pastedContents": ...},
+        "Claude Code's list of prompts holds no answers; convert the sessions in `~/.claude/projects`",
+    ),
+    (
+        {"session_id": str, "ts": int, "text": str},
+        "Codex' list of prompts holds no answers; convert the sessions in `~/.codex/sessions`",
+    ),
+    (
+        {"sessionId": str, "messageId": int, "message": str},
+        "Gemini CLI's list of prompts holds no answers; convert the sessions in `chats` beside it",
+    ),
+    *(({"object": kind}, _ANSWER) for kind in ("chat.completion", "response")),
     (
         {"session_id": str, "role": str, "parts": list},
         "Crush's messages are not read; convert the messages of its model calls, or their spans",
@@ -191,11 +225,11 @@ def unknown_format(document: Any) -> ConversionError:
     }
     name = max(shares, key=lambda candidate: shares[candidate], default=None)
     if name is None or shares[name] < _NEAR:
-        return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}")
+        return ConversionError(f"unknown format; accepted are {', '.join(INPUT_FORMATS)}; {_OTHERS}")
     near = INPUT_FORMATS[name]
     missing = ", ".join(sorted(_MEMBERS[name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
-    return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
+    return ConversionError(f"unknown format; the nearest is {near.name}: {reason}; {_OTHERS}")
 
 
 def convert(

@@ -6,7 +6,9 @@ Sources: https://platform.openai.com/docs/api-reference/chat and .../responses; 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.blocks import Block, parts_of
@@ -36,6 +38,14 @@ _TOOLS = ("function", "namespace")
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
 
 
+def nested_function(call: Any, name: str = "name") -> Any:
+    """Return a tool call of this form from one with ``arguments`` and ``name`` at its top."""
+    if not isinstance(call, dict) or not isinstance(call.get(name), str):
+        return call
+    rest = without(call, name, "arguments")
+    return {**rest, "function": {"name": call[name], "arguments": call.get("arguments")}}
+
+
 class _Called(InputModel):
     name: str
     arguments: Any = None
@@ -59,10 +69,10 @@ class _Item(InputModel):
     content: str | list[str | Block] | None = None
     name: str | None = None
     # chat message
-    reasoning: str | None = None  # OpenRouter, vLLM
+    reasoning: str | list[Block] | None = None  # OpenRouter, vLLM
     reasoning_content: str | None = None  # DeepSeek, LiteLLM
     refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[Annotated[_ToolCall, BeforeValidator(nested_function)]] | None = None
     function_call: _Called | None = None
     tool_call_id: str | None = None
     # Responses API item
@@ -137,14 +147,6 @@ def _is_empty_response(message: hub.Message) -> bool:
     return any(isinstance(part, hub.ToolCallResponse) and not part.response for part in message.parts)
 
 
-def nested_function(call: Any, name: str = "name") -> Any:
-    """Return a tool call of this form from one with ``arguments`` and ``name`` at its top."""
-    if not isinstance(call, dict) or not isinstance(call.get(name), str):
-        return call
-    rest = without(call, name, "arguments")
-    return {**rest, "function": {"name": call[name], "arguments": call.get("arguments")}}
-
-
 def _run_of_record(document: Any, path: str) -> hub.Run:
     record, losses = read_record(_Record, document, path)
     losses.add("metadata", record.metadata)
@@ -185,7 +187,8 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
     losses.add(f"{lost_at}.name", item.name)
     role = hub.without_example(role, item.name, item.tool_calls)
-    parts = [hub.reasoning(item.reasoning_content), hub.reasoning(item.reasoning), *content]
+    thoughts = _thoughts(item.reasoning, f"{lost_at}.reasoning[]", losses)
+    parts = [hub.reasoning(item.reasoning_content), *thoughts, *content]
     parts += _thoughts(item.summary, f"{lost_at}.summary[]", losses)
     if item.refusal:
         parts += [hub.Text(item.refusal), hub.Error()]

@@ -17,7 +17,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.packed import PackedMessages
-from knowledgepulse_schemas.convert.reading import InputModel, parse_time, read, text_or_none
+from knowledgepulse_schemas.convert.reading import InputModel, count_others, parse_time, read, text_or_none
 
 ANOTHER_FORM = "arguments of another form at a call's start"
 """The path of arguments that differ from those that a call's end, or the request for it, tells."""
@@ -26,6 +26,8 @@ _NO_OBJECT = "lines that are no JSON object"
 _CUT_LINE = "half a line at the end"
 """The path of a last line that was not written to its end."""
 _ANOTHER_SESSION = "lines of another session"
+_HOLDERS = ("loglines", "events")
+"""Members of objects that hold the lines of a session, as Claude Code's on the web do."""
 
 _Event = TypeVar("_Event", bound=InputModel)
 
@@ -37,7 +39,8 @@ def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
     still being written, and has not ended.
     """
     other = None
-    for line in document if isinstance(document, list | Iterator) else [document]:
+    values = document if isinstance(document, Iterator) else [document]
+    for line in (line for value in values for line in lines_in(value, losses)):
         losses.add(_NO_OBJECT, other)
         other = None if isinstance(line, dict) else line
         if other is None and line is not None:
@@ -46,6 +49,16 @@ def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
         losses.add_unknown(_CUT_LINE, other, {"content": other})
     else:
         losses.add(_NO_OBJECT, other)
+
+
+def lines_in(value: Any, losses: Losses | None = None) -> list[Any]:
+    """Return the lines of a list, which an object may hold, or a single line; count the object's others."""
+    if isinstance(value, dict) and "type" not in value:
+        for name in _HOLDERS:
+            if isinstance(held := value.get(name), list):
+                count_others(value, {name}, "", Losses() if losses is None else losses)
+                return held
+    return value if isinstance(value, list) else [value]
 
 
 class Transcript:

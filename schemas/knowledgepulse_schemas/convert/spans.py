@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from knowledgepulse_schemas.convert import ai_sdk, dialects, genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
@@ -42,6 +42,9 @@ _SCOPES = (
 """How their names begin."""
 _UNKNOWN = "UNKNOWN"
 """Phoenix' kind of spans that do not follow OpenInference."""
+_FLAT = ("trace_id", "span_id")
+_NANOSECONDS = 1e17
+"""Numbers above are times in nanoseconds."""
 _BRAINTRUST_KINDS: dict[str, dialects.Kind] = {"llm": "model", "tool": "tool"}
 _JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
 
@@ -94,8 +97,8 @@ class _Context(InputModel):
 
 
 class _Status(InputModel):
-    status_code: str | None = None
-    description: str | None = None
+    status_code: str | None = Field(default=None, validation_alias=AliasChoices("status_code", "code"))
+    description: str | None = Field(default=None, validation_alias=AliasChoices("description", "message"))
 
 
 class _SdkResource(InputModel):
@@ -103,7 +106,7 @@ class _SdkResource(InputModel):
 
 
 class _PhoenixEvent(InputModel):
-    name: str = ""
+    name: str = Field(default="", validation_alias=AliasChoices("name", "event_name"))
     attributes: dict[str, Any] | None = None
 
 
@@ -132,14 +135,16 @@ class _PhoenixSpan(InputModel):
     context: _Context
     name: str = ""
     kind: str | None = Field(default=None, alias="span_kind")
-    parent_id: str | None = None
+    parent_id: str | None = Field(default=None, validation_alias=AliasChoices("parent_id", "parent_span_id"))
     start: Any = Field(default=None, alias="start_time")
     end: Any = Field(default=None, alias="end_time")
     status_code: str | None = None
     status_message: str | None = None
     status: _Status | None = None  # of the SDK, which also writes the resource
     attributes: dict[str, Any] | None = None
-    events: list[_PhoenixEvent] | None = None
+    events: list[_PhoenixEvent] | None = Field(
+        default=None, validation_alias=AliasChoices("events", "span_events")
+    )
     resource: _SdkResource | None = None
 
 
@@ -241,11 +246,12 @@ def _resource_of(process: _Process) -> tuple[dict[str, Any], Losses]:
 
 def _phoenix(document: Any, path: str) -> Iterator[Span]:
     values, beside = [document], Losses()
-    if isinstance(document, dict) and "data" in document:
-        values = document["data"]
-        count_others(document, {"data"}, "", beside)
+    name = _list_in(document)
+    if name:
+        values = document[name]
+        count_others(document, {name}, "", beside)
     if not isinstance(values, list):
-        raise ConversionError(f"{path}.data: not a list of spans".lstrip("."))
+        raise ConversionError(f"{path}.{name}: not a list of spans".lstrip("."))
     for number, value in enumerate(values):
         span = read(_PhoenixSpan, _nested_context(value), f"{path}[{number}]")
         attributes = dict(span.attributes or {})
@@ -321,12 +327,16 @@ def _braintrust(document: Any, path: str) -> Iterator[Span]:
 
 
 def _phoenix_time(value: Any) -> Any:
-    """Return a time as others write it; pandas writes milliseconds since 1970."""
-    return value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value
+    """Return a time as others write it; pandas writes milliseconds since 1970, the SDK nanoseconds."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    return value / (1e9 if value > _NANOSECONDS else 1000)
 
 
 def _nested_context(value: Any) -> Any:
     """Return a span in the REST API's form; data frames have columns such as ``context.span_id``."""
+    if _is_flat(value):
+        return without(value, *_FLAT) | {"context": {name: value[name] for name in _FLAT}}
     if not isinstance(value, dict) or "context.span_id" not in value:
         return value
     nested: dict[str, Any] = {"context": {}, "attributes": {}}
@@ -339,10 +349,26 @@ def _nested_context(value: Any) -> Any:
     return nested
 
 
+def _is_flat(span: Any) -> bool:
+    """Check for a span with its ids beside its attributes, as the evaluations of Strands keep it."""
+    return (
+        isinstance(span, dict)
+        and {*_FLAT, "name"} <= span.keys()
+        and isinstance(span.get("attributes"), dict)
+    )
+
+
+def _list_in(document: Any) -> str:
+    """Return the name of the member that holds spans: ``data`` in an API's response."""
+    is_record = isinstance(document, dict)
+    return next((name for name in ("data", "spans") if is_record and name in document), "")
+
+
 def _first(document: Any) -> Any:
-    """Return the first item under an API response's ``data``, or the document itself if it has none."""
-    data = document.get("data") if isinstance(document, dict) else None
-    return data[0] if isinstance(data, list) and data else document
+    """Return the first of the spans that an object holds, or the document itself if it holds none."""
+    name = _list_in(document)
+    values = document[name] if name else None
+    return values[0] if isinstance(values, list) and values else document
 
 
 def _is_phoenix(document: Any) -> bool:
@@ -351,7 +377,11 @@ def _is_phoenix(document: Any) -> bool:
     return (
         isinstance(span, dict)
         and not _is_sdk(span)
-        and ("context.span_id" in span or (isinstance(context, dict) and "span_id" in context))
+        and (
+            "context.span_id" in span
+            or _is_flat(span)
+            or (isinstance(context, dict) and "span_id" in context)
+        )
     )
 
 

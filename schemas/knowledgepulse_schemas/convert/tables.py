@@ -290,7 +290,9 @@ GROK = Table(  # ~/.grok/sessions/*/chat_history.jsonl
         {"type": "assistant", "model_fingerprint": str},
     ),
     (
+        Line({"type": "user", "synthetic_reason": "interjection"}, "user", "content"),
         Line({"type": "user", "synthetic_reason": str}, "system", "content"),
+        Line("backend_tool_call", "assistant", "kind=tool_call"),
         Line({"system", "user"}, "=type", "content"),
         Line("reasoning", "assistant", "summary:reasoning"),
         Line("assistant", "assistant", "content tool_calls", sets={"model": "model_id"}),

@@ -7,6 +7,7 @@ from pathlib import PurePath
 _TO_JSON = ", which is not read; write its rows as JSON lines, one object for each"
 _EXPORT = ", which is not read; let its program export the conversation as JSON"
 _UNPACK = ", which is not read; unpack it, and convert the files in it"
+_OF_CALLS = ", which is not read; convert the messages of its model calls, or their spans"
 _PICTURE = "a picture, which holds no messages"
 
 ARCHIVE = f"a zip archive without an Inspect log{_UNPACK}"
@@ -24,10 +25,8 @@ _BEGINNINGS = {
     b"\x89PNG": _PICTURE,
     b"\xff\xd8\xff": _PICTURE,
     b"GIF8": _PICTURE,
-    b"# aider chat": (
-        "Aider's history in Markdown, which is not read; convert the messages of its model calls, or their "
-        "spans"
-    ),
+    b"# aider chat": f"Aider's history in Markdown{_OF_CALLS}",
+    b"TO LLM ": f"Aider's log of its model calls{_OF_CALLS}",
     b"<!": f"HTML{_EXPORT}",
     b"<html": f"HTML{_EXPORT}",
 }
