@@ -68,11 +68,14 @@ def converted_apart(
         SettingsError: no process can be started.
     """
     task = msgspec.msgpack.encode(_Task(format_name, options))
-    return asyncio.run(_converted(files, task, report))
-
-
-async def _converted(files: Iterable[str], task: bytes, report: ConversionReport) -> list[Document]:
     documents: list[Document] = []
+    asyncio.run(_convert(files, task, report, documents))  # of a result, Python 3.11 makes a text at the end
+    return documents
+
+
+async def _convert(
+    files: Iterable[str], task: bytes, report: ConversionReport, documents: list[Document]
+) -> None:
     async with ChildProcess(_FACTORY, task, CONVERSION_LIMIT, "conversion") as child:
         for name in files:
             try:
@@ -87,7 +90,6 @@ async def _converted(files: Iterable[str], task: bytes, report: ConversionReport
                 raise InputError(result.problem)
             report.failed += result.failed
             documents += [Document(name, trace) for trace in result.traces]
-    return documents
 
 
 def _encoded(name: str) -> bytes:

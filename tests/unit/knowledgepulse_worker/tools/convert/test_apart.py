@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 
 import pytest
 
@@ -31,6 +32,20 @@ def test_the_traces_are_those_of_this_process(file):
     assert document.text == expected.text
     assert json.loads(document.text)["metadata"]["task_domain"] == "code"
     assert here.failed == there.failed == 0
+
+
+def test_traces_take_twice_their_memory_while_they_arrive(tmp_path):
+    """They took four times their memory: Python 3.11 makes a text of a coroutine's result at its end."""
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps([MESSAGES[0], {"role": "assistant", "content": "x" * 5_000_000}]))
+    tracemalloc.start()
+    try:
+        [document] = apart.converted_apart([str(path)], "auto", ConversionReport(), OPTIONS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 2.5 * len(document.text)
 
 
 def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(file, tmp_path, monkeypatch, capsys):
