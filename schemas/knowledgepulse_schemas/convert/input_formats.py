@@ -59,89 +59,93 @@ _COMMON = words(
 """Names of members that many formats use."""
 
 
-_LOGS = (
-    "OpenTelemetry's log records are not read without messages of spans; convert the agent's session, or its "
-    "spans"
-)
-_METRICS = "OpenTelemetry's metrics hold no conversation; convert the agent's spans"
-_OPIK = (
-    "Opik's spans and traces are not read; convert the messages in their `input` and `output`, or the spans "
-    "of an OpenTelemetry instrumentation"
-)
 _OTHERS = 'of any other, convert the messages, {"messages": [{"role": …, "content": …, "tool_calls": …}, …]}'
-_EXPECTED = "ADK's evaluation sets hold what is expected; convert the sessions that it records"
-_ANSWER = "an answer without its request; convert it with the `messages` or the `input` of its request"
-_UNREAD: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"resourceLogs": list}, _LOGS),
-    ({"resource_logs": list}, _LOGS),
-    ({"resourceMetrics": list}, _METRICS),
-    ({"resource_metrics": list}, _METRICS),
-    (
+_OF_CALLS = "convert the messages of its model calls, or their spans"
+_UNREAD: dict[str, tuple[dict[str, Any], ...]] = {
+    "OpenTelemetry's log records are not read without messages of spans; convert the agent's session, or its "
+    "spans": ({"resourceLogs": list}, {"resource_logs": list}),
+    "OpenTelemetry's metrics hold no conversation; convert the agent's spans": (
+        {"resourceMetrics": list},
+        {"resource_metrics": list},
+    ),
+    "Copilot's debug log in VS Code is not read; convert what `Chat: Export Chat…` writes": (
         {"sid": str, "spanId": str, "attrs": dict},
-        "Copilot's debug log in VS Code is not read; convert what `Chat: Export Chat…` writes",
     ),
-    (
-        {"ts": int, "type": {"say", "ask"}},
-        (
-            "what Cline and Roo Code show on the screen is not read; convert the "
-            "`api_conversation_history.json` beside it"
-        ),
+    "the changes to a chat that VS Code keeps are not read; convert what `Chat: Export Chat…` writes": (
+        {"kind": int, "v": ...},
     ),
-    (
-        {"answer_generation.train_messages": list},
-        (
-            "ToolBench's trees are not read; convert the last list of messages in "
-            "`answer_generation.train_messages`"
-        ),
+    "what Cline and Roo Code show on the screen is not read; convert the `api_conversation_history.json` "
+    "beside it": ({"ts": int, "type": {"say", "ask"}},),
+    "ToolBench's trees are not read; convert the last list of messages in "
+    "`answer_generation.train_messages`": ({"answer_generation.train_messages": list},),
+    "Opik's spans and traces are not read; convert the messages in their `input` and `output`, or the spans "
+    "of an OpenTelemetry instrumentation": (
+        {"trace_id": str, "start_time": ..., "project_name": str},
+        {"trace_id": str, "start_time": ..., "type": {"llm", "general", "tool", "guardrail"}},
+        {"name": str, "start_time": ..., "feedback_scores": ...},
     ),
-    ({"trace_id": str, "start_time": ..., "project_name": str}, _OPIK),
-    ({"trace_id": str, "start_time": ..., "type": {"llm", "general", "tool", "guardrail"}}, _OPIK),
-    ({"name": str, "start_time": ..., "feedback_scores": ...}, _OPIK),
-    (
+    "Weave's calls are not read; convert the messages in their `inputs` and `output`, or spans of the run": (
+        {"op_name": str, "inputs": dict},
+    ),
+    "Helicone's requests are not read; name `request_body` `request`, and `response_body` `response`": (
+        {"request_body": dict, "response_body": ...},
+    ),
+    "a batch's answers hold no requests; convert each `body` as `response`, with its request's `messages`": (
+        {"custom_id": str, "response": dict},
+    ),
+    "an answer without its request; convert it with the `messages` or the `input` of its request": (
+        {"object": "chat.completion"},
+        {"object": "response"},
+    ),
+    "Continue's sessions are not read; convert the `message` of each item of `history`, as a list": (
         {"sessionId": str, "history": list},
-        "Continue's sessions are not read; convert the `message` of each item of `history`, as a list",
     ),
-    (
-        {"message_type": {"user_message", "assistant_message", "tool_call_message", "system_message"}},
-        "Letta's messages are not read; convert the messages of its model calls, or their spans",
+    "Agno's sessions are not read; convert each of the `runs`, which has `messages`": (
+        {"session_id": str, "runs": list},
     ),
-    ({"eval_cases": list}, _EXPECTED),
-    ({"expected_tool_use": list, "query": str}, _EXPECTED),
-    (
+    "AgentBench's runs are not read; convert `output.history`, with the role `assistant` for `agent`": (
+        {"output.history": list, "index": ...},
+    ),
+    "ADK's evaluation sets hold what is expected; convert the sessions that it records": (
+        {"eval_cases": list},
+        {"expected_tool_use": list, "query": str},
+    ),
+    "OpenClaw's trajectories are not read; convert the session in `agents/*/sessions`": (
         {"traceSchema": "openclaw-trajectory"},
-        "OpenClaw's trajectories are not read; convert the session in `agents/*/sessions`",
     ),
-    (
+    "ChatGPT's conversations are not read; convert the `message` of each node of `mapping`, as a list": (
         {"mapping": dict, "title": ...},
-        "ChatGPT's conversations are not read; convert the `message` of each node of `mapping`, as a list",
     ),
-    (
-        {"conversation_id": str, "history": list},
-        "Kiro's and Amazon Q's conversations are not read; convert the messages of their model calls",
-    ),
-    (
-        {"agent.memory.content": list},
-        "AgentScope's memory is not read; convert its messages as those of the model's API, or their spans",
-    ),
-    (
+    "Claude's list of prompts holds no answers; convert the sessions in `~/.claude/projects`": (
         {"display": str, "pastedContents": ...},
-        "Claude Code's list of prompts holds no answers; convert the sessions in `~/.claude/projects`",
     ),
-    (
+    "Codex' list of prompts holds no answers; convert the sessions in `~/.codex/sessions`": (
         {"session_id": str, "ts": int, "text": str},
-        "Codex' list of prompts holds no answers; convert the sessions in `~/.codex/sessions`",
     ),
-    (
+    "Gemini CLI's list of prompts holds no answers; convert the sessions in `chats` beside it": (
         {"sessionId": str, "messageId": int, "message": str},
-        "Gemini CLI's list of prompts holds no answers; convert the sessions in `chats` beside it",
     ),
-    *(({"object": kind}, _ANSWER) for kind in ("chat.completion", "response")),
-    (
-        {"session_id": str, "role": str, "parts": list},
-        "Crush's messages are not read; convert the messages of its model calls, or their spans",
+    f"Letta's messages are not read; {_OF_CALLS}": (
+        {"message_type": {"user_message", "assistant_message", "tool_call_message", "system_message"}},
+        {"agents": list, "blocks": list},
     ),
-)
-"""What a line of a file that is known and not read has, as in ``tables.Line.where``, and the way in."""
+    f"Crush's messages are not read; {_OF_CALLS}": ({"session_id": str, "role": str, "parts": list},),
+    f"a conversation of Kiro's or Amazon Q's is not read; {_OF_CALLS}": (
+        {"conversation_id": str, "history": list},
+    ),
+    f"AgentScope's memory is not read; {_OF_CALLS}": ({"agent.memory.content": list},),
+    f"Zed's threads are not read; {_OF_CALLS}": (
+        {"title": ..., "version": str, "messages": list, "updated_at": str},
+    ),
+    f"the steps of smolagents are not read; {_OF_CALLS}": (
+        {"task": str, "task_images": ...},
+        {"step_number": int, "model_output": ...},
+        {"intermediate_steps": list, "prediction": ...},
+    ),
+    f"a crew's output holds no messages; {_OF_CALLS}": ({"tasks_output": list},),
+    f"BFCL's results are not read; {_OF_CALLS}": ({"id": str, "inference_log": list},),
+}
+"""What is known and not read, with the way in, and what one of its lines has, as in ``tables.Line.where``."""
 
 
 def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> InputFormat:
@@ -267,7 +271,8 @@ def convert(
 
 def unread_kind(line: Any) -> str | None:
     """Return what a file is that is known and not read, and the way in, by its first line; else None."""
-    return next((told for where, told in _UNREAD if tables.fits(line, where)), None)
+    known = ((told, where) for told, wheres in _UNREAD.items() for where in wheres)
+    return next((told for told, where in known if tables.fits(_first(line), where)), None)
 
 
 def _first(value: Any) -> dict[str, Any]:
