@@ -34,10 +34,12 @@ def new_client(config: Config, **options: Any) -> AIOKafkaClient:
     return never_creating(reaching(AIOKafkaClient(**client_arguments(config), **options)))
 
 
-def new_consumer(config: Config, throttle: Throttle, **options: Any) -> AIOKafkaConsumer:
-    """Return a consumer of committed records, with more of aiokafka's options."""
+def new_consumer(
+    config: Config, throttle: Throttle, waits: Waits | None = None, **options: Any
+) -> AIOKafkaConsumer:
+    """Return a consumer of committed records, with more of aiokafka's options; see :func:`adapted`."""
     consumer = AIOKafkaConsumer(**client_arguments(config), isolation_level="read_committed", **options)
-    return adapted(consumer, throttle)
+    return adapted(consumer, throttle, waits)
 
 
 def new_producer(config: Config, throttle: Throttle, **options: Any) -> AIOKafkaProducer:

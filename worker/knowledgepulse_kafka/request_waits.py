@@ -186,6 +186,13 @@ class Waits:
             else:
                 self._errors.pop(place, None)
 
+    def held_back(self, topic: str, partition: int, offsets: int) -> None:
+        """Note that an open transaction holds back the last offsets of a partition."""
+        place = f"{topic}/{partition}"
+        problem = f"an open transaction holds back {offsets} offsets"
+        # Fetches are answered without an error meanwhile.
+        self._errors[_Place("Fetch", f"{place} held back")] = self._clock(), Wait("Fetch", place, "", problem)
+
     def unreachable(self, broker: str, problem: str, group: int = ConnectionGroup.DEFAULT) -> None:
         """Note that there is no connection to a broker.
 

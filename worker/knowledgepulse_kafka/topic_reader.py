@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from types import TracebackType
 from typing import Protocol, Self
@@ -17,6 +18,7 @@ from knowledgepulse_kafka.connection_diagnosis import connect
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within, epoch_of, fault_of
 from knowledgepulse_kafka.records import RawRecord
+from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
 from knowledgepulse_kafka.topics import Topic
@@ -111,15 +113,24 @@ class TopicReader:
         config: the connection.
         batch_bytes: the largest batch to decode, inflated.
         throttle: notes the times for which brokers throttle the client; by default, it logs them.
+        waits: notes what the client waits for.
     """
 
-    def __init__(self, config: Config, batch_bytes: int, throttle: Throttle | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        batch_bytes: int,
+        throttle: Throttle | None = None,
+        waits: Waits | None = None,
+    ) -> None:
         self._config = config
+        self._waits = waits or Waits()
         self._throttle = throttle or logged_throttle(CONSUMER_QUOTA)
         self._batch_bytes = batch_bytes
         self._consumer = new_consumer(
             config,
             self._throttle,
+            self._waits,
             auto_offset_reset="earliest",  # retention may delete the next records at any time
             # All records are there already; a fetch at the end would delay the next request.
             fetch_max_wait_ms=_POLL_MS,
@@ -176,7 +187,7 @@ class TopicReader:
 
         Raises:
             TopicError: the broker returns nothing for ``Config.request_timeout``, although it does not
-                throttle the client.
+                throttle the client, and no open transaction holds back the records.
         """
         if not offsets:
             # A consumer stopped right after an assignment may hang: its fetcher swallows the cancellation
@@ -200,11 +211,27 @@ class TopicReader:
                         records = (await self._consumer.getmany(tp, timeout_ms=_POLL_MS)).get(tp)
                         if records:
                             return records
+                        await self._is_held_back(tp, end)
             except TimeoutError:
-                if not self._throttle.recent:
+                is_late = await self._consumer.position(tp) < end and not self._throttle.recent
+                if is_late and not await self._is_held_back(tp, end):
                     raise self._silent(tp) from None
             else:
                 return []
+
+    async def _is_held_back(self, tp: TopicPartition, end: int) -> bool:
+        """Return whether the next records are behind an open transaction, and note that.
+
+        The brokers still answer then: with nothing, until the transaction ends.
+        """
+        stable = self._consumer.last_stable_offset(tp)
+        if stable is None or not stable <= await self._consumer.position(tp) < end:
+            return False
+        answered = (self._consumer.last_poll_timestamp(tp) or 0) / 1000
+        if time.time() - answered > self._config.request_timeout:
+            return False
+        self._waits.held_back(tp.topic, tp.partition, end - stable)
+        return True
 
     def _silent(self, tp: TopicPartition) -> TopicError:
         limit = f"{self._config.request_timeout:g} s ({self._config.prefix}request_timeout)"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from knowledgepulse_kafka.group_member import HEARTBEATS
-from knowledgepulse_kafka.request_waits import TRANSACTION
+from knowledgepulse_kafka.request_waits import READING, TRANSACTION, Waits
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttles
 from knowledgepulse_kafka.topic_limits import TopicLimits
@@ -53,6 +53,7 @@ class WorkerApp:
         topic_ids: identifies the raw topic.
         reader: returns a changelog reader, which connects on entry.
         on_failure: called on a fatal error; the process must then end.
+        recovery_waits: what the changelog readers wait for.
 
     Attributes:
         source: fetches and commits.
@@ -72,7 +73,9 @@ class WorkerApp:
         topic_ids: TopicIdentity,
         reader: ReaderFactory,
         on_failure: Callable[[BaseException], None],
+        recovery_waits: Waits | None = None,
     ) -> None:
+        self._recovery_waits = recovery_waits or Waits()
         self.settings = services.settings
         self.metrics = services.metrics
         self.readiness = Readiness()
@@ -129,6 +132,7 @@ class WorkerApp:
             requests_throttled=throttles.consumer.is_of_requests or throttles.producer.is_of_requests,
             producer_silence=publisher.start_age,
             producer_waits=tuple(publisher.waits.current(TRANSACTION)),
+            recovery_waits=tuple(self._recovery_waits.current(READING)),
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             dead_letters=ended["dead_letter"],
             outcomes=ended.total(),

@@ -66,6 +66,7 @@ class Observation:
         has_foreign_member: whether a client that is no worker is in the group.
         member_waits: what the group member waits for at its coordinator.
         reading_waits: what it waits for at the partitions' leaders.
+        recovery_waits: what the recovery of ledgers waits for at the leaders of the changelog.
         producer_waits: what the producer waits for.
         held_back: the last stable offset of each partition where an open transaction holds back records, with
             their number.
@@ -93,6 +94,7 @@ class Observation:
     has_foreign_member: bool = False
     member_waits: tuple[Wait, ...] = ()
     reading_waits: tuple[Wait, ...] = ()
+    recovery_waits: tuple[Wait, ...] = ()
     producer_waits: tuple[Wait, ...] = ()
     held_back: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     suspect_partitions: tuple[int, ...] = ()
@@ -174,7 +176,7 @@ class Diagnosis:
             yield _Finding(State.FOREIGN_MEMBER, _FOREIGN_MEMBER)
         if seen.recovering:
             reason = f"{seen.recovering} of {seen.partitions} partitions"
-            yield _Finding(State.RECOVERING, reason, seen.member_waits)
+            yield _Finding(State.RECOVERING, reason, (*seen.member_waits, *seen.recovery_waits))
         if seen.pending:
             yield _Finding(State.STARTING, "; ".join(seen.pending), seen.member_waits)
         if seen.suspect_partitions:

@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from knowledgepulse_kafka.connection_diagnosis import explanation
 from knowledgepulse_kafka.errors import DeliveryError, SecurityError, TopicError
+from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttle, Throttles
@@ -206,14 +208,16 @@ class _Process:
     def _app(self, services: Services, fail: Callable[[BaseException], None]) -> WorkerApp:
         limits, raw = self.settings.limits, self.settings.topics.raw
         kafka, throttles = self.settings.kafka.client_config(), services.throttles
+        waits = Waits(explain=partial(explanation, kafka))
         return WorkerApp(
             services,
             self.topics[raw],
             self.topics[changelog_topic_name(kafka.group)],
             join=partial(self._session, throttles),
             topic_ids=TopicIds(kafka, raw),
-            reader=partial(TopicReader, kafka, limits.batch_bytes, throttle=throttles.consumer),
+            reader=partial(TopicReader, kafka, limits.batch_bytes, throttles.consumer, waits),
             on_failure=fail,
+            recovery_waits=waits,
         )
 
     def _background(

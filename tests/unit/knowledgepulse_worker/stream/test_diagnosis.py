@@ -51,7 +51,10 @@ def diagnosis(clock):
             "Waiting for Kafka: no answer from the transaction coordinator for 6 s",
         ),
         ({"transaction_age": 6.0}, "Waiting for Kafka: a transaction has not been committed for 6 s"),
-        ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
+        (
+            {"recovering": 3, "recovery_waits": (Wait("Fetch", "changelog/0", "", "an open transaction"),)},
+            "Recovering: 3 of 4 partitions; Fetch to changelog/0: an open transaction",
+        ),
         (
             {"has_foreign_member": True, "recovering": 3},
             (
@@ -323,7 +326,7 @@ def test_nothing_that_is_wrong_is_healthy(wrong):
 def test_each_cause_is_known_to_these_tests():
     assert {field.name for field in fields(Observation)} == {
         *ILL,
-        *("partitions", "requests_throttled", "dead_letters", "outcomes", "lag", "rate"),
+        *("partitions", "recovery_waits", "requests_throttled", "dead_letters", "outcomes", "lag", "rate"),
         *("has_unfinished", "last_output"),
         *("is_rebalancing", "held_back", "member_waits", "reading_waits", "producer_waits"),
     }
