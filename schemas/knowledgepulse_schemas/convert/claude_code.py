@@ -90,7 +90,8 @@ def _recognises(line: dict[str, Any]) -> bool:
         return kind in _KINDS or not {"message", "content", "role", "parts"} & set(line)
     if kind in ("user", "assistant") and isinstance(message, dict):  # a program kept the messages alone
         is_message = "content" in message and message.get("role", kind) == kind
-        return is_message and not has_parts and _STREAMED.isdisjoint(line)
+        is_dated = isinstance(line.get("timestamp", ""), str)
+        return is_message and is_dated and not has_parts and _STREAMED.isdisjoint(line)
     return (kind == "summary" and "leafUuid" in line) or (
         kind == "file-history-snapshot" and "snapshot" in line
     )

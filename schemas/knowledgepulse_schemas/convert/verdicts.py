@@ -25,29 +25,43 @@ _AROUND = words(
     """
 )
 """Words in the names of objects that may hold a verdict."""
-_ASIDE = words("all answer eval evaluation final harness is issue run task test tests total was")
+_ASIDE = words(
+    """
+    all answer correct eval evaluation exact final goal gpt harness human is issue judge llm pass run success
+    task test tests total was
+    """
+)
 """Words before a name that do not change its meaning."""
 
 _GOOD = words("correct pass passed resolved solved success successful succeeded win won")
-_BAD = words("fail failed failure incorrect unresolved unsolved unsuccessful")
+_BAD = words("crashed fail failed failure incorrect timeout truncated unresolved unsolved unsuccessful")
 _VERDICTS = dict.fromkeys(_GOOD, True) | dict.fromkeys(_BAD | {"error", "timeout", "wrong"}, False)
 """Texts that are a verdict."""
-_TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """Texts that are one as the value of such a name."""
-_TOLD = words("grade judgement judgment label outcome result verdict")
+_TOLD = words("evaluation grade judge judgement judgment label outcome result verdict")
 """Names whose value is a verdict only as a text."""
-_ENDED = words("complete completed done finished")
+_ENDED = words("accepted achieved complete completed correctness done finished hit match ok passes")
 """Names whose value says that the run failed only if it is false."""
-_SCORES = words("acc accuracy grade score")
+_SCORES = words("acc accuracy em grade rate return score")
 """Names whose value says that the run failed only if it is 0, since their scales differ."""
 _ENDINGS: dict[str, Ending] = {
     **dict.fromkeys(["submit", "submitted"], "submitted"),
     **dict.fromkeys(["", "finish", "ok", "stop", *_GOOD, *_ENDED], "without_error"),
 }
 """Exit statuses that name no failure."""
-_FAILED = words("aborted cancelled crashed error failed failure incomplete timeout")
-"""Statuses that do."""
-_EXCEPTIONS = words("error exception exceptioninfo iserror")
+_FAILED = words(
+    """
+    aborted cancelled crashed error errors exceeded failed failure incomplete interrupted killed length limit
+    max timed timeout truncated
+    """
+)
+"""Words that do, in a status or a reason of one word."""
+_REASONS = re.compile("(?:final|verification)?status|(?:exit|finish|stop|terminat(?:e|ion))reason")
+"""Names of statuses and reasons."""
+_ERROR = re.compile(r"\w+(?:Error|Exception|Timeout)")
+"""The name of an error, such as OpenThoughts' rows have for a result."""
+_EXCEPTIONS = words("error exception exceptioninfo failurereason iserror terminatedearly timedout")
 """Names of what ended a run, if there is anything."""
 
 
@@ -84,10 +98,17 @@ class Verdicts:
         return rest
 
     def _end(self, name: str, value: Any) -> None:
-        status = value.strip().lower() if isinstance(value, str) else None
+        status = value.strip() if isinstance(value, str) else None
         if name == "exitstatus" and status is not None:
-            self.ending = _ENDINGS.get(status, "failed")
-        elif (name == "status" and status in _FAILED) or (name in _EXCEPTIONS and value):
+            self.ending = _ENDINGS.get(status.lower(), "failed")
+        elif _REASONS.fullmatch(name) and status and not re.search(r"\s", status):
+            if not _FAILED.isdisjoint(word.lower() for word in _WORD.findall(status)):
+                self.ending = "failed"
+        elif (
+            (name in _EXCEPTIONS and value)
+            or (name == "exitcode" and value not in (0, "0", None))
+            or (name == "result" and _ERROR.fullmatch(status or ""))
+        ):
             self.ending = "failed"
 
 
@@ -99,14 +120,16 @@ def _verdict(before: list[str], name: str, value: Any) -> bool | None:
         verdict = _rewarded(value)
     elif name in _GOOD and value in (0, 1) and ("tests" not in before or isinstance(value, bool)):
         verdict = bool(value)
-    elif name in _GOOD:
+    elif name in _GOOD or name == "verdict":
         verdict = _TRUTHS.get(text, verdict)
-    elif name == "target" and isinstance(value, bool):  # Nebius'; elsewhere it is what the user wants
+    elif name in ("target", "label") and isinstance(value, bool):  # Nebius' and TRL's; others are no verdict
         verdict = value
-    elif (name in _BAD and value is True) or (name in _ENDED and value is False):
+    elif (name in _BAD and (value == 1 or _TRUTHS.get(text))) or (
+        name in _ENDED and (value == 0 or _TRUTHS.get(text) is False)
+    ):
         verdict = False
     elif name in _SCORES:
-        verdict = False if value == 0 else verdict
+        verdict = False if _number(value) == 0 else verdict
     return verdict
 
 
