@@ -60,6 +60,12 @@ class MemoryPublisher:
         """Return the committed records of topics, in order."""
         return [record for record in self.committed if record.topic in topics]
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic, which is there again at once, and empty."""
+        self.committed = [record for record in self.committed if record.topic != topic]
+        for place in [place for place in self._ends if place[0] == topic]:
+            del self._ends[place]
+
     async def publish(
         self,
         records: Sequence[OutputRecord],

@@ -278,11 +278,23 @@ class Lane:
         self._obsolete.clear()
         for offset, record in written:
             if record.topic == self._services.changelog_topic:
+                self._note_lost_entries(offset)
                 self._changelog.committed(offset, record.key or b"", record.value)
         batch = [self._outcomes.popleft() for _ in range(count)]
         self._adjust_in_flight(-count, -sum(outcome.record.size for outcome in batch))
         self._services.reporter.committed(batch)
         self._changed.set()
+
+    def _note_lost_entries(self, offset: int) -> None:
+        """Log and count a changelog that lacks the entries before: it takes a record at an offset it had."""
+        if self._changelog.end is None or offset >= self._changelog.end:
+            return
+        logger.warning(
+            "partition %d: %s was created again, or has lost its end: once this worker ends, records are "
+            "compared only with those from now on",
+            *(self.partition, self._services.changelog_topic),
+        )
+        self._metrics.cache_reset("lost")
 
     @property
     def cached(self) -> int:

@@ -559,6 +559,21 @@ async def test_a_workers_position_ahead_of_a_changelog_that_lost_records_passes_
     assert second.metric("kp_cache_resets_total", reason="lost") == 1
 
 
+async def test_a_changelog_that_is_created_again_while_a_worker_runs_is_told_once(start, caplog):
+    """Nothing told it: the next owner of the partition compared with nothing."""
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await world.committed({0: 5})
+    world.publisher.delete(world.changelog)
+    for offset in (5, 6):
+        world.publish(0, offset)
+        await world.committed({0: offset + 1})
+
+    assert world.metric("kp_cache_resets_total", reason="lost") == 1
+    assert caplog.text.count("-ledger-changelog was created again, or has lost its end") == 1
+
+
 async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(start):
     world = await start()
     world.topic.committed[0], world.topic.metadata[0] = 2, metadata_of(Position(2, world.topic.id))
