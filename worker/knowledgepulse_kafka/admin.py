@@ -28,6 +28,7 @@ from knowledgepulse_kafka.client_factory import new_admin_client
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import SecurityError, TopicError
+from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import MUTATION_QUOTA, logged_throttle
 from knowledgepulse_kafka.topics import SETTINGS, Topic, topic_of
 
@@ -39,11 +40,15 @@ class Admin:
     """Describes, creates and deletes topics, and reads a group's committed offsets.
 
     An asynchronous context manager: it connects on entry.
+
+    Args:
+        config: the connection.
+        throttle: notes the times for which brokers throttle the client; by default, it logs them.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, throttle: Throttle | None = None) -> None:
         self._config = config
-        self._throttle = logged_throttle(MUTATION_QUOTA)
+        self._throttle = throttle or logged_throttle(MUTATION_QUOTA)
         self._client = new_admin_client(config, self._throttle)
 
     async def __aenter__(self) -> Self:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from knowledgepulse_kafka.admin import Admin
 from knowledgepulse_kafka.errors import SecurityError, TopicError
+from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import COMPACTED, Topic, missing_topics
 from knowledgepulse_worker.kafka.worker_topics import (
     CHANGELOG_CONFIG,
@@ -28,8 +29,8 @@ _MIN_SIMILARITY = 0.8
 class TopicAdmin(Admin):
     """Describes the worker's topics, and creates missing ones."""
 
-    def __init__(self, kafka: KafkaSettings, topics: TopicSettings) -> None:
-        super().__init__(kafka.client_config())
+    def __init__(self, kafka: KafkaSettings, topics: TopicSettings, throttle: Throttle | None = None) -> None:
+        super().__init__(kafka.client_config(), throttle)
         self._kafka = kafka
         self._topics = topics
 

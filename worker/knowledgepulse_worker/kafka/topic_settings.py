@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -39,7 +40,8 @@ async def follow_topics(settings: Settings, topics: dict[str, Topic]) -> None:
     """
     present: dict[str, Topic] = {}
     with suppress(*EXPECTED):
-        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        # The worker's other clients tell of quotas.
+        async with TopicAdmin(settings.kafka, settings.topics, Throttle()) as admin:
             present = await admin.existing(*(topics.keys() - {admin.replays}))
     if not present:
         return
