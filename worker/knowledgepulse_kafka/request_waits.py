@@ -55,6 +55,7 @@ REQUESTS = {
 
 # Codes that aiokafka does not know.
 _NAMES = {
+    -1: "UNKNOWN_SERVER_ERROR",
     49: "INVALID_PRODUCER_ID_MAPPING",
     81: "GROUP_MAX_SIZE_REACHED",
     87: "INVALID_RECORD",

@@ -73,6 +73,7 @@ def metadata(code):
         ),
         ("EndTxn", EndTxnResponse_v0(0, 16), f"EndTxn to {BROKER}: NOT_COORDINATOR (16)"),
         ("EndTxn", EndTxnResponse_v0(0, 90), f"EndTxn to {BROKER}: PRODUCER_FENCED (90)"),
+        ("Produce", produced(0, -1), "Produce to contribute/0: UNKNOWN_SERVER_ERROR (-1)"),
         ("EndTxn", EndTxnResponse_v0(0, 117), f"EndTxn to {BROKER}: an error (117)"),
     ],
 )
