@@ -106,6 +106,9 @@ _UNREAD: dict[str, tuple[dict[str, Any], ...]] = {
     "AgentBench's runs are not read; convert `output.history`, with the role `assistant` for `agent`": (
         {"output.history": list, "index": ...},
     ),
+    "Trae Agent's trajectories are not read; convert `input_messages` and `response` of `llm_interactions`": (
+        {"llm_interactions": list, "agent_steps": list},
+    ),
     "ADK's evaluation sets hold what is expected; convert the sessions that it records": (
         {"eval_cases": list},
         {"expected_tool_use": list, "query": str},
@@ -146,6 +149,12 @@ _UNREAD: dict[str, tuple[dict[str, Any], ...]] = {
     f"BFCL's results are not read; {_OF_CALLS}": ({"id": str, "inference_log": list},),
 }
 """What is known and not read, with the way in, and what one of its lines has, as in ``tables.Line.where``."""
+
+
+_MARKED = [
+    (next(iter(where)).partition(".")[0], where, told) for told, wheres in _UNREAD.items() for where in wheres
+]
+"""The same, each with the name of the first member, since most lines have none of them."""
 
 
 def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> InputFormat:
@@ -271,8 +280,8 @@ def convert(
 
 def unread_kind(line: Any) -> str | None:
     """Return what a file is that is known and not read, and the way in, by its first line; else None."""
-    known = ((told, where) for told, wheres in _UNREAD.items() for where in wheres)
-    return next((told for told, where in known if tables.fits(_first(line), where)), None)
+    first = _first(line)
+    return next((told for name, where, told in _MARKED if name in first and tables.fits(first, where)), None)
 
 
 def _first(value: Any) -> dict[str, Any]:
