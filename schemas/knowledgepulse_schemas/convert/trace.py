@@ -50,8 +50,6 @@ Step = dict[str, Any]
 
 _LEVELS = 198
 """The most levels of objects and lists in a step: the worker accepts 200 in a trace; pydantic writes 255."""
-_BLOCK = 4096
-"""Bytes of steps after which a new block begins: one block for all would not take the place of messages."""
 _MIN_WORDS = 3
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
@@ -92,7 +90,7 @@ class Conversion:
 
     losses: Losses
     _frame: ReasoningTrace  # with a step in place of all
-    _steps: list[bytes]  # blocks of lines, each a step as JSON without its id
+    _steps: list[bytes]  # each as JSON without its id
 
     @cached_property
     def trace(self) -> ReasoningTrace:
@@ -122,8 +120,7 @@ class Conversion:
         yield b"]," + rest[1:].encode()
 
     def _numbered(self) -> Iterator[bytes]:
-        steps = (step for block in self._steps for step in block.splitlines())
-        for number, step in enumerate(steps):
+        for number, step in enumerate(self._steps):
             yield b'{"step_id":%d,%b' % (number, step[1:])
 
 
@@ -140,7 +137,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
         raise ConversionError(
             "no objective: a user message with text is required, or else --objective (`Options.objective`)"
         )
-    if not steps.number:
+    if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or steps.hash(objective))
     trace_id = trace_id_of(native_id)
@@ -181,7 +178,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
     }
     if not options.keep_prompt:
         steps.count_prompt(run.losses)
-    return Conversion(run.losses, _validated(document), steps.blocks())
+    return Conversion(run.losses, _validated(document), steps.steps)
 
 
 class _Steps:
@@ -190,9 +187,9 @@ class _Steps:
     def __init__(self, run: hub.Run) -> None:
         # The first user text of at least three words before the first tool call, or else the first user text.
         self.objective: str | None = None
-        self._blocks: list[bytes] = []  # of lines, each a step as JSON without its id
-        self._block: list[bytes] = []  # lines of the last block
-        self.number = 0  # of the steps
+        # As JSON without their ids. Each takes the place of its message in memory: of blocks, or of one text
+        # for all, hardly any would.
+        self.steps: list[bytes] = []
         self._content: list[bytes] | None = None if run.native_id else []  # for the hash
         self.result = ""  # the last assistant text
         # Whether the last failure, or the last interruption, has no agent step after it.
@@ -207,13 +204,6 @@ class _Steps:
         self._tools_without_id: deque[Step] = deque()
         for message in with_calls(run.messages, run.losses):  # the steps take their place
             self._add(message)
-
-    def blocks(self) -> list[bytes]:
-        """Return the steps so far. In a block, a short one takes less memory than as an object of its own."""
-        if self._block:
-            self._blocks.append(b"".join(self._block))
-            self._block.clear()
-        return self._blocks
 
     def hash(self, objective: str) -> str:
         """Return a hash of the run's content, to replace a missing native id."""
@@ -257,7 +247,7 @@ class _Steps:
             self._add_thought(text)
             self.result = text
         elif role == "user" and self.objective is None:
-            self.objective, self._asked_at = text, self.number
+            self.objective, self._asked_at = text, len(self.steps)
         elif role == "user" and not self._has_call and _is_short(self.objective) and not _is_short(text):
             self._put({"type": "observation", "content": self.objective}, self._asked_at)
             self.objective = text
@@ -326,22 +316,12 @@ class _Steps:
         self._put(step)
 
     def _put(self, step: Step, position: int | None = None) -> None:
-        position = self.number if position is None else position
-        self._write(_encoded(step, position) + b"\n", position)
-        self.number += 1
+        position = len(self.steps) if position is None else position
+        self.steps.insert(position, _encoded(step, position))
         if self._content is not None:
             # The calls' ids are no content: some tracers make them up anew.
             own = without(step, "tool_call_id")
             self._content.insert(position, _json(own))
-
-    def _write(self, line: bytes, position: int) -> None:
-        if position < self.number:  # at most once
-            lines = b"".join(self.blocks()).splitlines(keepends=True)
-            self._blocks, self._block = [], [*lines[:position], line, *lines[position:]]
-        else:
-            self._block.append(line)
-        if sum(map(len, self._block)) > _BLOCK:
-            self.blocks()
 
 
 def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:

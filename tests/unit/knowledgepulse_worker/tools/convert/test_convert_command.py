@@ -11,9 +11,12 @@ import random
 import re
 import resource
 import signal
+import subprocess
+import sys
 import tracemalloc
 import weakref
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -197,6 +200,53 @@ def test_a_long_session_takes_no_more_than_twice_the_memory_of_its_trace(tmp_pat
 
     assert 600 * 5_000 < printed.stat().st_size < 620 * 5_000
     assert peak < 1.6 * printed.stat().st_size
+
+
+MEASURE = """
+import os, sys
+from pathlib import Path
+from rich.progress import Progress
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
+
+for name in sys.argv[1:]:
+    with Progress(disable=True) as progress, open(os.devnull, "wb") as out:
+        for _, conversion in conversions([name], "auto", ConversionReport(), progress, Options()):
+            out.writelines(conversion.pieces())
+    [peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line]
+    print(int(peak.split()[1]) * 1024, sum(map(len, conversion.pieces())))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of a process's memory")
+def test_steps_take_the_place_of_messages_in_the_memory_of_the_process(tmp_path):
+    """Steps in blocks of 4 KiB left that of short messages unused, which an index kept from the system."""
+
+    def line(uuid, kind, **block):
+        ids = {"uuid": uuid, "parentUuid": None, "sessionId": "s1"}
+        return {"type": kind, **ids, "message": {"content": [block]}}
+
+    def session(name, calls):
+        file = tmp_path / name
+        asked = [line("a", "user", type="text", text="Fix the tests")]
+        called = [
+            [
+                line(
+                    f"c{n}", "assistant", type="tool_use", id=f"call_{n}", name="Bash", input={"x": "y" * 60}
+                ),
+                line(f"r{n}", "user", type="tool_result", tool_use_id=f"call_{n}", content="x" * 350),
+            ]
+            for n in range(calls)
+        ]
+        file.write_bytes(lines(*asked, *chain.from_iterable(called)))
+        return str(file)
+
+    command = [sys.executable, "-c", MEASURE, session("short", 1), session("long", 15_000)]
+    measured = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    (before, _), (peak, trace) = (map(int, line.split()) for line in measured)
+
+    assert trace > 9_000_000
+    assert peak - before < 2 * trace
 
 
 def test_each_request_can_be_a_trace(convert):
