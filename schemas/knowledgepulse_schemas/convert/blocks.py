@@ -49,7 +49,7 @@ _RESPONSE_IDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id", *_CALL_
 _ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
 _SERVER = "mcp_server_name"
 _RESULTS = ("content", "result", "response", "output", "value", "text")
-_FAILED = ("is_error", "isError", "error")
+_FAILED = ("is_error", "isError", "error", "tool_call_error")
 _STATES = ("success", "status")
 
 
@@ -83,9 +83,16 @@ def parts_of(block: Any, path: str, losses: Losses, kind: str = "") -> Parts:
 def responded(text: str, retry: bool, block: dict[str, Any]) -> hub.ToolCallResponse:
     """Return the response in a block with one of the usual names for its call."""
     call_id, name = _first(block, _RESPONSE_IDS), _first(block, _NAMES)
-    failed = retry or block.get("success") is False or block.get("status") == "error"
-    failed = failed or any(block.get(flag) not in (None, False, "") for flag in _FAILED)
-    return hub.ToolCallResponse(text, _text(call_id), _text(name), failed)
+    return hub.ToolCallResponse(text, _text(call_id), _text(name), retry or is_failed(block))
+
+
+def is_failed(response: dict[str, Any]) -> bool:
+    """Check for one of the usual flags of a failure."""
+    return (
+        response.get("success") is False
+        or response.get("status") == "error"
+        or any(response.get(flag) not in (None, False, "") for flag in _FAILED)
+    )
 
 
 def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> Parts:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from knowledgepulse_schemas.convert import hub
-from knowledgepulse_schemas.convert.blocks import Block, parts_of
+from knowledgepulse_schemas.convert.blocks import Block, is_failed, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.input_format import of_messages
@@ -184,7 +184,10 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     role = hub.role_of(item.role or "", path)
     content = [part for _, part in parts_of(item.content, f"{lost_at}.content[]", losses)]
     if role == "tool":
-        return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
+        text, failed = hub.join_texts(content), is_failed({**item.__dict__, **(item.model_extra or {})})
+        if isinstance(item.error, str) and item.error not in text:
+            text = "\n".join(filter(None, [text, item.error]))
+        return hub.message(role, hub.ToolCallResponse(text, item.tool_call_id, item.name, failed))
     losses.add(f"{lost_at}.name", item.name)
     role = hub.without_example(role, item.name, item.tool_calls)
     thoughts = _thoughts(item.reasoning, f"{lost_at}.reasoning[]", losses)
