@@ -42,7 +42,7 @@ class Spool:
         part, file = self._new_part()
         try:
             with file:
-                file.writelines(line.strip() + b"\n" for line in lines)
+                file.writelines(piece for line in lines for piece in (line.strip(), b"\n"))
                 file.flush()
                 os.fsync(file.fileno())
                 if os.fstat(file.fileno()).st_size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tracemalloc
 
 import pytest
 from click.testing import CliRunner
@@ -269,3 +270,17 @@ def test_a_hook_does_not_wait_for_one_that_publishes(publish, broker, session, s
 
     assert [json.loads(line)["metadata"]["native_id"] for line in broker.got] == ["s1", "s2"]
     assert waiting(spool) == []
+
+
+def test_a_trace_is_not_copied_to_wait(spool):
+    trace = b"x" * 5_000_000
+    tracemalloc.start()
+    try:
+        Spool(spool).add([trace])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    [file] = spool.iterdir()
+    assert file.read_bytes() == trace + b"\n"
+    assert peak < len(trace) / 2
