@@ -223,9 +223,9 @@ def _publish(
     published = publisher.published
     try:
         publish_lines((document.text for document in documents), publisher, limit)
-    except BaseException:  # Ctrl-C and SIGTERM too
-        if published.records and skip is not None and not quiet:
-            _print_how_to_continue(published, skip)
+    except BaseException as error:  # Ctrl-C and SIGTERM too
+        if skip is not None and not quiet:
+            _print_how_to_continue(published, skip, is_too_large=isinstance(error, TooLargeError))
         raise
     if quiet:
         return
@@ -234,9 +234,12 @@ def _publish(
         errors.print(f"{published.without_key} of them have no {key} and were published without a key")
 
 
-def _print_how_to_continue(published: PublishProgress, skip: int) -> None:
+def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_large: bool) -> None:
     done, unknown = skip + published.confirmed, published.records - published.confirmed
-    errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
+    if is_too_large and not unknown:
+        errors.print(f"record {done + 1} is too large; continue after it with --skip {done + 1}")
+    elif published.records:
+        errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
     if unknown:
         errors.print(f"the next {unknown} may or may not have been published")
 
