@@ -218,6 +218,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of a process's memory")
 def test_steps_take_the_place_of_messages_in_the_memory_of_the_process(tmp_path):
     """Steps in blocks of 4 KiB left that of short messages unused, which an index kept from the system."""
