@@ -13,7 +13,7 @@ from knowledgepulse_worker.tools.demo.processes import last_lines
 KAFKA_VERSION = "4.1.0"
 """Version of Apache Kafka."""
 
-START_LIMIT = 60.0
+START_LIMIT = 120.0
 """Seconds until a broker started here must respond."""
 
 MessageCallback = Callable[[str], None]
