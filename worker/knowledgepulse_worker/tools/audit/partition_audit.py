@@ -61,7 +61,7 @@ class _Case:
     Attributes:
         cached: None unless the record was scored.
         scored: what is known of the scored record: its entry, or else an output; None if nothing is.
-        replaces: whether another record had this offset before, and outputs.
+        replaced: the number of outputs of other records that had this offset before.
     """
 
     offset: int
@@ -71,7 +71,7 @@ class _Case:
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
-    replaces: bool = False
+    replaced: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def text(self, text: TraceText) -> str | None:
@@ -117,7 +117,7 @@ class PartitionAudit:
         self._next = next(self._known, _END)
         self._rewinds = index.rewinds(partition)
         self._rewinds_ahead = deque(self._rewinds)
-        self._replaces = False
+        self._replaced = 0
         self._builder = builder
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = VectorSource(settings, index.first_scored(partition), embedder)
@@ -191,7 +191,7 @@ class PartitionAudit:
             wrong = mismatches(record, trace, output, self._builder)
             if self._is_of_another_record(wrong, record.offset):
                 self._report.unknown += 1
-                case.replaces = True
+                case.replaced += 1
             else:
                 case.outputs.append(output)
                 case.wrong += [f"{part} does not match the record" for part in wrong]
@@ -227,9 +227,9 @@ class PartitionAudit:
         return any(offset in rewind for rewind in self._rewinds)
 
     def _check(self, case: _Case) -> None:
-        if case.replaces and not self._replaces and self._memory:
+        if case.replaced > self._replaced and self._memory:
             self._memory.doubt("rewind")  # the worker went back, and did not get back the vectors from before
-        self._replaces = case.replaces
+        self._replaced = case.replaced
         if case.cached is not None:
             self._memory.use(case.cached.model)
             if self._rewinds_ahead and case.offset >= self._rewinds_ahead[0].start:

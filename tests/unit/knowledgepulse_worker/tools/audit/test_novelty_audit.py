@@ -113,6 +113,22 @@ def test_scores_of_records_that_replaced_others_may_differ(worked):
     assert report.novelty_unaudited == {"rewind": 4}
 
 
+@pytest.mark.parametrize("again_from", [20, 23, 26])
+def test_records_may_be_replaced_again_among_those_that_replaced_others(worked, again_from):
+    """The second election was taken for the first, and the scores after it for wrong ones."""
+    made = worked(24)
+    for number, first in enumerate([18, again_from]):
+        del made.raw[first:]
+        made.publish(10, seed="other" + "!" * number)
+        made.restart(cut=True)
+        made.work(since=first)
+
+    report = made.audit()
+
+    assert not report.differing
+    assert report.novelty_unaudited == {"rewind": min(again_from, 22) + 4 - 18}
+
+
 def test_another_model_starts_with_an_empty_cache(worked, noisy):
     made = worked(10)
     made.restart(noisy(0, identity="second"))
