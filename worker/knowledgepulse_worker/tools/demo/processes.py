@@ -1,5 +1,6 @@
 """Start processes that end with this one."""
 
+import errno
 import os
 import re
 import secrets
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -73,13 +74,20 @@ def free_ports(count: int) -> list[int]:
 
     They are none of those that an outgoing connection, or a server that names no port, may take before they
     are used.
+
+    Raises:
+        OSError: no server can be opened, for another reason than that a port is in use.
     """
     ports: list[int] = []
     with ExitStack() as stack:  # all open at once, so that they differ
         while len(ports) < count:
             port = _SERVER_PORTS.start + secrets.randbelow(len(_SERVER_PORTS))
-            with suppress(OSError):  # in use
+            try:
                 stack.enter_context(socket.create_server((LOOPBACK, port)))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
                 ports.append(port)
     return ports
 

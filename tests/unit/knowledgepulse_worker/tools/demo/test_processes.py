@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+
+import pytest
 
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
@@ -25,3 +28,13 @@ def test_a_port_in_use_is_not_free_and_none_is_given_twice(monkeypatch):
         monkeypatch.setattr(processes, "_SERVER_PORTS", range(taken, taken + 10))
 
         assert len(set(free_ports(3)) - {taken}) == 3
+
+
+def test_a_machine_that_opens_no_server_is_not_asked_for_ever(monkeypatch):
+    def create_server(_address):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(processes.socket, "create_server", create_server)
+
+    with pytest.raises(OSError, match="Too many open files"):
+        free_ports(1)
