@@ -167,6 +167,15 @@ async def test_records_and_offsets_of_a_transaction_are_visible_together_or_neve
         assert await stage.committed() == [0, 7]
 
 
+async def test_brokers_need_not_refuse_records_for_now_to_verify_the_positions(stage, name, caplog):
+    """They verify one request of a transaction at a time; a refused one waited for 100 ms (KIP-890)."""
+    async with stage.publisher(name) as publisher:
+        for number in range(40):
+            position = {(stage.topic, 0): Position(number)}
+            await publisher.commit(records(stage, b"1", b"2"), position, GroupMetadata(stage.group))
+    assert "NotEnoughReplicas" not in caplog.text
+
+
 async def test_an_open_transaction_holds_readers_back(stage, name):
     async with stage.publisher(name) as publisher:
         async with publisher.transaction() as write:

@@ -14,7 +14,9 @@ from support.streams import Message
 pytestmark = pytest.mark.integration
 
 MARK = "confidential"
-KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "Healthy", "Recovering", "stopping")
+KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "stopping")
+# Their lines tell how quickly brokers answer: many, on a busy machine.
+VERDICTS_AND_CLIENT = ("knowledgepulse_worker.stream.diagnosis", "aiokafka")
 
 
 def lines(worker):
@@ -38,7 +40,7 @@ async def test_logs_a_line_per_start_rebalance_and_recovery_but_none_per_record(
         rebalances = page.value(await worker.metrics(), "kp_rebalances_total")
         assert await worker.stop() == 0
 
-    logged = lines(worker)
+    logged = [line for line in lines(worker) if not line["logger"].startswith(VERDICTS_AND_CLIENT)]
     messages = [line["message"] for line in logged]
     kinds = Counter(kind for kind in KINDS for message in messages if message.startswith(kind))
     assert kinds.total() == len(messages), [m for m in messages if not m.startswith(KINDS)]

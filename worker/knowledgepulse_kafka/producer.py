@@ -212,6 +212,12 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
             raise ForgottenIdError from error
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
+        """Commit a group's offsets once the records are written.
+
+        A broker verifies one request of a transaction at a time. It refuses the other one for now, and the
+        client would send it again only after 100 ms (KIP-890: NOT_ENOUGH_REPLICAS).
+        """
+        await self._message_accumulator.flush_for_commit()
         try:
             node = await self._sender._find_coordinator(CoordinationType.GROUP, group)  # noqa: SLF001
         except GroupAuthorizationFailedError as error:

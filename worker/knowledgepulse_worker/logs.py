@@ -29,6 +29,7 @@ _WARNS_OF_REBALANCES = f"{CLIENT}.consumer.group_coordinator"
 # find the group's coordinator, and other messages report a lasting failure. If the first broker cannot be
 # reached or a broker refuses the group's member or the producer, the caller reports it.
 _ATTEMPTS = (
+    "Got error produce response on topic-partition %s, retrying. Error: %s",
     "Group Coordinator Request failed: %s",
     'Unable connect to "%s:%s": %s',
     "Attempt to join group failed due to fatal error: %s",

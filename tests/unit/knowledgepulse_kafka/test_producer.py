@@ -78,3 +78,21 @@ async def test_a_cancelled_transaction_waits_only_a_moment_for_its_abort(cut_off
 
     assert task.cancelled()
     await abandon(cut_off)
+
+
+async def test_offsets_are_committed_once_the_records_are_written(producer, monkeypatch):
+    written, looked_up = asyncio.Event(), asyncio.Event()
+
+    async def find_coordinator(*_):
+        looked_up.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(producer._message_accumulator, "flush_for_commit", written.wait)
+    monkeypatch.setattr(producer._sender, "_find_coordinator", find_coordinator)
+    committing = asyncio.create_task(producer._commit_offsets({}, "group"))
+    await asyncio.sleep(0)
+    assert not looked_up.is_set()
+
+    written.set()
+    await looked_up.wait()
+    committing.cancel()
