@@ -83,6 +83,8 @@ def problem_of(error: BaseException) -> str:
             problem = "answers in HTTP, not as a broker"
         case IncompleteReadError():
             problem = "closes the connection"
+        case KafkaError(args=(str(text),)):
+            problem = text
         case _:
             problem = str(error) or type(error).__name__
     return problem

@@ -175,7 +175,7 @@ async def test_a_server_that_names_no_broker_is_not_reached(serve, monkeypatch):
     """A broker that refuses a token answers like this, and was taken for one that grants all rights."""
     server = await serve([])
 
-    with pytest.raises(KafkaConnectionError, match=r"no bootstrap server answers \(.*: .*names no broker\)"):
+    with pytest.raises(KafkaConnectionError, match=r"server answers \([\d.]+:\d+: names no broker\)"):
         async with bootstrapped(monkeypatch, server.address):
             pass
 
