@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
@@ -66,13 +67,28 @@ async def verdict(worker):
 async def becomes(worker, state, reason=""):
     """Wait until the verdict has this state, for this reason; then page, metric and log have it, too."""
     async with asyncio.timeout(LIMIT):
-        while (found := await verdict(worker))["state"] != state or reason not in found["text"]:
+        while True:
+            found = await verdict(worker)
+            shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
+            metrics = (await worker.get("/metrics"))[1]
+            is_lasting = (await verdict(worker))["since"] == found["since"]
+            if is_lasting and found["state"] == state and reason in found["text"]:
+                break
             await asyncio.sleep(0.1)
-    shown = json.loads((await worker.get("/api/status"))[1])["verdict"]
     assert (shown["state"], shown["since"]) == (state, found["since"])
-    assert f'kp_state{{state="{state}"}} 1.0' in (await worker.get("/metrics"))[1]
+    assert f'kp_state{{state="{state}"}} 1.0' in metrics
     assert reason in worker.log()
     return found
+
+
+def told_once(worker, reason):
+    """Return whether no verdict for this reason follows another one in the log.
+
+    On a busy machine, a worker may wait for brokers again.
+    """
+    lines = map(json.loads, worker.log().splitlines())
+    verdicts = [line["message"] for line in lines if line["logger"].endswith(".diagnosis")]
+    return not any(reason in former and reason in latter for former, latter in pairwise(verdicts))
 
 
 async def publish(stream, traces):
@@ -94,9 +110,8 @@ async def test_a_worker_whose_broker_hangs_waits_for_kafka_until_it_is_back(brok
         finally:
             os.kill(broker, signal.SIGCONT)
         await becomes(worker, "healthy")
-    log = worker.log()
-    assert log.count("Waiting for Kafka: no answer from ") == 1
-    assert log.count("Healthy (was waiting_for_kafka for ") == 1
+    assert told_once(worker, "Waiting for Kafka: no answer from ")
+    assert "Healthy (was waiting_for_kafka for " in worker.log()
 
 
 async def test_a_worker_whose_brokers_disk_is_full_waits_for_kafka_until_it_has_room(
@@ -133,7 +148,7 @@ async def test_a_worker_that_is_cut_off_from_its_coordinator_says_so(make_stream
         await becomes(worker, "healthy")
         await publish(stream, real_traces[:5])
         await worker.published(5)
-    assert worker.log().count(reason) == 1
+    assert told_once(worker, reason)
 
 
 async def test_a_worker_whose_transaction_does_not_end_waits_for_kafka(make_stream, orders, real_traces):
@@ -171,7 +186,7 @@ async def test_a_worker_that_starts_again_without_a_transaction_coordinator_wait
         await becomes(worker, "healthy")
         await publish(stream, real_traces[:5])
         await worker.published(5)
-    assert worker.log().count(reason) == 1
+    assert told_once(worker, reason)
 
 
 @asynccontextmanager
