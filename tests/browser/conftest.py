@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest_asyncio
 from aiohttp import web
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
@@ -23,6 +23,9 @@ from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
 from support.tools import tool
 
 WELL = Observation(partitions=4, rate=10.0)
+
+# By default, five seconds, in which a busy machine may do nothing at all.
+expect.set_options(timeout=60_000)
 
 ARGUMENTS = [
     "--no-sandbox",  # root, as in a container, has no sandbox

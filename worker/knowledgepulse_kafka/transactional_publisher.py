@@ -276,7 +276,7 @@ class TransactionalPublisher:
         group: GroupMetadata,
         alone: Collection[OutputRecord],
     ) -> list[Location]:
-        """Write records, while the coordinators take the positions: the transaction is open for less long."""
+        """Write records, while the coordinator adds the group: the transaction is open for less long."""
         batches = await self._send(records, alone)
         offsets = {
             TopicPartition(*place): OffsetAndMetadata(position.offset, metadata_of(position))

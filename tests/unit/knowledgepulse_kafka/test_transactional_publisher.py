@@ -102,8 +102,8 @@ def record(partition, number):
     return OutputRecord("topic", partition, 0, b"%d" % number, b"v", ())
 
 
-async def test_the_coordinators_take_the_positions_while_the_leaders_write_the_records():
-    """One after the other, a transaction of a worker took a quarter longer."""
+async def test_the_group_is_added_to_the_transaction_while_the_leaders_write_the_records():
+    """One after the other, a transaction of a worker took longer."""
     delivery = asyncio.get_running_loop().create_future()
 
     class Producer(FakeProducer):
