@@ -98,7 +98,7 @@ async def test_publishing_waits_and_names_the_quota(make_stream, real_traces, co
 @needs_kafka("3.9")  # 3.3 in KRaft mode does not enforce it
 async def test_creating_topics_waits_and_names_the_quota(broker, monkeypatch, caplog):
     """A new topic counted as unknown, although the brokers only delayed the question for it."""
-    monkeypatch.setattr(kafka_admin, "_CREATION_TIMEOUT", 2)
+    monkeypatch.setattr(kafka_admin, "_CREATION_TIMEOUT", 6)
     settings = own_settings(broker.bootstrap_servers, "quota")
 
     async with (
