@@ -10,7 +10,7 @@ import psutil
 import pytest
 from aiokafka.partitioner import murmur2
 
-from knowledgepulse_kafka.errors import DeliveryError
+from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.worker_topics import OUTPUT_HEADROOM, changelog_topic_name
@@ -106,7 +106,7 @@ async def test_a_trace_rejected_by_the_broker_raises_in_the_producer(make_stream
     stream = await make_stream(1)
     await stream.recreate_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
 
-    with pytest.raises(DeliveryError, match="TooLarge"):
+    with pytest.raises(TooLargeError, match=r"larger than the topic's max\.message\.bytes"):
         async with TracePublisher(stream.settings) as publisher:
             await publisher.publish(real_traces[0])
 

@@ -171,6 +171,36 @@ async def test_a_publication_that_is_stopped_says_where_to_go_on(
     assert len(raw) == FIRST + ALL - skip
 
 
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (3_000_000, "3500038 bytes exceed limits.trace_bytes=3000000"),
+        (4_000_000, "a record is larger than the topic's max.message.bytes"),
+    ],
+)
+async def test_a_trace_may_be_as_large_as_settings_and_topic_allow(stream, config, tmp_path, limit, reason):
+    """More than 1 MiB was refused whatever they allow."""
+    await stream.configure_topic(stream.settings.topics.raw, {"max.message.bytes": "3000000"})
+    small, large, too_large = (trace_of(size) for size in (10, 2_500_000, 3_500_000))
+    traces = [small, large, small, too_large, small, large]
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(b"\n".join(traces))
+    settings = stream.configured(limits={"trace_bytes": limit})
+    command = ("publish", str(file), "--config", config(settings))
+
+    status, _, errors = await kp_worker(*command)
+    assert status != 0
+    assert "record 4 is too large; continue after it with --skip 4\n" in errors
+    assert f"{stream.settings.topics.raw}: {reason}\n" in errors
+    status, _, errors = await kp_worker(*command, "--skip", "4")
+    assert (status, errors) == (0, f"2 records published to {stream.settings.topics.raw}\n")
+    assert Counter(await values(stream, 5)) == {small: 3, large: 2}
+
+
+def trace_of(size):
+    return json.dumps({"id": f"kp:trace:{size}", "text": "x" * size}).encode()
+
+
 async def test_a_mistyped_topic_is_not_created(stream, lines):
     """Producing to it would create it, where `auto.create.topics.enable` is on."""
     settings = stream.configured(topics={"raw": f"{stream.settings.topics.raw}x"})

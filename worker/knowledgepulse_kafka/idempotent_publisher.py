@@ -22,6 +22,9 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.throttling import PRODUCER_QUOTA, logged_throttle
 
 _LINGER_MS = 5
+_MAX_REQUEST_BYTES = 100_000_000
+"""The size of the largest record to send. A broker refuses what its topic does not accept, but closes the
+connection at a request larger than its ``socket.request.max.bytes``, by default 104,857,600."""
 _CLOSE_LIMIT = 5.0
 """Seconds to wait, on closing, for records that are still in flight."""
 
@@ -35,12 +38,10 @@ class IdempotentPublisher:
 
     Args:
         config: the connection.
-        max_message_bytes: the size of the largest record that the topics accept.
     """
 
-    def __init__(self, config: Config, max_message_bytes: int = 1_048_576) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self._max_message_bytes = max_message_bytes
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -53,7 +54,7 @@ class IdempotentPublisher:
             self._config,
             logged_throttle(PRODUCER_QUOTA),
             linger_ms=_LINGER_MS,
-            max_request_size=self._max_message_bytes,
+            max_request_size=_MAX_REQUEST_BYTES,
         )
         try:
             async with asyncio.timeout(self._config.request_timeout):
@@ -107,6 +108,6 @@ class IdempotentPublisher:
 
 def delivery_error(topic: str, error: BaseException) -> DeliveryError:
     """Translate the client's error to a :class:`~knowledgepulse_kafka.errors.DeliveryError`."""
-    too_large = isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError)
-    kind = TooLargeError if too_large else DeliveryError
-    return kind(f"{topic}: {type(error).__name__}: {error}")
+    if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
+        return TooLargeError(f"{topic}: a record is larger than the topic's max.message.bytes")
+    return DeliveryError(f"{topic}: {type(error).__name__}: {error}")

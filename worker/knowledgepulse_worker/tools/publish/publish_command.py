@@ -7,7 +7,7 @@ import logging
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -31,7 +31,7 @@ from knowledgepulse_worker.tools.convert.convert_command import (
     converted,
     read_options,
 )
-from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject
+from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject, reject_line
 from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
@@ -127,7 +127,7 @@ def publish(
         if dry_run:
             invalid = _rehearse(documents, settings, key)
         elif spool is None:
-            _publish(documents, settings, key, skip=skip, quiet=hook)
+            _publish(documents, TracePublisher(settings, key), skip=skip, quiet=hook)
         else:
             invalid = _publish_spooled(documents, settings, key, Spool(spool), quiet=hook)
     if format_name is not None and not hook:
@@ -171,7 +171,7 @@ def _may_be_file(path: Path) -> bool:
 def _publish_spooled(
     documents: Iterable[Document], settings: Settings, key: KeyBy, spool: Spool, *, quiet: bool
 ) -> int:
-    """Publish the waiting documents of earlier runs, then these; return the number of rejected files."""
+    """Publish the waiting documents of earlier runs, then these; return the number of files set aside."""
     spool.add(document.text for document in documents)
     rejected, deadline = 0, time.monotonic() + SPOOL_LIMIT
     while not spool.is_empty:  # another process may add to it until this one has given it back
@@ -182,36 +182,59 @@ def _publish_spooled(
                 break
             for file in files:
                 try:
-                    _publish_file(file, settings, key, deadline, quiet=quiet)
+                    rejected += _publish_file(file, settings, key, deadline, quiet=quiet)
                 except NoBrokerError as error:
                     left = sum(map(Path.exists, files))
                     errors.print(f"{error}; waiting in {file.parent}: {left}", markup=False, emoji=False)
                     return rejected
                 except (TooLargeError, _NoFileError) as error:
                     rejected += 1
-                    errors.print(f"{error}; kept in {reject(file)}", markup=False, emoji=False)
+                    _print_kept(error, reject(file))
                 else:
                     file.unlink()
     return rejected
+
+
+def _print_kept(error: Exception, kept: Path) -> None:
+    errors.print(f"{error}; kept in {kept}", markup=False, emoji=False)
 
 
 class _NoFileError(InputError):
     """What waits in a spool is no file."""
 
 
-def _publish_file(file: Path, settings: Settings, key: KeyBy, deadline: float, *, quiet: bool) -> None:
+def _publish_file(file: Path, settings: Settings, key: KeyBy, deadline: float, *, quiet: bool) -> int:
+    """Publish a file's traces but those that are too large, which are set aside; return their number."""
     lines = opened(file)
     if lines is None:
         raise _NoFileError(f"{file}: is no file, such as a link or a folder")
+    rejected = 0
     with lines:
-        documents = (Document(str(file), line) for line in lines)
-        _publish(documents, settings, key, quiet=quiet, limit=deadline - time.monotonic())
+        numbered = enumerate(lines, 1)
+        line = next(numbered, None)
+
+        def documents() -> Iterator[Document]:
+            nonlocal line
+            while line is not None:
+                yield Document(str(file), line[1])
+                line = next(numbered, None)
+
+        while line is not None:
+            publisher = TracePublisher(settings, key)
+            try:
+                _publish(documents(), publisher, quiet=quiet, limit=deadline - time.monotonic())
+            except TooLargeError as error:
+                if not publisher.published.next_is_too_large:
+                    raise
+                rejected += 1
+                _print_kept(error, reject_line(file, *line))
+                line = next(numbered, None)
+    return rejected
 
 
 def _publish(
     documents: Iterable[Document],
-    settings: Settings,
-    key: KeyBy,
+    publisher: TracePublisher,
     *,
     quiet: bool,
     skip: int | None = None,
@@ -219,26 +242,27 @@ def _publish(
 ) -> None:
     # The publisher warns that no broker answers; its client would log each attempt.
     logging.getLogger(CLIENT).setLevel(logging.CRITICAL)
-    publisher = TracePublisher(settings, key)
     published = publisher.published
     try:
         publish_lines((document.text for document in documents), publisher, limit)
-    except BaseException as error:  # Ctrl-C and SIGTERM too
+    except BaseException:  # Ctrl-C and SIGTERM too
         if skip is not None and not quiet:
-            _print_how_to_continue(published, skip, is_too_large=isinstance(error, TooLargeError))
+            _print_how_to_continue(published, skip)
         raise
     if quiet:
         return
-    errors.print(f"{counted(published.records, 'record')} published to {settings.topics.raw}")
+    errors.print(f"{counted(published.records, 'record')} published to {publisher.topic}")
     if published.without_key:
-        errors.print(f"{published.without_key} of them have no {key} and were published without a key")
+        without, key = published.without_key, publisher.key_by
+        errors.print(f"{without} of them have no {key} and were published without a key")
 
 
-def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_large: bool) -> None:
+def _print_how_to_continue(published: PublishProgress, skip: int) -> None:
     done, unknown = skip + published.confirmed, published.records - published.confirmed
-    if is_too_large and not unknown:
+    if published.next_is_too_large:
         errors.print(f"record {done + 1} is too large; continue after it with --skip {done + 1}")
-    elif published.records:
+        return
+    if published.records:
         errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
     if unknown:
         errors.print(f"the next {unknown} may or may not have been published")

@@ -132,6 +132,16 @@ def reject(file: Path) -> Path:
     return file.rename(file.with_suffix(_REJECTED))
 
 
+def reject_line(file: Path, number: int, line: bytes) -> Path:
+    """Set aside a line of a file, given its number; return the line's own file."""
+    rejected = file.with_suffix(f".{number}{_REJECTED}")
+    with open(rejected, "wb", opener=_private) as written:
+        written.write(line)
+        written.flush()
+        os.fsync(written.fileno())
+    return rejected
+
+
 def _take_over(part: Path) -> None:
     """Let the whole lines wait that a writer has left which was killed; leave alone one that writes on."""
     if (file := opened(part)) is None:

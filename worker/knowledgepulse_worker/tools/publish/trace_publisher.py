@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from knowledgepulse_kafka.errors import NoBrokerError
+from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_kafka.rights import Right, require_rights, topic_rights
 from knowledgepulse_schemas import ReasoningTrace
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 WARNING_INTERVAL = 60.0
 """Seconds without a confirmation between two warnings."""
 _UNCONFIRMED = 1000
+_LARGE_BYTES = 1_000_000
+"""The size above which a topic with the default ``max.message.bytes``, 1,048,588, may refuse a record."""
 
 _CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
 """Seconds for the client to close, and for its thread to end, in a publication with a limit."""
@@ -39,6 +41,7 @@ class PublishProgress:
     records: int = 0  # that were sent
     confirmed: int = 0  # before the first unconfirmed one
     without_key: int = 0  # that were sent without a key
+    next_is_too_large: bool = False  # the record after the confirmed ones; no later one was sent
 
 
 class TracePublisher:
@@ -56,15 +59,21 @@ class TracePublisher:
     During an outage, it logs a warning every minute.
 
     Args:
-        settings: the brokers and the raw topic.
+        settings: the brokers, the raw topic and the largest trace.
         key_by: the record key: the trace's id, or a field of its metadata.
+
+    Attributes:
+        topic: the raw topic.
+        key_by: the record key.
+        published: the progress, also after the block has ended.
     """
 
     def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
-        self.published = PublishProgress()  # also valid after the block has ended
+        self.published = PublishProgress()
         self._settings = settings
-        self._topic = settings.topics.raw
-        self._key_by = key_by
+        self.topic = settings.topics.raw
+        self.key_by = key_by
+        self._trace_bytes = settings.limits.trace_bytes
         self._publisher = IdempotentPublisher(settings.kafka.client_config())
         self._unconfirmed: deque[asyncio.Future[object]] = deque()
 
@@ -78,7 +87,7 @@ class TracePublisher:
         """
         await require_rights(self._settings.kafka.client_config(), publishing_rights(self._settings))
         async with TopicAdmin(self._settings.kafka, self._settings.topics) as admin:
-            await admin.require_existing(self._topic)  # producing to it may create it, with one partition
+            await admin.require_existing(self.topic)  # producing to it may create it, with one partition
         await self._publisher.__aenter__()
         self._warning = asyncio.create_task(self._warn_of_silence())
         return self
@@ -102,19 +111,42 @@ class TracePublisher:
     async def publish(self, trace: ReasoningTrace | bytes) -> bytes | None:
         """Publish a trace or its unchanged JSON; return its key, or None if it has none.
 
-        Waits while too many traces are unconfirmed.
+        Waits while too many traces are unconfirmed. A large trace waits for all, since after one that they
+        refuse, brokers take no later one.
 
         Raises:
+            TooLargeError: this trace exceeds ``limits.trace_bytes``, or the raw topic refused a trace.
             DeliveryError: the brokers rejected this trace or an earlier one.
         """
         value = trace if isinstance(trace, bytes) else trace.to_json()
-        key = key_of(value, self._key_by)
-        self._unconfirmed.append(await self._publisher.send(self._topic, value, key))
-        self.published.records += 1
-        self.published.without_key += key is None
+        key = key_of(value, self.key_by)
+        if len(value) > min(_LARGE_BYTES, self._trace_bytes):
+            await self.flush()
+            await self._send_alone(value, key)
+        else:
+            await self._send(value, key)
         if len(self._unconfirmed) >= _UNCONFIRMED:
             await self.flush()
         return key
+
+    async def _send(self, value: bytes, key: bytes | None) -> None:
+        self._unconfirmed.append(await self._publisher.send(self.topic, value, key))
+        self.published.records += 1
+        self.published.without_key += key is None
+
+    async def _send_alone(self, value: bytes, key: bytes | None) -> None:
+        try:
+            self._require_size(value)
+            await self._send(value, key)
+            await self.flush()
+        except TooLargeError:
+            self.published.next_is_too_large = True
+            raise
+
+    def _require_size(self, value: bytes) -> None:
+        if len(value) > self._trace_bytes:
+            limit = f"limits.trace_bytes={self._trace_bytes}"
+            raise TooLargeError(f"{self.topic}: {len(value)} bytes exceed {limit}")
 
     async def flush(self) -> None:
         """Wait until the brokers have confirmed all traces; raise a DeliveryError if they rejected one."""
@@ -123,7 +155,7 @@ class TracePublisher:
         failures = [error for delivery in self._unconfirmed if (error := delivery.exception())]
         self._count_confirmed()
         if failures:
-            raise delivery_error(self._topic, failures[0]) from failures[0]
+            raise delivery_error(self.topic, failures[0]) from failures[0]
 
     async def _warn_of_silence(self) -> None:
         """Log a warning every minute without a confirmation."""

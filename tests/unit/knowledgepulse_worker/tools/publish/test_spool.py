@@ -74,6 +74,29 @@ def publish(spool, monkeypatch):
     return run
 
 
+LARGE = b"larger than the topic accepts"
+
+
+def publish_up_to_the_large(got):
+    """Return a publication that ends at a trace that is too large."""
+
+    def publish_lines(lines, publisher, _limit):
+        for line in lines:
+            if line.strip() == LARGE:
+                publisher.published.next_is_too_large = True
+                raise TooLargeError("raw-traces: a record is larger than the topic's max.message.bytes")
+            got.append(line.strip())
+
+    return publish_lines
+
+
+def publish_file(spool, tmp_path):
+    """Publish an empty file, and what waits in the spool."""
+    file = tmp_path / "traces.jsonl"
+    file.write_text("")
+    return CliRunner().invoke(entry.main, ["publish", "--spool", str(spool), str(file)])
+
+
 def waiting(spool):
     return sorted(path.suffix for path in spool.iterdir())
 
@@ -111,6 +134,21 @@ def test_what_is_too_large_is_kept_and_holds_up_nothing(publish, broker, session
     assert publish(session("s2")).exit_code == 0
     assert len(broker.got) == 1
     assert waiting(spool) == [".rejected"]
+
+
+def test_only_the_traces_of_a_file_that_are_too_large_are_set_aside(publish, broker, tmp_path, spool):
+    """One session that was too large set aside the whole file."""
+    broker.patch(publish_up_to_the_large(broker.got))
+    traces = [json.dumps({"id": f"kp:trace:{number}"}).encode() for number in range(5)]
+    lines = [traces[0], LARGE, traces[1], traces[2], LARGE]
+    Spool(spool).add(lines)
+
+    done = publish_file(spool, tmp_path)
+
+    assert (done.exit_code, done.output.count("; kept in ")) == (1, 2)
+    assert broker.got == traces[:3]
+    assert [path.name.split(".", 1)[1] for path in sorted(spool.iterdir())] == ["2.rejected", "5.rejected"]
+    assert {path.read_bytes() for path in spool.iterdir()} == {LARGE + b"\n"}
 
 
 def test_what_fails_otherwise_waits(publish, broker, session, spool):
