@@ -50,9 +50,7 @@ def metrics():
 async def server():
     registry = Registry()
     async with serving(registry) as url:
-        registry.settings = RegistrySettings(
-            url=url, agent_id=AGENT, api_key=await register(url, AGENT), timeout=0.3
-        )
+        registry.settings = RegistrySettings(url=url, agent_id=AGENT, api_key=await register(url, AGENT))
         yield registry
 
 
@@ -74,7 +72,6 @@ DATED = {"Date": "Wed, 21 Oct 2015 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 20
         ([saying(201)], "unreadable", (0.7, 1)),
         ([saying(200, {"data": {"id": "kp:trace:another"}})], "unreadable", (0.7, 1)),
         ([saying(201, [])], "unreadable", (0.7, 1)),
-        ([never], "timeout", (0.7, 1)),
         ([hanging_up], "closed", (0.7, 1)),
         ([saying(429)], "limited", (60, 60)),
         ([saying(429, **{"Retry-After": "9"})], "limited", (9, 9)),
@@ -101,6 +98,21 @@ async def test_what_may_pass_is_asked_again_but_not_at_once(
     assert metrics.counts() == {reason: len(answers)}
     assert len(clock.slept) == len(answers)
     assert waits[0] <= clock.slept[-1] <= waits[1]
+    assert server.posts == {sent.trace_id: [sent.idempotency_key]}
+
+
+async def test_a_registry_that_does_not_answer_in_time_is_asked_again(
+    server, clock, metrics, document, record
+):
+    server.script.append(never)
+    impatient = server.settings.model_copy(update={"timeout": 0.3})
+
+    async with RegistryClient(impatient, no_sleep) as client:
+        sent = await Sender(impatient, client, RequestRetrier(clock.sleep, metrics, clock)).send(
+            record(document())
+        )
+
+    assert metrics.counts().keys() == {"timeout"}
     assert server.posts == {sent.trace_id: [sent.idempotency_key]}
 
 

@@ -572,7 +572,7 @@ def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
 
 def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, monkeypatch):
     """Detectors look at a line of slashes for a time that is quadratic in its length."""
-    monkeypatch.setattr("knowledgepulse_worker.tools.export.secret_scan.SCAN_LIMIT", 0.5)
+    monkeypatch.setattr("knowledgepulse_worker.tools.export.secret_scan.SCAN_LIMIT", 2.0)
     lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
     lines[0]["task"]["objective"] = "/" * 300_000
     lines[1]["task"]["objective"] = "It is AKIA" + "Q" * 16
