@@ -22,9 +22,6 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_kafka.throttling import PRODUCER_QUOTA, logged_throttle
 
 _LINGER_MS = 5
-_MAX_REQUEST_BYTES = 100_000_000
-"""The size of the largest record to send. A broker refuses what its topic does not accept, but closes the
-connection at a request larger than its ``socket.request.max.bytes``, by default 104,857,600."""
 _CLOSE_LIMIT = 5.0
 """Seconds to wait, on closing, for records that are still in flight."""
 
@@ -38,10 +35,12 @@ class IdempotentPublisher:
 
     Args:
         config: the connection.
+        max_message_bytes: the size of the largest record that the topics accept.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, max_message_bytes: int = 1_048_576) -> None:
         self._config = config
+        self._max_message_bytes = max_message_bytes
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -54,7 +53,7 @@ class IdempotentPublisher:
             self._config,
             logged_throttle(PRODUCER_QUOTA),
             linger_ms=_LINGER_MS,
-            max_request_size=_MAX_REQUEST_BYTES,
+            max_request_size=self._max_message_bytes,
         )
         try:
             async with asyncio.timeout(self._config.request_timeout):

@@ -51,7 +51,9 @@ async def republish(
     targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
         open_scored_topics(settings) as scored,
-        IdempotentPublisher(settings.kafka.client_config()) as publisher,
+        IdempotentPublisher(
+            settings.kafka.client_config(), max(topic.max_message_bytes for topic in topics)
+        ) as publisher,
     ):
         rescored = await send_rescored(scored, period, policy, targets, publisher)
     if not rescored.traces:

@@ -208,27 +208,21 @@ def _publish_file(file: Path, settings: Settings, key: KeyBy, deadline: float, *
     lines = opened(file)
     if lines is None:
         raise _NoFileError(f"{file}: is no file, such as a link or a folder")
-    rejected = 0
-    with lines:
-        numbered = enumerate(lines, 1)
-        line = next(numbered, None)
+    publisher, rejected = TracePublisher(settings, key), 0
 
-        def documents() -> Iterator[Document]:
-            nonlocal line
-            while line is not None:
-                yield Document(str(file), line[1])
-                line = next(numbered, None)
-
-        while line is not None:
-            publisher = TracePublisher(settings, key)
+    def documents() -> Iterator[Document]:
+        nonlocal rejected
+        for number, line in enumerate(lines, 1):
             try:
-                _publish(documents(), publisher, quiet=quiet, limit=deadline - time.monotonic())
+                publisher.require_size(line.strip())
             except TooLargeError as error:
-                if not publisher.published.next_is_too_large:
-                    raise
+                _print_kept(error, reject_line(file, number, line))
                 rejected += 1
-                _print_kept(error, reject_line(file, *line))
-                line = next(numbered, None)
+            else:
+                yield Document(str(file), line)
+
+    with lines:
+        _publish(documents(), publisher, quiet=quiet, limit=deadline - time.monotonic())
     return rejected
 
 
@@ -245,9 +239,9 @@ def _publish(
     published = publisher.published
     try:
         publish_lines((document.text for document in documents), publisher, limit)
-    except BaseException:  # Ctrl-C and SIGTERM too
+    except BaseException as error:  # Ctrl-C and SIGTERM too
         if skip is not None and not quiet:
-            _print_how_to_continue(published, skip)
+            _print_how_to_continue(published, skip, is_too_large=isinstance(error, TooLargeError))
         raise
     if quiet:
         return
@@ -257,9 +251,9 @@ def _publish(
         errors.print(f"{without} of them have no {key} and were published without a key")
 
 
-def _print_how_to_continue(published: PublishProgress, skip: int) -> None:
+def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_large: bool) -> None:
     done, unknown = skip + published.confirmed, published.records - published.confirmed
-    if published.next_is_too_large:
+    if is_too_large and unknown <= 1:  # this one was sent and refused, or is larger than any trace may be
         errors.print(f"record {done + 1} is too large; continue after it with --skip {done + 1}")
         return
     if published.records:

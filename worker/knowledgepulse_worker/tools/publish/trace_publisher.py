@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 WARNING_INTERVAL = 60.0
 """Seconds without a confirmation between two warnings."""
 _UNCONFIRMED = 1000
+_OVERHEAD = 1000
+"""More bytes than a record takes beside its key and value."""
 _LARGE_BYTES = 1_000_000
 """The size above which a topic with the default ``max.message.bytes``, 1,048,588, may refuse a record."""
 
@@ -41,7 +43,6 @@ class PublishProgress:
     records: int = 0  # that were sent
     confirmed: int = 0  # before the first unconfirmed one
     without_key: int = 0  # that were sent without a key
-    next_is_too_large: bool = False  # the record after the confirmed ones; no later one was sent
 
 
 class TracePublisher:
@@ -74,7 +75,10 @@ class TracePublisher:
         self.topic = settings.topics.raw
         self.key_by = key_by
         self._trace_bytes = settings.limits.trace_bytes
-        self._publisher = IdempotentPublisher(settings.kafka.client_config())
+        # The key is a part of the trace, so no record is too large for the client alone.
+        self._publisher = IdempotentPublisher(
+            settings.kafka.client_config(), 2 * self._trace_bytes + _OVERHEAD
+        )
         self._unconfirmed: deque[asyncio.Future[object]] = deque()
 
     async def __aenter__(self) -> Self:
@@ -120,30 +124,19 @@ class TracePublisher:
         """
         value = trace if isinstance(trace, bytes) else trace.to_json()
         key = key_of(value, self.key_by)
-        if len(value) > min(_LARGE_BYTES, self._trace_bytes):
+        is_large = len(value) > min(_LARGE_BYTES, self._trace_bytes)
+        if is_large:
             await self.flush()
-            await self._send_alone(value, key)
-        else:
-            await self._send(value, key)
-        if len(self._unconfirmed) >= _UNCONFIRMED:
-            await self.flush()
-        return key
-
-    async def _send(self, value: bytes, key: bytes | None) -> None:
+            self.require_size(value)
         self._unconfirmed.append(await self._publisher.send(self.topic, value, key))
         self.published.records += 1
         self.published.without_key += key is None
-
-    async def _send_alone(self, value: bytes, key: bytes | None) -> None:
-        try:
-            self._require_size(value)
-            await self._send(value, key)
+        if is_large or len(self._unconfirmed) >= _UNCONFIRMED:
             await self.flush()
-        except TooLargeError:
-            self.published.next_is_too_large = True
-            raise
+        return key
 
-    def _require_size(self, value: bytes) -> None:
+    def require_size(self, value: bytes) -> None:
+        """Raise a TooLargeError if a trace exceeds ``limits.trace_bytes``."""
         if len(value) > self._trace_bytes:
             limit = f"limits.trace_bytes={self._trace_bytes}"
             raise TooLargeError(f"{self.topic}: {len(value)} bytes exceed {limit}")
