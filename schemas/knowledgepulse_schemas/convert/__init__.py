@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
-from knowledgepulse_schemas.convert.hub import RunOutcome
-from knowledgepulse_schemas.convert.input_format import InputFormat
+from knowledgepulse_schemas.convert.common.errors import ConversionError, NoRunError
+from knowledgepulse_schemas.convert.common.hub import RunOutcome
+from knowledgepulse_schemas.convert.common.input_format import InputFormat
+from knowledgepulse_schemas.convert.common.losses import Loss, Losses
+from knowledgepulse_schemas.convert.common.trace import Conversion, Options
 from knowledgepulse_schemas.convert.input_formats import (
     AUTO,
     INPUT_FORMATS,
@@ -25,8 +27,6 @@ from knowledgepulse_schemas.convert.input_formats import (
     unknown_format,
     unread_kind,
 )
-from knowledgepulse_schemas.convert.losses import Loss, Losses
-from knowledgepulse_schemas.convert.trace import Conversion, Options
 
 __all__ = [
     "AUTO",

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from knowledgepulse_schemas.convert import (
-    adk,
+from knowledgepulse_schemas.convert.benchmarks import (
     agentdojo,
-    anthropic,
     atif,
-    bedrock,
+    inspect_logs,
+    mini_swe_agent,
+    swe_agent,
+    tau_bench,
+)
+from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.errors import ConversionError, NoRunError
+from knowledgepulse_schemas.convert.common.input_format import InputFormat
+from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.session_log import requests_of
+from knowledgepulse_schemas.convert.common.trace import Conversion, Options, to_trace
+from knowledgepulse_schemas.convert.common.words import words
+from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, langchain, openai, vercel
+from knowledgepulse_schemas.convert.messages.any_vendor import messages_of
+from knowledgepulse_schemas.convert.sessions import (
+    adk,
     browser_use,
     claude_code,
     claude_stream,
@@ -18,33 +31,14 @@ from knowledgepulse_schemas.convert import (
     codex,
     codex_exec,
     cursor_stream,
-    gemini,
     gemini_cli,
-    hub,
-    inspect_logs,
-    langchain,
-    langfuse,
-    langsmith,
-    mini_swe_agent,
-    openai,
-    openai_agents,
     opencode,
     opencode_run,
     openhands,
-    spans,
-    swe_agent,
     tables,
-    tau_bench,
-    vercel,
     vscode_chat,
 )
-from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
-from knowledgepulse_schemas.convert.input_format import InputFormat
-from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.sessions import requests_of
-from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
-from knowledgepulse_schemas.convert.words import words
+from knowledgepulse_schemas.convert.spans import exports, langfuse, langsmith, openai_agents
 
 AUTO = "auto"
 
@@ -170,7 +164,7 @@ def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> InputFo
 INPUT_FORMATS: dict[str, InputFormat] = {
     input_format.name: input_format
     for input_format in (
-        *spans.FORMATS,
+        *exports.FORMATS,
         claude_code.FORMAT,
         claude_stream.FORMAT,
         cline.FORMAT,

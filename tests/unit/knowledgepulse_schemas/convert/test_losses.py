@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from knowledgepulse_schemas.convert import Conversion, Losses, Options, convert
-from knowledgepulse_schemas.convert.reading import parse_json
+from knowledgepulse_schemas.convert.common.reading import parse_json
 from support.conversions import FOLDER, read_cases, small_documents
 
 MEMBER = "a member that no one knows"

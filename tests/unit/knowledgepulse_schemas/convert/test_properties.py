@@ -13,10 +13,10 @@ from knowledgepulse_schemas.convert import (
     INPUT_FORMATS,
     Conversion,
     ConversionError,
-    boilerplate,
     convert,
     input_format_of,
 )
+from knowledgepulse_schemas.convert.common import boilerplate
 from support.conversions import small_documents
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

@@ -9,8 +9,7 @@ import pytest
 
 import knowledgepulse_schemas.convert as convert_package
 from knowledgepulse_schemas.convert import INPUT_FORMATS, ConversionError, Losses, Options, RunOutcome
-from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import (
+from knowledgepulse_schemas.convert.common.hub import (
     Error,
     Message,
     Run,
@@ -19,8 +18,9 @@ from knowledgepulse_schemas.convert.hub import (
     ToolCallResponse,
     ToolDefinition,
 )
-from knowledgepulse_schemas.convert.reading import parse_time
-from knowledgepulse_schemas.convert.trace import CODING_AGENTS, to_trace
+from knowledgepulse_schemas.convert.common.reading import parse_time
+from knowledgepulse_schemas.convert.common.trace import CODING_AGENTS, to_trace
+from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.trace import ReasoningTrace
 from knowledgepulse_worker.scoring import Scorer
 from support.conversions import small_documents

@@ -3,7 +3,7 @@
 import pytest
 
 from knowledgepulse_schemas.convert import Conversion, Losses, convert
-from knowledgepulse_schemas.convert.text_calls import UNREAD
+from knowledgepulse_schemas.convert.common.text_calls import UNREAD
 
 ASK = {"role": "user", "content": "Count the lines of main.py"}
 DONE = {"role": "assistant", "content": "It has 42 lines."}

@@ -8,7 +8,7 @@ from typing import Self
 import msgspec
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
-from knowledgepulse_schemas.convert.spans import OTLP, has_agent, of_agents
+from knowledgepulse_schemas.convert.spans.exports import OTLP, has_agent, of_agents
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read

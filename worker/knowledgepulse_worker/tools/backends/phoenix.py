@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from knowledgepulse_schemas.convert.span import unflatten
+from knowledgepulse_schemas.convert.spans.span import unflatten
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,

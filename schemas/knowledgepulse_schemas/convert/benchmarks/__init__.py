@@ -1,0 +1,1 @@
+"""Benchmarks: trajectories and logs of evaluations, most with a verdict."""

@@ -1,0 +1,1 @@
+"""What the converters of all formats share: the common form, its reading, its conversion to traces."""

@@ -1,0 +1,224 @@
+"""An input format: how its documents are recognised and how their runs are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.errors import ConversionError
+from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.reading import count_others, each, parse_json, unwrap, without
+from knowledgepulse_schemas.convert.common.session_log import Reader, lines_in, run_of_lines
+from knowledgepulse_schemas.convert.common.verdicts import Verdicts
+
+_CONVERSATIONS = ("messages", "conversations", "conversation", "trajectory", "history", "chat", "dialog")
+"""Members of rows that hold messages."""
+_HEAD = 50
+"""Lines by which a session's format is detected: it may begin with lines of any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFormat:
+    """A format that can be converted to traces.
+
+    Attributes:
+        name: The format's name on the command line.
+        members: Names of members that are typical of the format, separated by spaces.
+        recognises: Returns whether a document has this format.
+        runs: Yields the runs of a document, with an error in place of a run that cannot be read. Raises a
+            ConversionError if the document has another format.
+        is_fragment: Returns whether a line of a file is part of a larger document. The spans of a trace, for
+            example, may be on several lines.
+        streams: Whether ``runs`` also accepts an iterator of a file's lines, including unknown lines.
+    """
+
+    name: str
+    members: str
+    recognises: Callable[[Any], bool]
+    runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
+    is_fragment: Callable[[Any], bool] = lambda line: False
+    streams: bool = False
+
+    def fits(self, document: Any) -> bool:
+        """Return whether a document has this format.
+
+        One that nests too deeply to tell has not, nor one with a list or object where the format has a word.
+        """
+        try:
+            return self.recognises(document)
+        except (RecursionError, TypeError, ConversionError):
+            return False
+
+
+def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") -> bool:
+    """Check a document, or all items of a list; the list may be the member ``within`` of the document."""
+    document = unwrap(document, within)
+    return bool(document) and all(map(recognises, document if isinstance(document, list) else [document]))
+
+
+def runs_within(
+    document: Any, name: str, runs_of: Callable[[Any], Iterator[hub.Run | ConversionError]]
+) -> Iterator[hub.Run | ConversionError]:
+    """Yield the runs of the list in an object's member, or of the document if it has no such list.
+
+    The losses of the first run include the object's other members.
+    """
+    items, beside = unwrap(document, name), Losses()
+    if items is not document:
+        count_others(document, {name}, "", beside)
+    for run in runs_of(items):
+        if isinstance(run, hub.Run):
+            run.losses.merge(beside)
+            beside = Losses()
+        yield run
+
+
+def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub.Run:
+    """Return the run of a row, with what the row's other members say of its end."""
+    verdicts = Verdicts(record)
+    run = run_of(verdicts.rest, path)
+    run.outcome = run.outcome.over(verdicts.outcome)
+    if run.ending == "without_error":
+        run.ending = verdicts.ending
+    return run
+
+
+def of_records(
+    name: str,
+    members: str,
+    recognises: Callable[[Any], bool],
+    run_of: Callable[[Any, str], hub.Run],
+    within: str = "",
+) -> InputFormat:
+    """Return a format whose records are runs: one record, a list of records, or a list in a member.
+
+    Args:
+        name: The format's name on the command line.
+        members: Names of members that are typical of the format, separated by spaces.
+        recognises: Returns whether a value is a record.
+        run_of: Returns the run of a record. Its second argument is the record's path in the document.
+        within: The name of the member that may hold the list.
+    """
+    return InputFormat(
+        name,
+        members,
+        lambda document: are_all(recognises, document, within),
+        lambda document: runs_within(document, within, lambda records: each(records, run_of)),
+    )
+
+
+def of_session(
+    name: str,
+    members: str,
+    recognises: Callable[[dict[str, Any]], bool],
+    runs: Callable[[Any], Iterator[hub.Run]],
+) -> InputFormat:
+    """Return a format of session logs, whose lines are read one by one.
+
+    Args:
+        name: The format's name on the command line.
+        members: Names of members that are typical of the format, separated by spaces.
+        recognises: Returns whether a line is of the format.
+        runs: Yields the runs of the lines.
+    """
+
+    def has_line(document: Any) -> bool:
+        return any(isinstance(line, dict) and recognises(line) for line in lines_in(document)[:_HEAD])
+
+    return InputFormat(name, members, has_line, runs, lambda line: True, streams=True)
+
+
+def of_lines(
+    name: str, members: str, recognises: Callable[[dict[str, Any]], bool], reader: Callable[[str], Reader]
+) -> InputFormat:
+    """Return a format of session logs with a single run, which a new reader makes of their lines.
+
+    ``reader`` takes the name.
+    """
+    return of_session(name, members, recognises, lambda document: run_of_lines(document, reader(name)))
+
+
+def of_messages(
+    name: str,
+    members: str,
+    recognises: Callable[[Any], bool],
+    are_messages: Callable[[list[Any]], bool],
+    messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
+    run_of_record: Callable[[Any, str], hub.Run],
+) -> InputFormat:
+    """Return a format of a vendor's messages: a list of them is a run, and so is a record with some."""
+
+    def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+        document = _joined(document)
+        if isinstance(document, list) and are_messages(document):
+            losses = Losses()
+            yield hub.Run(name, messages_of(document, "", losses), losses=losses)
+        else:
+            yield from each(document, lambda record, path: judged(run_of_record, record, path))
+
+    return InputFormat(name, members, lambda document: recognises(_joined(document)), runs)
+
+
+def _joined(document: Any) -> Any:
+    """Return a record, or a list of them, with the members of its request and its response at its top.
+
+    Completion logs keep the response of a model call beside its request, or each in a member. If both have a
+    member of the same name, that of the request stays below ``request``, where it is a loss.
+    """
+    if isinstance(document, list):
+        return [_joined(item) for item in document]
+    if not isinstance(document, dict) or "role" in document:
+        return document
+    record = _with_messages(document)
+    request, response = record.get("request"), record.get("response")
+    if isinstance(request, dict) and "messages" in request and "messages" not in record:
+        record = _over(request, without(record, "request"), "record")
+    messages = record.get("messages")
+    if isinstance(response, dict) and (isinstance(messages, list) or "input" in record):
+        record = _over(response, without(record, "response"), "request")
+    elif isinstance(response, str) and isinstance(messages, list):
+        answer = {"role": "assistant", "content": response}
+        record = without(record, "response")
+        is_told = bool(messages) and isinstance(messages[-1], dict) and answer.items() <= messages[-1].items()
+        record["messages"] = messages if is_told else [*messages, answer]
+    return record
+
+
+def _with_messages(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a data set with its messages in ``messages``, also if they are there as JSON text."""
+    for name in _CONVERSATIONS if not isinstance(record.get("messages"), list) else ():
+        values = parse_json(record.get(name))
+        if isinstance(values, list) and values and all(map(_is_message, values)):
+            rest = without(record, name)
+            return rest | {"messages": [_with_content(value) for value in values]}
+    match record:
+        case {"prompt": [*asked], "completion": [*answered], **rest} if all(map(_is_message, asked)):
+            return {**rest, "messages": [*asked, *answered]}
+        case {"messages": [*asked], "output_message": answer, **rest} if _is_message(answer):  # Humanloop's
+            return {**rest, "messages": [*asked, answer]}
+    return record
+
+
+def _is_message(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and "role" in value
+        and not {"content", "text", "tool_calls"}.isdisjoint(value)
+    )
+
+
+def _with_content(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message whose text is its ``content``."""
+    if "content" in message or not isinstance(message.get("text"), str):
+        return message
+    return {("content" if name == "text" else name): value for name, value in message.items()}
+
+
+def _over(members: dict[str, Any], others: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the members of two objects; others with the name of a different member are below ``name``."""
+    hidden = {
+        member: others[member] for member in others if member in members and others[member] != members[member]
+    }
+    return {**others, **members, **({name: hidden} if hidden else {})}

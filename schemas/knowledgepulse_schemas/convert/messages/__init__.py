@@ -1,0 +1,1 @@
+"""The vendors' messages, and rows of data sets that hold them."""

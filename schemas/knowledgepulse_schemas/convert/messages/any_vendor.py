@@ -1,0 +1,181 @@
+"""Messages of any vendor, as recorded by LangSmith, Langfuse and the OpenAI Agents SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json, without
+from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, langchain, openai, vercel
+from knowledgepulse_schemas.convert.messages.definitions import definitions_of
+from knowledgepulse_schemas.convert.spans import genai
+
+_WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
+
+
+def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Convert a model's input or output.
+
+    Args:
+        value: messages of OpenAI, Anthropic, Bedrock, Gemini, LangChain, the Vercel AI SDK or OpenTelemetry's
+            conventions: a list, a single message, or an object that contains them. Anything else is text.
+        role: the role of plain text.
+        path: the value's path, for the loss report.
+        losses: gets what is dropped.
+
+    Raises:
+        ConversionError: the value was recognised as a vendor's messages, but is malformed.
+    """
+    value = parse_json(value)
+    if isinstance(value, dict):
+        return _of_object(value, role, path, losses)
+    if isinstance(value, list) and value:
+        if all(isinstance(item, list) for item in value):
+            losses.add(f"{path}[] after the first", value[1:])
+            return messages_of(value[0], role, f"{path}[0]", losses)
+        if all(isinstance(item, dict) for item in value):
+            return _of_list(value, role, path, losses)
+        if all(isinstance(item, str) for item in value):
+            value = "\n".join(value)
+    text = as_text(value)
+    return (hub.Message(role, (hub.Text(text),)),) if text else ()
+
+
+def _of_object(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    if _is_message(value):
+        return _of_list([value], role, path, losses)
+    for recognises, convert in _RESPONSES:
+        if recognises(value):
+            return convert(value, role, path, losses)
+    for name in _WRAPPERS:
+        if name in value and (len(value) == 1 or name == "contents" or isinstance(value[name], list)):
+            count_others(value, {name, "tools"}, path, losses)
+            tools = definitions_of(value.get("tools") or [], f"{path}.tools", losses)
+            return (*tools, *messages_of(value[name], role, f"{path}.{name}", losses))
+    if len(value) == 1:
+        return messages_of(next(iter(value.values())), role, path, losses)
+    text = as_text(value) if value else ""
+    return (hub.Message(role, (hub.Text(text),)),) if text else ()
+
+
+def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the message of a single choice, or of the first choice of an OpenAI completion."""
+    choices = [value]
+    if "choices" in value:
+        count_others(value, {"choices"}, path, losses)
+        choices, path = value["choices"], f"{path}.choices"
+    losses.add(f"{path}[] after the first", choices[1:])
+    first = choices[0] if isinstance(choices[0], dict) else {}
+    count_others(first, {"message", "finish_reason", "index"}, f"{path}[]", losses)
+    answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
+    return (
+        *answer,
+        *(hub.Message("assistant", (error,)) for error in hub.cut_off(first.get("finish_reason"))),
+    )
+
+
+def _candidates(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the message of a Gemini response's first candidate."""
+    count_others(value, {"candidates"}, path, losses)
+    losses.add(f"{path}.candidates[] after the first", value["candidates"][1:])
+    return messages_of(value["candidates"][0], role, f"{path}.candidates[]", losses)
+
+
+def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the message of a Gemini candidate, or of a response of the Agent Development Kit."""
+    count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
+    return gemini.answer_of(value, path, losses)
+
+
+def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages of a LangChain LLMResult's first generation."""
+    count_others(value, {"generations"}, path, losses)
+    path, first = f"{path}.generations", value["generations"]
+    while isinstance(first, list) and first:
+        losses.add(f"{path}[] after the first", first[1:])
+        first = first[0]
+    if not isinstance(first, dict):
+        return ()
+    count_others(first, {"message", "text"}, f"{path}[]", losses)
+    inner = first.get("message", first.get("text"))
+    return messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
+
+
+def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    if all(langchain.is_message(item) for item in values):
+        return tuple(langchain.messages_of(values, path, losses))
+    if all(gemini.recognises(item) for item in values):
+        return tuple(gemini.message_of(item, role, path, losses) for item in values)
+    if all("role" in item and isinstance(item.get("parts"), list) for item in values):
+        return genai.messages_of(values, path, losses)
+    for vendor in (vercel, bedrock, anthropic):
+        if vendor.recognises(values):
+            return tuple(vendor.messages_of(values, path, losses))
+    if openai.are_items(values):
+        tools = [item["content"] for item in values if _defines_tool(item)]
+        for item in filter(_defines_tool, values):
+            count_others(item, {"role", "content"}, f"{path}[]", losses)
+        values = [_as_chat(item) for item in values if not _defines_tool(item)]
+        return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
+    return (hub.Message(role, (hub.Text(as_text(values)),)),)
+
+
+def _defines_tool(message: dict[str, Any]) -> bool:
+    """Check for a tool's definition, which Langfuse records as a tool's message."""
+    content = message.get("content")
+    return message.get("role") == "tool" and isinstance(content, dict) and "function" in content
+
+
+def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message in OpenAI's form.
+
+    Langfuse keeps LangChain's tool calls in ``additional_kwargs``, and a tool's name in ``role``. Koog writes
+    tool calls as text.
+    """
+    extra = message.get("additional_kwargs")
+    if isinstance(extra, dict) and "tool_calls" in extra and not message.get("tool_calls"):
+        rest = without(extra, "tool_calls")
+        message = message | {"tool_calls": extra["tool_calls"], "additional_kwargs": rest}
+    name = message.get("role")
+    if isinstance(name, str) and name not in hub.ROLES:
+        message = {"name": name} | message | {"role": "tool"}
+    content = parse_json(message.get("content"))
+    if isinstance(content, dict):
+        return message | {"content": as_text(content)}
+    if isinstance(content, list) and content and all(map(_is_call, content)):
+        return message | {"role": "assistant", "content": None, "tool_calls": content}
+    return message
+
+
+def _is_call(value: Any) -> bool:
+    match value:
+        case {"type": "function", "function": dict()}:
+            return True
+    return False
+
+
+def _is_message(value: dict[str, Any]) -> bool:
+    return langchain.is_message(value) or ("role" in value and ("content" in value or "parts" in value))
+
+
+def _has_list(name: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda value: isinstance(value.get(name), list) and bool(value[name])
+
+
+def _is_choice(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("message"), dict) and ("finish_reason" in value or "index" in value)
+
+
+_Object = dict[str, Any]
+_RESPONSES: tuple[
+    tuple[Callable[[_Object], bool], Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]], ...
+] = (
+    (_has_list("generations"), _generations),
+    (_has_list("choices"), _completion),
+    (_is_choice, _completion),
+    (_has_list("candidates"), _candidates),
+    (lambda value: gemini.recognises(value.get("content")), _candidate),
+)
+"""The vendors' responses."""

@@ -1,0 +1,1 @@
+"""Sessions: what agents' programs write down of their own runs, or print."""

@@ -1,0 +1,445 @@
+"""Agent runs from a tracer's tree of calls: every outermost agent call is a run.
+
+Some instrumentations flag each step of an agent as an agent, such as OpenInference every node of a LangGraph
+with ``agent`` in its name. Such steps continue one conversation, so their run is the span around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from typing import Any
+
+from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.errors import ConversionError
+from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.reading import parse_time
+from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun, conversation
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
+_SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
+
+NO_CONTENT = (
+    "no message content was recorded, and a trace without it would be scored as empty; enable content "
+    "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+)
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
+
+    Attributes:
+        id: The node's id, which is unique in the trace.
+        start: Nanoseconds since 1970, as ``end`` is.
+        agent: Whether the node is a call of an agent.
+        silent: Whether the node is a model call without recorded content.
+        event: The recorded model call or tool execution.
+        error: The failure that the tracer flags.
+        agent_id: The id or name of the agent.
+        names: Names to look up in a domain map.
+        outcome: The outcome in the node. A run has the outcome of its root; others judge a part of it.
+        shared: The losses of each object that contains this and other nodes. They count once per run.
+        problem: The reason why the node could not be read. Its run is then rejected.
+    """
+
+    trace_id: str
+    id: str
+    parent_id: str | None
+    start: int
+    end: int
+    agent: bool = False
+    silent: bool = False
+    event: ModelCall | ToolRun | None = None
+    error: hub.Error | None = None
+    agent_id: str | None = None
+    names: tuple[str, ...] = ()
+    outcome: hub.RunOutcome = field(default_factory=hub.RunOutcome)
+    losses: Losses = field(default_factory=Losses)
+    shared: tuple[Losses, ...] = ()
+    problem: ConversionError | None = None
+
+    @classmethod
+    def of(cls, trace_id: str, id: str, parent_id: str | None, make: Callable[[], Node]) -> Node:  # noqa: A002
+        """Return the node that ``make`` returns, or a node with the problem if ``make`` raises one."""
+        try:
+            return make()
+        except ConversionError as error:
+            return cls(trace_id, id, parent_id, 0, 0, problem=error)
+
+
+def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[hub.Run | ConversionError]:
+    """Yield a run for each outermost agent; in a trace without agents, for each root with calls below it.
+
+    The messages of a run are those of the calls below its root, in time order.
+    """
+    traces: dict[str, dict[str, Node]] = {}
+    for node in nodes:
+        traces.setdefault(node.trace_id, {})[node.id] = node
+    for trace in traces.values():
+        yield from _Tree(trace, framework).runs()
+
+
+class _Tree:
+    def __init__(self, nodes: dict[str, Node], framework: str) -> None:
+        self._framework = framework
+        self._nodes = nodes
+        self._children: dict[str, list[Node]] = {}
+        self._roots = []
+        for node in nodes.values():
+            if node.parent_id in nodes and node.parent_id != node.id:
+                self._children.setdefault(node.parent_id, []).append(node)
+            else:
+                self._roots.append(node)
+
+    def runs(self) -> Iterator[hub.Run | ConversionError]:
+        roots = self._run_roots()
+        outside = self._outside(roots)
+        for root in roots:
+            try:
+                run = self._run(root)
+            except ConversionError as error:
+                yield error
+                continue
+            run.losses.merge(outside)
+            outside = Losses()
+            yield run
+        reached = {node.id for root in self._roots for node in self._below(root)}
+        for node in self._nodes.values():
+            if node.id not in reached and (node.agent or node.event is not None):
+                yield ConversionError(
+                    f"trace {node.trace_id}, span {node.id}: not part of a run, as its parents form a cycle"
+                )
+                return
+
+    def _run_roots(self) -> list[Node]:
+        """Return the agents' runs, or else the roots of model calls, even of calls without content."""
+        agents = list(self._outermost_agents())
+        if agents and (any(map(self._has_calls, agents)) or not any(map(self._has_calls, self._roots))):
+            return self._whole(agents)
+        return [root for root in self._roots if self._has_content(root)] or [
+            root for root in self._roots if any(node.silent for node in self._below(root))
+        ]
+
+    def _whole(self, agents: list[Node]) -> list[Node]:
+        """Return the roots of the agents' runs: the span around agents that continue each other."""
+        if len(agents) == 1:
+            return agents
+        depths = self._depths()
+        roots = {agent.id: agent for agent in agents}
+        said: dict[tuple[str, str], Node] = {}  # the agent that first said a text or made a call
+        for agent in sorted(agents, key=lambda node: (node.start, node.end, node.id)):
+            calls = self._model_calls(agent)
+            earlier = _continued(calls, said)
+            if earlier is not None and (around := self._around(earlier, agent, depths)) is not None:
+                roots[earlier.id] = roots[agent.id] = around
+            for call in calls:
+                for part in (part for message in call.output for part in message.parts):
+                    said.setdefault(_said(part), agent)
+        enclosing = {root.id for root in roots.values()}
+        outermost: dict[str, Node] = {}  # the outermost of these around a span
+        for node in map(self._nodes.__getitem__, depths):
+            parent_id = node.parent_id or ""
+            if parent_id in outermost:
+                outermost[node.id] = outermost[parent_id]
+            elif depths[node.id] and parent_id in enclosing:
+                outermost[node.id] = self._nodes[parent_id]
+        for agent in agents:
+            roots[agent.id] = outermost.get(agent.id, roots[agent.id])
+        return list({root.id: root for root in roots.values()}.values())
+
+    def _depths(self) -> dict[str, int]:
+        """Return how many spans are around each span that a root reaches, parents first."""
+        depths = {root.id: 0 for root in self._roots}
+        rest = list(self._roots)
+        while rest:
+            node = rest.pop()
+            children = self._children.get(node.id, [])
+            depths |= {child.id: depths[node.id] + 1 for child in children}
+            rest += children
+        return depths
+
+    def _around(self, one: Node, other: Node, depths: dict[str, int]) -> Node | None:
+        """Return the innermost span around two spans; None if there is none."""
+        while depths[one.id] and depths[other.id]:
+            if depths[one.id] >= depths[other.id]:
+                one = self._nodes[one.parent_id or ""]
+            if depths[one.id] < depths[other.id]:
+                other = self._nodes[other.parent_id or ""]
+            if one is other:
+                return one
+        return None
+
+    def _model_calls(self, agent: Node) -> list[ModelCall]:
+        """Return the model calls of an agent in time order."""
+        nodes = sorted(self._below(agent), key=lambda node: (node.start, node.end, node.id))
+        return [node.event for node in nodes if isinstance(node.event, ModelCall) and not node.agent]
+
+    def _outside(self, roots: list[Node]) -> Losses:
+        """Return the content outside of all runs as losses, which the first run reports."""
+        losses = Losses()
+        inside = {node.id for root in roots for node in self._below(root)}
+        for node in self._nodes.values():
+            if node.id not in inside:
+                losses.merge(node.losses)
+                losses.add("calls outside of the agents", _contents(node.event))
+                losses.add("spans outside of the agents, which could not be read", str(node.problem or ""))
+        return losses
+
+    def _outermost_agents(self) -> Iterator[Node]:
+        rest = deque(self._roots)
+        while rest:
+            node = rest.popleft()
+            if node.agent:
+                yield node
+            else:
+                rest += self._children.get(node.id, [])
+
+    def _below(self, root: Node) -> Iterator[Node]:
+        """Yield a node and all its descendants."""
+        rest = [root]
+        while rest:
+            node = rest.pop()
+            yield node
+            rest += self._children.get(node.id, [])
+
+    def _has_content(self, root: Node) -> bool:
+        return any(node.event is not None or node.problem is not None for node in self._below(root))
+
+    def _has_calls(self, root: Node) -> bool:
+        """Check for calls below a span: an agent without any, beside calls, is a mere step of a graph."""
+        return any(node.event is not None and not node.agent for node in self._below(root))
+
+    def _run(self, root: Node) -> hub.Run:
+        for node in self._below(root):
+            if node.problem is not None:
+                raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
+        nodes = sorted(self._below(root), key=lambda node: (node.start, node.end, node.id))
+        losses = Losses()
+        messages = self._messages(root, nodes, losses)
+        if not any(message.parts for message in messages):
+            raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
+        if root.error is not None:
+            errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
+            if root.error not in errors:
+                messages.append(hub.message("assistant", root.error))
+        for shared in {id(shared): shared for node in nodes for shared in node.shared}.values():
+            losses.merge(shared)
+        for node in nodes:
+            losses.merge(node.losses)
+            if node is not root and node.outcome != hub.RunOutcome():
+                losses.add("outcomes below the root", [node.outcome.success, node.outcome.confidence])
+        return hub.Run(
+            self._framework,
+            messages,
+            native_id=f"{root.trace_id}/{root.id}",
+            span=_span_of(root),
+            ended_at=_datetime(root.end),
+            ending="without_error" if root.error is None else "failed",
+            agent_id=root.agent_id,
+            names=root.names if root.agent else _names(root, nodes),
+            outcome=root.outcome,
+            losses=losses,
+        )
+
+    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
+        """Return the messages of the calls below the root, or the root's own if those have none."""
+        events = self._events(root, nodes)
+        if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
+            events = [root.event, *events]
+            return conversation(events, _earlier_runs(events, losses))
+        if isinstance(root.event, ModelCall) and not _has_user(conversation(events)):
+            events = [ModelCall(input=root.event.input), *events]
+        if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
+            events.append(ModelCall(output=root.event.output))
+        messages = conversation(events, _earlier_runs(events, losses))
+        if isinstance(root.event, ModelCall) and not _has_answer(messages):
+            messages += _untold(root.event.output, messages)
+        transcript = hub.transcript_of(messages)
+        for node in nodes:
+            if node.agent and isinstance(node.event, ModelCall):
+                _count_unsaid(node.event, transcript, losses)
+        return messages
+
+    def _events(self, root: Node, nodes: list[Node]) -> list[ModelCall | ToolRun | hub.Error]:
+        """Return the calls below the root in time order.
+
+        A tool that ran an agent responds after all that happened below it.
+        """
+        timed: list[tuple[int, int, ModelCall | ToolRun | hub.Error]] = []
+        last = self._last_below(root)
+        for node in nodes:
+            if node.event is not None and not node.agent and not self._is_repeated(node):
+                if isinstance(node.event, ToolRun) and node.id in last:
+                    timed.append((node.start, 0, replace(node.event, response=None, failed=False)))
+                    timed.append((max(node.start, last[node.id]), 1, node.event))
+                else:
+                    timed.append((node.start, 0, node.event))
+            elif node.agent and node.error is not None and node is not root:
+                timed.append((node.end, 0, node.error))
+        timed.sort(key=lambda item: item[:2])
+        return [event for *_, event in timed]
+
+    def _last_below(self, root: Node) -> dict[str, int]:
+        """Return when the last event below a node happened, by its id, for nodes that have one."""
+        last: dict[str, int] = {}
+        for node in reversed(list(self._below(root))):  # children first
+            times = [last[node.id]] if node.id in last else []
+            if node.event is not None and not node.agent:
+                times.append(node.start)
+            elif node.agent and node.error is not None:
+                times.append(node.end)
+            if times and node.parent_id is not None and node is not root:
+                last[node.parent_id] = max(*times, last.get(node.parent_id, 0))
+        return last
+
+    def _is_repeated(self, node: Node) -> bool:
+        """Check whether an enclosing span of another tracer records the same call."""
+        seen = {node.id}
+        parent = self._nodes.get(node.parent_id or "")
+        while parent is not None and parent.id not in seen and not parent.agent:
+            if parent.event is not None and not is_empty(parent.event):
+                return type(parent.event) is type(node.event)
+            seen.add(parent.id)
+            parent = self._nodes.get(parent.parent_id or "")
+        return False
+
+
+def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Node | None:
+    """Return the earlier agent whose conversation the model calls continue; None if they begin a new one.
+
+    Their first input then contains what the other said, and ends without a new request of the user.
+    """
+    first = next((call.input for call in calls if any(message.parts for message in call.input)), ())
+    roles = [message.role for message in first]
+    if "assistant" not in roles:
+        return None
+    last = len(roles) - 1 - roles[::-1].index("assistant")
+    if _has_user(list(first[last:])):
+        return None
+    return next((said[key] for key in map(_said, first[last].parts) if key in said), None)
+
+
+def _said(part: hub.Part) -> tuple[str, str]:
+    """Return the key by which a text or a call is recognised in the inputs that repeat it."""
+    match part:
+        case hub.ToolCall():
+            return "call", part.id or f"{part.name} {part.arguments}"
+        case _:
+            return "text", _text_of(part).strip()
+
+
+def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
+    """Return the names of a root and of the agents below it."""
+    agents = (name for node in nodes if node.agent for name in node.names)
+    return tuple(dict.fromkeys([*root.names, *agents]))
+
+
+def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
+    """Check for a model call without recorded messages."""
+    return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
+
+
+def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
+    return isinstance(event, ModelCall) and any(message.parts for message in event.output)
+
+
+def _has_answer(messages: list[hub.Message]) -> bool:
+    """Check whether a conversation ends otherwise than with a call or its response."""
+    parts = [part for message in messages for part in message.parts]
+    return not parts or not isinstance(parts[-1], hub.ToolCall | hub.ToolCallResponse)
+
+
+def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
+    """Return the end of an agent's output that its calls do not tell: often only it has the answer."""
+    told = {_said(part) for message in messages for part in message.parts}
+    ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
+    return ending[::-1]
+
+
+def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages of earlier runs of the same conversation, which the inputs of the calls repeat.
+
+    Everything up to the last assistant message of the first call's input is from before this run.
+    """
+    first = next(
+        (
+            event.input
+            for event in events
+            if isinstance(event, ModelCall) and any(m.parts for m in event.input)
+        ),
+        (),
+    )
+    roles = [message.role for message in first]
+    start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+    if not _has_user(list(first[start:])):
+        return ()
+    for message in first[:start]:
+        if message.role != "system":
+            losses.add("messages of earlier runs", hub.contents_of([message]))
+    return first[:start]
+
+
+def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, Any]]:
+    """Return the content of an event as plain values, for the loss report."""
+    match event:
+        case ModelCall():
+            return hub.contents_of([*event.input, *event.output])
+        case ToolRun():
+            response = hub.ToolCallResponse(event.response or "")
+            return hub.contents_of([hub.message("tool", event.call, response)])
+    return []
+
+
+def _count_unsaid(event: ModelCall, transcript: str, losses: Losses) -> None:
+    """Count the texts of an agent's input and output that are missing from the transcript of its calls."""
+    for name, messages in (("input", event.input), ("output", event.output)):
+        for part in (part for message in messages for part in message.parts):
+            if _text_of(part).strip() not in transcript:
+                losses.add(f"an agent's {name}", _text_of(part))
+
+
+def _text_of(part: hub.Part) -> str:
+    match part:
+        case hub.Text() | hub.Reasoning():
+            return part.content
+        case hub.ToolCallResponse():
+            return part.response
+        case _:
+            return ""
+
+
+def _has_user(messages: list[hub.Message]) -> bool:
+    """Check for a text of the user; Anthropic's and Gemini's tool responses are the user's messages, too."""
+    return any(
+        message.role == "user" and isinstance(part, hub.Text)
+        for message in messages
+        for part in message.parts
+    )
+
+
+def _span_of(root: Node) -> tuple[str, str] | None:
+    """Return the ids of an OpenTelemetry span; None for other tracers' ids."""
+    # Jaeger leaves out leading zeros, and its older trace ids have 64 bits.
+    trace_id, span_id = root.trace_id.lower(), root.id.lower()
+    if not (_TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id)):
+        return None
+    return trace_id.zfill(32), span_id
+
+
+def _datetime(nanoseconds: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
+    except OverflowError:
+        return None
+
+
+def nanoseconds(time: Any) -> int:
+    """Convert a time that :func:`parse_time` reads to nanoseconds since 1970; any other becomes 0."""
+    moment = parse_time(time)
+    return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
