@@ -1,4 +1,4 @@
-"""The generated parts of documents: settings, metrics, states, commands and names of the Python API.
+"""The generated parts of documents: backends, settings, metrics, states, commands, the Python API.
 
 They stand in the documents between ``<!-- generated: NAME -->`` and ``<!-- end -->``, so that they can be
 read in the repository. `make tables` writes them, and a test compares them.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from generator import commands, metrics, python, settings, states
+from generator import backends, commands, metrics, python, settings, states
 
 TABLES: dict[str, Callable[[], str]] = {
+    "backends": backends.table,
     "commands": commands.page,
     "metrics": metrics.page,
     "python": python.page,

@@ -14,6 +14,7 @@ from knowledgepulse_kafka.errors import DeliveryError
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.convert import from_otlp
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.run_evaluations import evaluations_group, run_evaluations
 from support import metrics_page as page
@@ -232,7 +233,7 @@ async def outputs_of_runs(broker, runs, tmp_path_factory):
 
 @pytest.fixture(params=FAKES, ids=lambda fake: fake.name)
 def fake(request, runs, monkeypatch):
-    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY", "LANGSMITH_API_KEY"):
+    for name in BACKENDS[request.param.name].variables[0]:
         monkeypatch.setenv(name, "hidden")
     backend = request.param()
     backend.runs = [*runs[backend.name]]

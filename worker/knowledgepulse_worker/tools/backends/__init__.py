@@ -1,1 +1,1 @@
-"""Backends of traces: Phoenix, MLflow, Langfuse and LangSmith. Read runs from them, and write scores back."""
+"""Backends of traces: read runs from them, and write scores back."""

@@ -1,36 +1,30 @@
-"""The backends by name, and how to connect to each."""
+"""The backends by name, and how to connect to each.
+
+A backend is a module in :mod:`~knowledgepulse_worker.tools.backends.kinds`. Choices, `--help` and the pages
+follow from what its class says of itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
+from knowledgepulse_worker.tools.backends import kinds
 from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_client import (
     BackendClient,
     WaitFunction,
     backend_key,
-    basic,
-    basic_or_bearer,
-    bearer_header,
     wait,
 )
-from knowledgepulse_worker.tools.backends.langfuse import Langfuse
-from knowledgepulse_worker.tools.backends.langsmith import LangSmith
-from knowledgepulse_worker.tools.backends.mlflow import MLflow
-from knowledgepulse_worker.tools.backends.phoenix import Phoenix
 
-_KINDS: dict[
-    str, tuple[type[Phoenix | MLflow | Langfuse | LangSmith], Callable[[str | None], dict[str, str]]]
-] = {
-    "phoenix": (Phoenix, bearer_header),
-    "mlflow": (MLflow, basic_or_bearer),
-    "langfuse": (Langfuse, basic),
-    "langsmith": (LangSmith, lambda key: {} if key is None else {"x-api-key": key}),
-}
+_MODULES = [import_module(f"{kinds.__name__}.{found.name}") for found in iter_modules(kinds.__path__)]
 
-BACKENDS = tuple(_KINDS)
+BACKENDS: dict[str, type[Backend]] = {module.BACKEND.name: module.BACKEND for module in _MODULES}
+"""The backends by the name that they have on the command line."""
 
 
 @asynccontextmanager
@@ -58,7 +52,7 @@ async def connected(
         InputError: the address is none, the file cannot be read, or the key has characters that HTTP headers
             do not allow.
     """
-    kind, headers = _KINDS[name]
+    kind = BACKENDS[name]
     key = backend_key(kind.variables, key_file)
-    async with BackendClient(url, headers(key), [key], patience=patience, wait=wait) as client:
+    async with BackendClient(url, kind.headers(key), [key], patience=patience, wait=wait) as client:
         yield kind(client, project)

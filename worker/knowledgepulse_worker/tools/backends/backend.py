@@ -1,17 +1,20 @@
 """What a backend of traces does: list runs, return their content, and take scores.
 
-Every backend has a module of its own, which implements :class:`Backend`; nothing else knows their interfaces.
+Every backend is a subclass of :class:`Backend` in a module of its own, which alone knows its interface and
+what the command line and the pages say of it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from knowledgepulse_schemas.convert import RunOutcome
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, bearer_header
 
 SCORE = "knowledgepulse.quality_score"
 """The name of the score in every backend."""
@@ -91,15 +94,56 @@ class ScoreRefusal(NamedTuple):
     reason: str
 
 
-class Backend(Protocol):
+class BackendWords(NamedTuple):
+    """What `--help` and the pages say of a backend.
+
+    Attributes:
+        title: its name in a sentence.
+        page: the address of its documentation.
+        score: what a score becomes in it.
+        url: the address of its own service; None if people run their own.
+        project: what `--project` is to it, if not the name of a project.
+        project_note: what else the page says about `--project`.
+        key: what a file with its key contains, if it may be more than one word.
+    """
+
+    title: str
+    page: str
+    score: str
+    url: str | None = None
+    project: str | None = None
+    project_note: str | None = None
+    key: str | None = None
+
+
+class Backend(ABC):
     """A backend of traces.
 
     Attributes:
         name: its name on the command line.
+        words: what `--help` and the pages say of it.
+        variables: the variables of the environment with its key, as its own client reads them: alternatives,
+            of which two are a user and a password.
     """
 
-    name: str
+    name: ClassVar[str]
+    words: ClassVar[BackendWords]
+    variables: ClassVar[tuple[tuple[str, ...], ...]]
 
+    def __init__(self, client: BackendClient, project: str) -> None:
+        self._client = client
+        self._project = project
+
+    @staticmethod
+    def headers(key: str | None) -> dict[str, str]:
+        """Return the headers that authorize requests; none without a key.
+
+        Raises:
+            InputError: the key has characters that HTTP headers do not allow.
+        """
+        return bearer_header(key)
+
+    @abstractmethod
     def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of the runs that started at this time or later.
 
@@ -108,9 +152,11 @@ class Backend(Protocol):
             SecurityError: it refuses the key.
         """
 
+    @abstractmethod
     def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of runs; raises as :meth:`runs`."""
 
+    @abstractmethod
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write scores, each of which replaces the earlier one of its trace; return those it refused.
 
@@ -121,12 +167,14 @@ class Backend(Protocol):
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; None if it is not known."""
+        return None
 
     def run_of(self, trace: Mapping[str, Any]) -> str | None:
         """Return the id of a trace's run in this backend; None if the trace does not tell.
 
         ``trace``: the JSON of a trace that may come from elsewhere.
         """
+        return None
 
 
 def run_in(backend: Backend, trace: Mapping[str, Any]) -> str | None:

@@ -98,32 +98,27 @@ def backend_key(variables: Sequence[Sequence[str]], file: Path | None) -> str | 
     return next((":".join(values) for values in alternatives if all(values)), None)
 
 
-def bearer_header(key: str | None) -> dict[str, str]:
-    """Return the header with a key; empty without one.
+def key_header(name: str, key: str | None, scheme: str = "") -> dict[str, str]:
+    """Return a header with a key, after the scheme of the authorization; empty without a key.
 
     Raises:
         InputError: the key has characters that HTTP headers do not allow.
     """
     if key is None:
         return {}
-    try:
-        return client.bearer(key)
-    except ValueError as error:
-        raise InputError(f"the key of the backend {error}") from None
+    if not key.isascii() or not key.isprintable():
+        raise InputError("the key of the backend has characters that HTTP headers do not allow")
+    return {name: f"{scheme}{key}"}
 
 
-def basic(pair: str | None) -> dict[str, str]:
+def bearer_header(key: str | None) -> dict[str, str]:
+    """Return the header with a token; raises as :func:`key_header`."""
+    return key_header("Authorization", key, "Bearer ")
+
+
+def basic_header(pair: str | None) -> dict[str, str]:
     """Return the header with a user and a password, which are joined by a colon; empty without them."""
     return {} if pair is None else {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
-
-
-def basic_or_bearer(key: str | None) -> dict[str, str]:
-    """Return the header with a user and a password, or else with a token, which has no colon.
-
-    Raises:
-        InputError: the token has characters that HTTP headers do not allow.
-    """
-    return basic(key) if ":" in (key or "") else bearer_header(key)
 
 
 class BackendClient:

@@ -1,18 +1,42 @@
-"""The options of commands that use a backend."""
+"""The options of commands that use a backend, and what their help says about all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
+from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING
 from knowledgepulse_worker.tools.terminal.options import with_options
 
+_ALL = [kind.words for kind in BACKENDS.values()]
+_PROJECTS = "".join(f", or {words.title}'s {words.project}" for words in _ALL if words.project)
+_KEYS = ", ".join(f"for {words.title} {words.key}" for words in _ALL if words.key)
+
+
+def variables_in_words(alternatives: Iterable[Iterable[str]]) -> str:
+    """Return a backend's variables: `A` and `B` or else `C`."""
+    return " or else ".join(" and ".join(f"`{name}`" for name in names) for names in alternatives)
+
+
+def _alternatives(phrases: Iterable[str], last: str) -> str:
+    """Return phrases as a sentence lists them, with the word before the last one."""
+    return last.join(", ".join(phrases).rsplit(", ", 1))
+
+
+BACKEND_NAMES = _alternatives(BACKENDS, " or ")
+"""The names of the backends in a sentence."""
+
+KEY_VARIABLES = _alternatives((variables_in_words(kind.variables) for kind in BACKENDS.values()), ", or ")
+"""The variables with the backends' keys in a sentence."""
+
 backend_options = with_options(
-    click.option("--project", default="default", help="The backend's project, or MLflow's experiment."),
+    click.option("--project", default="default", help=f"The backend's project{_PROJECTS}."),
     click.option(
         "--key-file",
         type=EXISTING,
-        help="File with the backend's key: for MLflow a token or user:password, for Langfuse public:secret. "
-        "The default are the variables that the backend's own client reads.",
+        help=f"File with the backend's key: {_KEYS}. The default are the variables that the backend's own "
+        "client reads.",
     ),
 )

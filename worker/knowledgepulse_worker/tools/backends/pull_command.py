@@ -7,6 +7,7 @@ import sys
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +18,7 @@ from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
-from knowledgepulse_worker.tools.backends.backend_options import backend_options
+from knowledgepulse_worker.tools.backends.backend_options import KEY_VARIABLES, backend_options
 from knowledgepulse_worker.tools.backends.pull_output import (
     FileOutput,
     PullOutput,
@@ -38,7 +39,7 @@ from knowledgepulse_worker.tools.terminal.console import errors
 
 
 @click.command()
-@click.argument("backend", type=click.Choice(BACKENDS))
+@click.argument("backend", type=click.Choice([*BACKENDS]))
 @click.argument("url")
 @config_option
 @backend_options
@@ -84,10 +85,6 @@ def pull(backend: str, url: str, **options: Any) -> None:
 
     Runs that have not ended wait for the next pull. Values for which traces have no field are reported, as by
     `kp-worker convert`.
-
-    The backend's key is read from `PHOENIX_API_KEY`, `MLFLOW_TRACKING_USERNAME` and
-    `MLFLOW_TRACKING_PASSWORD` or else `MLFLOW_TRACKING_TOKEN`, `LANGFUSE_PUBLIC_KEY` and
-    `LANGFUSE_SECRET_KEY`, or `LANGSMITH_API_KEY`.
     """
     if options["publishes"] and options["output"] is not None:
         raise click.UsageError("--publish and --output exclude each other: use one of them")
@@ -99,6 +96,9 @@ def pull(backend: str, url: str, **options: Any) -> None:
             f"{counted(waiting, 'run')} not taken yet: the next pull takes those that have ended by then"
         )
     sys.exit(1 if report.failed else 0)
+
+
+pull.help = f"{cleandoc(pull.help or '')}\n\nThe backend's key is read from {KEY_VARIABLES}."
 
 
 async def _pull(backend: str, url: str, report: ConversionReport, options: dict[str, Any]) -> int:

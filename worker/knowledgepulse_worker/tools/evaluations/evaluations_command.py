@@ -15,7 +15,7 @@ from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
-from knowledgepulse_worker.tools.backends.backend_options import backend_options
+from knowledgepulse_worker.tools.backends.backend_options import BACKEND_NAMES, backend_options
 from knowledgepulse_worker.tools.evaluations.destination import Destination
 
 logger = logging.getLogger(__name__)
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 @config_option
 @click.option(
     "--to",
-    type=(click.Choice(BACKENDS), str),
+    type=(click.Choice([*BACKENDS]), str),
     metavar="BACKEND URL",
-    help="Write the scores into this backend (phoenix, mlflow, langfuse or langsmith), not to the topics.",
+    help=f"Write the scores into this backend ({BACKEND_NAMES}), not to the topics.",
 )
 @backend_options
 def evaluations(config: Path | None, to: tuple[str, str] | None, project: str, key_file: Path | None) -> None:

@@ -19,7 +19,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.settings import Settings, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
-from knowledgepulse_worker.tools.backends.backend_options import backend_options
+from knowledgepulse_worker.tools.backends.backend_options import BACKEND_NAMES, backend_options
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
 from knowledgepulse_worker.tools.score.score_backend import report_of, score_runs, write_scores
@@ -40,9 +40,9 @@ from knowledgepulse_worker.tools.terminal.options import embedder_option
 @click.option(
     "--from",
     "source",
-    type=(click.Choice(BACKENDS), str),
+    type=(click.Choice([*BACKENDS]), str),
     metavar="BACKEND URL",
-    help="Score the runs of this backend (phoenix, mlflow, langfuse or langsmith) instead of files.",
+    help=f"Score the runs of this backend ({BACKEND_NAMES}) instead of files.",
 )
 @backend_options
 @click.option(

@@ -17,7 +17,7 @@ from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends import backend_client, pull_command
-from knowledgepulse_worker.tools.backends.all_backends import _KINDS, connected
+from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
 from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
 from knowledgepulse_worker.tools.backends.pull_output import FileOutput, file_name
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
@@ -32,7 +32,7 @@ NOW = int(START.timestamp() * 1000) + 3_600_000
 
 @pytest.fixture(params=FAKES, ids=lambda fake: fake.name)
 def fake(request, monkeypatch):
-    for variable in _KINDS[request.param.name][0].variables[0]:
+    for variable in BACKENDS[request.param.name].variables[0]:
         monkeypatch.setenv(variable, "hidden-key")
     return request.param()
 
@@ -69,6 +69,10 @@ def pull(tmp_path):
         return [json.loads(line)["task"]["objective"] for line in lines]
 
     return run
+
+
+def test_each_backend_is_tested():
+    assert {fake.name for fake in FAKES} == BACKENDS.keys()
 
 
 def objectives(*numbers):
@@ -194,7 +198,7 @@ async def test_a_key_is_sent_and_never_shown(fake, pull):
 async def test_mlflow_takes_a_token_or_a_user_as_its_own_client_does(
     monkeypatch, tmp_path, variables, file, sent
 ):
-    for names in _KINDS["mlflow"][0].variables:
+    for names in BACKENDS["mlflow"].variables:
         for name in names:
             monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -16,6 +16,8 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
+    Backend,
+    BackendWords,
     RunContent,
     RunListing,
     RunScore,
@@ -23,7 +25,7 @@ from knowledgepulse_worker.tools.backends.backend import (
     milliseconds_of,
     outcome_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, basic_header
 from knowledgepulse_worker.tools.backends.otlp_spans import traced_run
 from knowledgepulse_worker.tools.backends.send_scores import send_together
 
@@ -32,16 +34,28 @@ _PAGE = "1000"
 _FIELDS = "core,basic,io,trace_context"
 
 
-class Langfuse:
+class Langfuse(Backend):
     """The project of Langfuse to which the keys belong."""
 
     name = "langfuse"
+    words = BackendWords(
+        "Langfuse",
+        "https://langfuse.com/docs",
+        "score, with the explanation as its comment",
+        project_note="that of the keys",
+        key="public:secret",
+    )
     variables = (("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"),)
 
     def __init__(self, client: BackendClient, project: str) -> None:
         if project != "default":
             raise InputError("--project: the keys of Langfuse determine the project; leave it out")
-        self._client = client
+        super().__init__(client, project)
+
+    @staticmethod
+    def headers(key: str | None) -> dict[str, str]:
+        """Return the header with the public key and the secret one."""
+        return basic_header(key)
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces by their root observations; see :class:`Backend`."""
@@ -134,3 +148,6 @@ def _iso(milliseconds: int) -> str:
         .isoformat(timespec="milliseconds")
         .replace("+00:00", "Z")
     )
+
+
+BACKEND = Langfuse

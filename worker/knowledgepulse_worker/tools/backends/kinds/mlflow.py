@@ -14,6 +14,8 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
+    Backend,
+    BackendWords,
     RunContent,
     RunListing,
     RunScore,
@@ -21,7 +23,12 @@ from knowledgepulse_worker.tools.backends.backend import (
     milliseconds_of,
     outcome_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
+from knowledgepulse_worker.tools.backends.backend_client import (
+    BackendClient,
+    BackendRefusal,
+    basic_header,
+    bearer_header,
+)
 from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain_value, times_of, traced_run
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
@@ -37,16 +44,28 @@ _LISTS = {"ai.prompt.tools"}
 """The attributes of the Vercel AI SDK that are lists, and not JSON."""
 
 
-class MLflow:
+class MLflow(Backend):
     """An experiment of MLflow."""
 
     name = "mlflow"
+    words = BackendWords(
+        "MLflow",
+        "https://mlflow.org/docs/latest/genai/tracing/",
+        "assessment, with the explanation as its rationale",
+        project="experiment",
+        project_note="`default` is MLflow's `Default`",
+        key="a token or user:password",
+    )
     variables = (("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"), ("MLFLOW_TRACKING_TOKEN",))
 
     def __init__(self, client: BackendClient, project: str) -> None:
-        self._client = client
-        self._project = project
+        super().__init__(client, project)
         self._experiment: str | None = None
+
+    @staticmethod
+    def headers(key: str | None) -> dict[str, str]:
+        """Return the header with a user and a password, or else with a token, which has no colon."""
+        return basic_header(key) if ":" in (key or "") else bearer_header(key)
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces; see :class:`Backend`."""
@@ -161,3 +180,6 @@ def _as_text(attribute: dict[str, Any]) -> dict[str, Any]:
     if not key.startswith("ai.") or key in _LISTS or not value.keys() & {"array_value", "kvlist_value"}:
         return attribute
     return {"key": key, "value": {"string_value": json.dumps(plain_value(value), ensure_ascii=False)}}
+
+
+BACKEND = MLflow

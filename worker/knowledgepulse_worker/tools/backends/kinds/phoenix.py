@@ -18,6 +18,8 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
+    Backend,
+    BackendWords,
     RunContent,
     RunListing,
     RunScore,
@@ -52,29 +54,30 @@ _DERIVED = (
 )
 
 
-class Phoenix:
+class Phoenix(Backend):
     """A project of Phoenix."""
 
     name = "phoenix"
+    words = BackendWords("Phoenix", "https://arize.com/docs/phoenix", "trace annotation")
     variables = (("PHOENIX_API_KEY",),)
 
     def __init__(self, client: BackendClient, project: str) -> None:
-        self._client = client
-        self._project = f"/v1/projects/{quote(project, safe='')}"
+        super().__init__(client, project)
+        self._path = f"/v1/projects/{quote(project, safe='')}"
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces, oldest first; see :class:`Backend`."""
         query = [("sort", "start_time"), ("order", "asc"), ("limit", str(_PAGE_TRACES))]
         if since_ms is not None:
             query.append(("start_time", datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()))
-        async for page in self._pages(f"{self._project}/traces", query):
+        async for page in self._pages(f"{self._path}/traces", query):
             yield [RunListing(trace["trace_id"], milliseconds_of(trace["start_time"])) for trace in page]
 
     async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
         """Yield the content of traces; see :class:`Backend`."""
         ids = [("trace_id", listing.id) for listing in listings]
         spans: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        async for page in self._pages(f"{self._project}/spans/otlpv1", [("limit", str(_PAGE_SPANS)), *ids]):
+        async for page in self._pages(f"{self._path}/spans/otlpv1", [("limit", str(_PAGE_SPANS)), *ids]):
             for span in page:
                 spans[span_trace_id(span)].append(_as_recorded(_without_nulls(span)))
         judgements = await self._judgements(listings)
@@ -92,7 +95,7 @@ class Phoenix:
         ]
         query += [("trace_ids", listing.id) for listing in listings]
         scores: dict[str, dict[str, Any]] = defaultdict(dict)
-        async for page in self._pages(f"{self._project}/trace_annotations", query):
+        async for page in self._pages(f"{self._path}/trace_annotations", query):
             for annotation in page:
                 scores[annotation["trace_id"]][annotation["name"]] = (annotation.get("result") or {}).get(
                     "score"
@@ -162,3 +165,6 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(member) for name, member in value.items() if member is not None}
     return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+
+
+BACKEND = Phoenix

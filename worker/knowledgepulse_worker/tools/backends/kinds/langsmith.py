@@ -6,7 +6,7 @@ LangSmith runs in the tests: requests and answers are checked against these type
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -14,13 +14,15 @@ from typing import Any
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     SCORE,
+    Backend,
+    BackendWords,
     RunContent,
     RunListing,
     RunScore,
     ScoreRefusal,
     milliseconds_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, key_header
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _PAGE_RUNS = 100
@@ -41,16 +43,26 @@ _READ = [
 ]
 
 
-class LangSmith:
+class LangSmith(Backend):
     """A project of LangSmith."""
 
     name = "langsmith"
+    words = BackendWords(
+        "LangSmith",
+        "https://docs.langchain.com/langsmith",
+        "feedback, with the explanation as its comment",
+        url="https://api.smith.langchain.com",
+    )
     variables = (("LANGSMITH_API_KEY",),)
 
     def __init__(self, client: BackendClient, project: str) -> None:
-        self._client = client
-        self._project = project
+        super().__init__(client, project)
         self._session: str | None = None
+
+    @staticmethod
+    def headers(key: str | None) -> dict[str, str]:
+        """Return the header with the key."""
+        return key_header("x-api-key", key)
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of root runs; see :class:`Backend`."""
@@ -123,10 +135,5 @@ class LangSmith:
                 raise
             await self._client.send("PATCH", f"/feedback/{score.uuid}", content=said)
 
-    def link(self, run: str) -> str | None:
-        """Return the address of a run's page; see :class:`Backend`."""
-        return None
 
-    def run_of(self, trace: Mapping[str, Any]) -> str | None:
-        """Return None: only a trace that was pulled from LangSmith tells its run; see :class:`Backend`."""
-        return None
+BACKEND = LangSmith

@@ -1,0 +1,1 @@
+"""The backends, each in a module of its own, whose `BACKEND` is its class."""
