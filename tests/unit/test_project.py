@@ -4,31 +4,56 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import yaml
 
 from support.documents import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").glob("*") if path.name != "README.md")
+TYPES = {of["directory"]: of["name"] for of in PYPROJECT["tool"]["towncrier"]["type"]}
 
 
-def test_the_changelog_has_an_entry_with_a_date_for_the_version():
+def test_the_changelog_begins_with_the_version():
     """A release without an entry tells nobody how to upgrade."""
-    (latest,) = re.findall(r"^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$", CHANGELOG, re.MULTILINE)[:1]
-    assert latest == PROJECT["version"]
+    first = re.findall(r"^## (.+)$", CHANGELOG, re.MULTILINE)[0]
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - \d{{4}}-\d\d-\d\d", first)
 
 
-def test_the_changelog_begins_with_unreleased_changes():
-    assert re.findall(r"^## (.+)$", CHANGELOG, re.MULTILINE)[0] == "[Unreleased]"
-
-
-def test_the_changelog_uses_the_headings_of_keep_a_changelog():
+def test_the_changelog_groups_entries_by_what_the_reader_runs():
     headings = set(re.findall(r"^### (.+)$", CHANGELOG, re.MULTILINE))
-    kept = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-    assert headings <= kept
+    assert headings <= set(TYPES.values())
+
+
+def test_an_entry_of_the_changelog_is_a_sentence_of_at_most_25_words():
+    """Whoever upgrades reads them all; what needs more words is explained on a page."""
+    released = re.findall(r"^- (.+(?:\n  .+)*)$", CHANGELOG, re.MULTILINE)
+    entries = [*released, *(path.read_text().strip() for path in FRAGMENTS)]
+
+    assert entries
+    assert [entry for entry in entries if len(entry.split()) > 25 or not entry.endswith(".")] == []
+
+
+def test_the_changelog_takes_every_entry_that_is_not_released():
+    """As `towncrier build` writes them; a name without a type of pyproject.toml is its error."""
+    build = [Path(sys.executable).parent / "towncrier", "build", "--draft", "--version", "next"]
+    draft = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    assert draft.count("\n- ") == len(FRAGMENTS)
+
+
+def test_a_reader_of_a_release_finds_at_most_ten_entries_for_what_they_run():
+    """More are not read: what tells the same story is one entry."""
+    written = Counter(path.name.split(".")[1] for path in FRAGMENTS)
+
+    assert [name for name, number in written.items() if number > 10] == []
 
 
 @pytest.mark.parametrize("overlay", ["gpu", "kafka-tls"])
@@ -40,7 +65,7 @@ def test_the_manifests_name_the_image_of_this_version(overlay):
 
 def test_the_packages_page_has_no_pictures_and_links_of_the_repository():
     """Where the package is published, there are no other files beside its page."""
-    hook = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]
+    hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]
     page = (ROOT / "README.md").read_text()
     for substitution in hook["fancy-pypi-readme"]["substitutions"]:
         page = re.sub(substitution["pattern"], substitution["replacement"], page)
@@ -100,5 +125,5 @@ def test_the_release_takes_its_notes_from_the_changelogs_latest_section():
         if "notes.md" in step.get("run", "")
     ]
     done = subprocess.run(["sh", "-c", notes], cwd=ROOT, check=True, capture_output=True, text=True)
-    latest = CHANGELOG.split(f"\n## [{PROJECT['version']}] - ")[1].split("\n", 1)[1]
-    assert done.stdout == latest.split("\n## [")[0] + "\n"
+    latest = CHANGELOG.split(f"\n## {PROJECT['version']} - ")[1].split("\n", 1)[1]
+    assert done.stdout == latest.split("\n## ")[0] + "\n"
