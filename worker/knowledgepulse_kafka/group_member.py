@@ -19,6 +19,7 @@ from aiokafka.structs import OffsetAndMetadata
 from knowledgepulse_kafka.client_factory import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import explanation
+from knowledgepulse_kafka.fetch_pacing import pace_fetches
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
 from knowledgepulse_kafka.leader_epochs import epoch_ends
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
@@ -126,6 +127,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         """Connect."""
         await super().start()
         decode_within(self, self._batch_bytes)
+        pace_fetches(self)
         # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001

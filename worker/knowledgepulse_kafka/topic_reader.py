@@ -16,6 +16,7 @@ from knowledgepulse_kafka.client_factory import new_consumer
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import connect
 from knowledgepulse_kafka.errors import TopicError
+from knowledgepulse_kafka.fetch_pacing import pace_fetches
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within, epoch_of, fault_of
 from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_kafka.request_waits import Waits
@@ -140,6 +141,7 @@ class TopicReader:
     async def __aenter__(self) -> Self:
         await connect(self._consumer, self._config)
         decode_within(self._consumer, self._batch_bytes)
+        pace_fetches(self._consumer)
         await asyncio.sleep(0)  # the client cannot be stopped before its tasks have started
         return self
 
