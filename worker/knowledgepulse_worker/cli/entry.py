@@ -129,6 +129,7 @@ class _Group(CommandGroup):
         """Run a command; an error of standard output is one line, and the exit status 1."""
         for number in stop_signals():  # before the imports: a container's first process ignores others
             signal.signal(number, _exit_on_signal)
+        _keep_linear_algebra_to_one_thread()
         _require_streams()
         try:
             try:
@@ -194,6 +195,15 @@ def main(ctx: click.Context) -> None:
     leave_out_attempts()
     if ctx.invoked_subcommand != "work":  # its parent has said so
         _warn_of_ignored_variables()
+
+
+def _keep_linear_algebra_to_one_thread() -> None:
+    """Let NumPy's OpenBLAS, which reads this when it is imported, use one thread, unless the user says otherwise.
+
+    A look-up in a novelty cache is too small for more: where the cores are busy, its threads wait for each
+    other, and the event loop for them.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _require_streams() -> None:

@@ -49,6 +49,24 @@ def traces(tmp_path, real_traces):
     return file
 
 
+@pytest.mark.parametrize(
+    ("chosen", "threads"), [({}, [1]), ({"OPENBLAS_NUM_THREADS": str(os.cpu_count())}, [os.cpu_count()])]
+)
+def test_a_command_computes_in_one_thread_unless_the_user_chooses(chosen, threads):
+    """On busy cores, OpenBLAS's threads waited for each other, and the event loop for them."""
+    program = """
+from knowledgepulse_worker.cli.entry import main
+main(["sample", "--help"], standalone_mode=False)
+from knowledgepulse_worker.scoring import Scorer
+from threadpoolctl import threadpool_info
+print([library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"])
+"""
+    others = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    run = [sys.executable, "-c", program]
+    result = subprocess.run(run, env=others | chosen, stdout=subprocess.PIPE, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == str(threads)
+
+
 def test_score_embeds_the_chosen_text_of_each_trace(kp_worker, traces, real_traces):
     result = kp_worker("score", traces, "--embedder", "lexical", "--text", "agent")
 
