@@ -52,6 +52,8 @@ class ScriptedCoordinator(GroupCoordinator):
 class AFetcher:
     """The client's fetcher, which fetches nothing."""
 
+    _retry_backoff = 0.1
+
     def __init__(self):
         self._fetch_task = asyncio.create_task(asyncio.sleep(0))
         self._pending_tasks = set()
@@ -59,6 +61,8 @@ class AFetcher:
     async def close(self): ...
 
     async def _proc_fetch_request(self): ...
+
+    def _get_actions_per_node(self): ...
 
 
 @pytest.fixture
