@@ -24,20 +24,40 @@ from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, 
 from knowledgepulse_schemas.convert.messages.any_vendor import messages_of
 from knowledgepulse_schemas.convert.sessions import (
     adk,
+    agent_framework,
+    amp,
+    antigravity,
+    autogen,
     browser_use,
+    chat_lines,
     claude_code,
+    claude_managed,
     claude_stream,
     cline,
     codex,
     codex_exec,
+    copilot_cli,
+    cursor,
     cursor_stream,
+    droid,
+    droid_stream,
     gemini_cli,
+    gemini_stream,
+    goose,
+    goose_lines,
+    grok,
+    haystack,
+    kimi,
     opencode,
     opencode_run,
     openhands,
-    tables,
+    pi,
+    pydantic_ai,
+    qwen_code,
+    sharegpt,
     vscode_chat,
 )
+from knowledgepulse_schemas.convert.sessions.table import fits
 from knowledgepulse_schemas.convert.spans import exports, langfuse, langsmith, openai_agents
 
 AUTO = "auto"
@@ -142,7 +162,7 @@ _UNREAD: dict[str, tuple[dict[str, Any], ...]] = {
     f"a crew's output holds no messages; {_OF_CALLS}": ({"tasks_output": list},),
     f"BFCL's results are not read; {_OF_CALLS}": ({"id": str, "inference_log": list},),
 }
-"""What is known and not read, with the way in, and what one of its lines has, as in ``tables.Line.where``."""
+"""What is known and not read, with the way in, and what one of its lines has, as in ``table.Line.where``."""
 
 
 _MARKED = [
@@ -170,14 +190,29 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         cline.FORMAT,
         codex.FORMAT,
         codex_exec.FORMAT,
-        tables.format_of(tables.COPILOT),
+        copilot_cli.FORMAT,
         cursor_stream.FORMAT,
         gemini_cli.FORMAT,
-        tables.format_of(tables.GEMINI_STREAM),
+        gemini_stream.FORMAT,
         opencode.FORMAT,
         opencode_run.FORMAT,
-        *map(tables.format_of, tables.TABLES),
-        *map(tables.document_format_of, tables.CHATS),
+        pi.FORMAT,
+        cursor.FORMAT,
+        droid.FORMAT,
+        goose_lines.FORMAT,
+        droid_stream.FORMAT,
+        kimi.FORMAT,
+        claude_managed.FORMAT,
+        qwen_code.FORMAT,
+        grok.FORMAT,
+        antigravity.FORMAT,
+        autogen.FORMAT,
+        pydantic_ai.FORMAT,
+        agent_framework.FORMAT,
+        haystack.FORMAT,
+        goose.FORMAT,
+        amp.FORMAT,
+        sharegpt.FORMAT,
         inspect_logs.FORMAT,
         adk.FORMAT,
         vscode_chat.FORMAT,
@@ -197,7 +232,7 @@ INPUT_FORMATS: dict[str, InputFormat] = {
         bedrock.FORMAT,
         anthropic.FORMAT,
         openai.FORMAT,
-        tables.lines_format_of(tables.CHAT_LINES),
+        chat_lines.FORMAT,
     )
 }
 """Every format by name. The most specific come first: later ones would also recognise their documents."""
@@ -275,7 +310,7 @@ def convert(
 def unread_kind(line: Any) -> str | None:
     """Return what a file is that is known and not read, and the way in, by its first line; else None."""
     first = _first(line)
-    return next((told for name, where, told in _MARKED if name in first and tables.fits(first, where)), None)
+    return next((told for name, where, told in _MARKED if name in first and fits(first, where)), None)
 
 
 def _first(value: Any) -> dict[str, Any]:

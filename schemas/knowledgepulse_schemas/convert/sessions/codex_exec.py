@@ -15,7 +15,7 @@ from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none
 from knowledgepulse_schemas.convert.messages.blocks import Parts, parts_of
-from knowledgepulse_schemas.convert.sessions.tables import Line, Table, format_of
+from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "command_execution": ("command",),

@@ -6,7 +6,7 @@ Source: https://github.com/anomalyco/opencode, ``packages/opencode/src/cli/cmd/r
 from __future__ import annotations
 
 from knowledgepulse_schemas.convert.sessions import opencode
-from knowledgepulse_schemas.convert.sessions.tables import Line, Table, format_of
+from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 _PARTS = {"step_start", "text", "reasoning", "tool_use", "step_finish"}
 
