@@ -118,5 +118,7 @@ def _positions(request: FetchRequest) -> frozenset[tuple[str, int, int]]:
 def _is_empty(response: Any) -> bool:
     """Return whether a response to a fetch has neither an error nor bytes, those of control batches included."""
     return not any(
-        error_code or batches for _, partitions in response.topics for _, error_code, *_, batches in partitions
+        error_code or batches
+        for _, partitions in response.topics
+        for _, error_code, *_, batches in partitions
     )

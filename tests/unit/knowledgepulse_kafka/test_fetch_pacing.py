@@ -76,7 +76,7 @@ async def test_pauses_double_up_to_a_limit_while_empty_answers_come_at_once():
     ("told", "seconds"), [(BATCHES, 0.0), (ERROR, 0.0), (0, MAX_WAIT)], ids=["batches", "error", "in time"]
 )
 async def test_after_another_answer_a_fetch_does_not_wait_and_pauses_begin_anew(told, seconds):
-    """Kafka's answers: records, the markers of transactions, an error, or nothing after the time that was asked for."""
+    """Kafka's answers: records, transactions' markers, an error, or nothing after the requested time."""
     broker = Broker()
     await broker.ask()
     await pauses(broker, 6)
