@@ -116,7 +116,7 @@ def _positions(request: FetchRequest) -> frozenset[tuple[str, int, int]]:
 
 
 def _is_empty(response: Any) -> bool:
-    """Return whether a response to a fetch has neither an error nor bytes, those of control batches included."""
+    """Return whether a response to a fetch has neither an error nor bytes; control batches are bytes."""
     return not any(
         error_code or batches
         for _, partitions in response.topics

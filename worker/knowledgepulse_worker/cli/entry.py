@@ -198,7 +198,7 @@ def main(ctx: click.Context) -> None:
 
 
 def _keep_linear_algebra_to_one_thread() -> None:
-    """Let NumPy's OpenBLAS, which reads this when it is imported, use one thread, unless the user says otherwise.
+    """Let NumPy's OpenBLAS, which reads this when it is imported, use one thread, unless the user chooses.
 
     A look-up in a novelty cache is too small for more: where the cores are busy, its threads wait for each
     other, and the event loop for them.
