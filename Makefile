@@ -139,6 +139,11 @@ $(VENV)/phoenix $(VENV)/mlflow: $(VENV)/%: tests/backends/%.txt
 backends-check: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow ## check pulls and write-backs with real servers of Phoenix and MLflow
 	PHOENIX=$(abspath $(VENV))/phoenix MLFLOW=$(abspath $(VENV))/mlflow $(BIN)/pytest tests/backends/check.py
 
+.PHONY: producers-check
+producers-check: $(VENV)/.test ## run agents of today with a scripted model, and compare what they write with what they did; ARGS="pydantic_ai --run plain" selects
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	PYTHONPATH=tests $(BIN)/python -m producers $(ARGS)
+
 EXAMPLES := $(abspath $(VENV))/examples
 
 .PHONY: examples-check

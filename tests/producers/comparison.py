@@ -1,0 +1,184 @@
+"""Compares what a producer's documents are converted to with the script that it played."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from producers.play import Played
+from producers.producer import Producer
+from producers.script import Call, Script
+
+RIGHT, PARTLY, NOT_READ, REFUSED, NOTHING = "right", "partly", "not read", "refused", "nothing written"
+NOT_INSTALLED = "not installed"
+_ADVICE = "enable content capture"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a conversion compares with the truth.
+
+    Attributes:
+        verdict: one of the words above.
+        differs: what differs, for a run that is partly right.
+        said: what the command said: the reason of a refusal, or warnings.
+    """
+
+    verdict: str
+    differs: list[str] = field(default_factory=list)
+    said: str = ""
+
+    @property
+    def silently_wrong(self) -> bool:
+        """Whether a wrong trace came without a warning."""
+        return self.verdict == PARTLY and not self.said
+
+    @property
+    def words(self) -> str:
+        silently = ", without a word" if self.silently_wrong else ""
+        return f"{self.verdict}: {', '.join(self.differs)}{silently}" if self.differs else self.verdict
+
+
+def compared(producer: Producer, played: Played, output: Path) -> Verdict:
+    """Convert the documents, and compare the traces; ``output`` gets the traces and what the command said."""
+    if not played.documents:
+        return Verdict(NOTHING)
+    command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "convert", *producer.convert]
+    done = subprocess.run(
+        [*command, *map(str, played.documents)], capture_output=True, text=True, check=False
+    )
+    (output / "traces.jsonl").write_text(done.stdout)
+    (output / "said.txt").write_text(done.stderr)
+    traces = [json.loads(line) for line in done.stdout.splitlines()]
+    said = _said(done.stderr)
+    if not traces:
+        return _of_refusal(played.script, said)
+    differs = differences(played, traces)
+    return (
+        Verdict(PARTLY, differs, "" if done.returncode == 0 and "warning" not in said else said)
+        if differs
+        else Verdict(RIGHT)
+    )
+
+
+def _of_refusal(script: Script, said: str) -> Verdict:
+    if not script.content and _ADVICE in said:
+        return Verdict(RIGHT, said=said)
+    return Verdict(NOT_READ if "no agent run" in said or "not a" in said else REFUSED, said=said)
+
+
+def _said(stderr: str) -> str:
+    """Return what was said but for the losses that are by design, which are a table."""
+    lines = (line for line in stderr.splitlines() if line.strip() and not line.startswith("  "))
+    return "\n".join(line for line in lines if line != "not in the traces:")
+
+
+def differences(played: Played, traces: list[dict[str, Any]]) -> list[str]:
+    """Return which parts of the truth the traces do not have as they are; a part named twice is told once.
+
+    An agent that another asked may be a part of the outer run, or a run of its own.
+    """
+    truth, found = Truth(played), Found(traces)
+    parts = {
+        "runs": len(traces) == 1 or bool(played.script.agents),
+        "objective": found.objective == played.script.objective,
+        "calls": found.names == [call.tool for call in truth.calls],
+        "arguments": found.arguments == [call.arguments for call in truth.calls],
+        "results": truth.has_results(found.results),
+        "failures": found.recovered == truth.failures,
+        "thoughts": truth.has_thoughts(found.thoughts),
+        "order": truth.has_order(found.order),
+        "answer": played.script.answer in (None, found.answer),
+        "success": found.success is played.script.success,
+    }
+    return [part for part, same in parts.items() if not same]
+
+
+class Truth:
+    """What a script lets happen, in order."""
+
+    def __init__(self, played: Played) -> None:
+        self._seen = {text.strip() for text in played.seen}
+        self._script = played.script
+        self.texts: list[str] = []
+        self.calls: list[Call] = []
+        self.order: list[str] = []
+        self.failures = 0
+        self._follow(played.script)
+
+    def _follow(self, script: Script) -> None:
+        for turn in script.turns:
+            if turn.held:
+                continue
+            self.texts.append(turn.text)
+            self.order.append(turn.text)
+            self.calls += turn.calls
+            self.order += [_called(call.tool, call.arguments) for call in turn.calls]
+            for call in turn.calls:
+                self._end(call)
+        self.failures = sum(call.fails for call in self.calls)
+
+    def _end(self, call: Call) -> None:
+        if call.asks:
+            self._follow(self._script.agents[call.asks])
+
+    def has_thoughts(self, thoughts: list[str]) -> bool:
+        """Whether the texts are the script's; a run without an answer may end with a text of the program."""
+        return thoughts == self.texts or (self._script.answer is None and thoughts[:-1] == self.texts)
+
+    def has_results(self, results: list[str]) -> bool:
+        """Whether each result is there once, and no other text but one at the end of a run cut off."""
+        missing = [call for call in self.calls if call.result]
+        others = []
+        for result in results:
+            call = next((call for call in missing if self._is_result(result, call)), None)
+            missing.remove(call) if call else others.append(result)
+        others = [result for result in others if result not in self._asked]
+        return not missing and len(others) <= (self._script.answer is None)
+
+    def _is_result(self, found: str, call: Call) -> bool:
+        """Programs write texts of their own around a result, and in place of that of a failure."""
+        return found == call.result or (found in self._seen and (call.fails or call.result in found))
+
+    @property
+    def _asked(self) -> set[str]:
+        """What agents are asked and answer, which is told as a text of a user or a tool."""
+        agents = self._script.agents.values()
+        return {text for agent in agents for text in (agent.objective, agent.answer) if text}
+
+    def has_order(self, order: Iterable[str]) -> bool:
+        """Whether texts and calls come in order, as far as they are there at all."""
+        common = set(self.order) & set(order)
+        return [part for part in order if part in common] == [part for part in self.order if part in common]
+
+
+class Found:
+    """What traces say, in order."""
+
+    def __init__(self, traces: list[dict[str, Any]]) -> None:
+        trace = traces[0]
+        steps = [step for each in traces for step in each["steps"]]
+        calls = [step for step in steps if step["type"] != "observation" and "tool" in step]
+        texts = [step for step in steps if step["type"] != "observation" and "tool" not in step]
+        self.objective = trace["task"]["objective"]
+        self.names = [step["tool"]["name"] for step in calls]
+        self.arguments = [step.get("input", {}) for step in calls]
+        self.results = [step.get("content", "").strip() for step in steps if step["type"] == "observation"]
+        self.thoughts = [step["content"] for step in texts]
+        self.recovered = sum(step["type"] == "error_recovery" for step in steps)
+        self.order = [
+            _called(step["tool"]["name"], step.get("input", {})) if "tool" in step else step["content"]
+            for step in steps
+            if step["type"] != "observation"
+        ]
+        self.answer = trace["outcome"]["result_summary"]
+        self.success = trace["metadata"]["success"]
+
+
+def _called(tool: str, arguments: dict[str, Any]) -> str:
+    return f"{tool} {json.dumps(arguments, sort_keys=True)}"

@@ -1,0 +1,118 @@
+"""Producers: the programs that run here, as `runners/NAME/producer.toml` declares them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RUNNERS = Path(__file__).parent / "runners"
+ENVIRONMENTS = ROOT / ".venv" / "producers"
+
+
+@dataclass(frozen=True, eq=False)
+class Producer:
+    """A program that can play runs, with one way of recording them.
+
+    Attributes:
+        name: the runner's folder, and its variant if it has several.
+        title: what documents call it; the first of ``requires`` is what the title's version is that of.
+        language: how its environment is made.
+        requires: packages with the versions that are installed.
+        command: what plays a run; ``{here}`` is the runner's folder, copied to where its packages are found.
+        runs: the runs that it can play.
+        note: what is special about a variant, in a few words.
+        recorder: what records its runs, such as an instrumentation, if not the program itself.
+        recorder_requires: the packages that this takes, also with their versions.
+        document: what it writes, a pattern of files in the output folder.
+        convert: options of `kp-worker convert` that the documents tell to give.
+        environment: variables that are set.
+        tools: how it calls the tools of the script.
+    """
+
+    name: str
+    title: str
+    language: str
+    requires: list[str]
+    command: list[str]
+    runs: list[str]
+    note: str = ""
+    recorder: str = ""
+    recorder_requires: list[str] = field(default_factory=list)
+    document: str = "otlp.jsonl"
+    convert: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return RUNNERS / self.name.split("/")[0]
+
+    @property
+    def place(self) -> Path:
+        return ENVIRONMENTS / self.name
+
+    @property
+    def packages(self) -> list[str]:
+        return self.requires + self.recorder_requires
+
+    @property
+    def label(self) -> str:
+        """The program and what records it, with their versions."""
+        note = f" ({self.note})" if self.note else ""
+        recorder = f" by {self.recorder} {version(self.recorder_requires)}" if self.recorder else ""
+        return f"{self.title} {version(self.requires)}{note}{recorder}"
+
+    def install(self) -> bool:
+        """Make the environment, unless it has these packages already; return whether it could be made."""
+        made = self.place / "packages.txt"
+        wanted = "\n".join(self.packages)
+        if not made.exists() or made.read_text() != wanted:
+            print(f"installing {self.name}: {' '.join(self.packages)}", file=sys.stderr)
+            shutil.rmtree(self.place, ignore_errors=True)
+            self.place.mkdir(parents=True)
+            try:
+                INSTALLERS[self.language](self.place, self.packages)
+            except subprocess.CalledProcessError:
+                return False
+            made.write_text(wanted)
+        shutil.copytree(self.folder, self.place / "runner", dirs_exist_ok=True)
+        return True
+
+
+def version(requirements: list[str]) -> str:
+    """Return the version of the first requirement, as in ``a==1.2`` or ``@scope/a@1.2``."""
+    return requirements[0].replace("==", "@").rsplit("@", 1)[1] if requirements else ""
+
+
+def producers() -> Iterator[Producer]:
+    """Yield all producers."""
+    for file in sorted(RUNNERS.glob("*/producer.toml")):
+        shared = tomllib.loads(file.read_text())
+        variants = shared.pop("variants", {"": {}})
+        for variant, own in variants.items():
+            yield Producer(**shared | own, name="/".join(filter(None, (file.parent.name, variant))))
+
+
+def _install_python(place: Path, packages: list[str]) -> None:
+    uv = [sys.executable, "-m", "uv"]
+    _run(*uv, "venv", "--quiet", "--python", sys.executable, "--allow-existing", place)
+    _run(*uv, "pip", "install", "--quiet", "--python", place / "bin" / "python", *packages)
+
+
+def _install_node(place: Path, packages: list[str]) -> None:
+    _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, *packages)
+
+
+def _run(*command: object) -> None:
+    subprocess.run([str(part) for part in command], check=True, env=dict(os.environ))
+
+
+INSTALLERS = {"python": _install_python, "node": _install_node}

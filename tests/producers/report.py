@@ -1,0 +1,45 @@
+"""The verdicts of all producers: kept as JSON, printed as a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from producers.comparison import Verdict
+from producers.producer import Producer
+
+FILE = Path(__file__).parent / "verdicts.json"
+
+
+def keep(producer: Producer, run: str, verdict: Verdict) -> None:
+    """Write a verdict to the file, in place of the last one of the same producer and run."""
+    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    entry = kept.get(producer.name, {})
+    runs = entry.get("runs", {}) if entry.get("label") == producer.label else {}
+    own = {"verdict": verdict.verdict, "differs": verdict.differs, "silently": verdict.silently_wrong}
+    runs[run] = {name: value for name, value in own.items() if value}
+    kept[producer.name] = {
+        "label": producer.label,
+        "language": producer.language,
+        "runs": dict(sorted(runs.items())),
+    }
+    FILE.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
+
+
+def table(verdicts: dict[tuple[Producer, str], Verdict]) -> str:
+    """Return a line for each run, and how many are right."""
+    rows = [(producer.label, run, verdict.words) for (producer, run), verdict in verdicts.items()]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{label:<{widths[0]}}  {run:<{widths[1]}}  {words}" for label, run, words in rows]
+    return "\n".join([*lines, _sums(list(verdicts.values()))])
+
+
+def _sums(verdicts: list[Verdict]) -> str:
+    counts: dict[str, Any] = {}
+    for verdict in verdicts:
+        counts[verdict.verdict] = counts.get(verdict.verdict, 0) + 1
+    silently = sum(verdict.silently_wrong for verdict in verdicts)
+    return (
+        f"{', '.join(f'{count} {word}' for word, count in counts.items())}; {silently} wrong without a word"
+    )

@@ -1,0 +1,117 @@
+"""The runs that every producer plays, which are also the truth that conversions are compared with."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+RUNS = tomllib.loads((Path(__file__).parent / "runs.toml").read_text())
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a tool, under the name and with the arguments that a producer's tool has."""
+
+    tool: str
+    arguments: dict[str, Any]
+    id: str = ""
+    command: str = ""
+    result: str = ""
+    fails: bool = False
+    asks: str = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One answer of the model."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+    cut_off: bool = False
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Script:
+    """What is said in a conversation; ``agents`` holds the conversations of the agents that it asks."""
+
+    objective: str
+    turns: tuple[Turn, ...]
+    stream: bool = False
+    limit: int | None = None
+    content: bool = True
+    agents: dict[str, Script] = field(default_factory=dict)
+
+    @property
+    def answer(self) -> str | None:
+        """The last text, if the run comes to its end with it."""
+        last = self.turns[-1]
+        return None if last.calls or last.held else last.text
+
+    @property
+    def success(self) -> bool:
+        return self.answer is not None and not self.turns[-1].cut_off
+
+    @property
+    def conversations(self) -> Iterator[Script]:
+        yield self
+        for agent in self.agents.values():
+            yield from agent.conversations
+
+    @property
+    def calls(self) -> Iterator[Call]:
+        return (
+            call for conversation in self.conversations for turn in conversation.turns for call in turn.calls
+        )
+
+    def instructions(self, run: str) -> str:
+        """Return what a runner has to know, as JSON: the model knows the rest."""
+        results: dict[str, list[dict[str, Any]]] = {}
+        for call in self.calls:
+            what = call.arguments.get("what", "")
+            results.setdefault(what, []).append({"text": call.result, "fails": call.fails})
+        return json.dumps(
+            {
+                "run": run,
+                "objective": self.objective,
+                "stream": self.stream,
+                "limit": self.limit,
+                "content": self.content,
+                "results": results,
+            }
+        )
+
+
+def script(run: str, tools: dict[str, Any]) -> Script:
+    """Return a run for a producer, whose ``tools`` say how it calls those of the script.
+
+    ``{"weigh": {"name": "bash", "arguments": {"command": "{command}"}}}`` makes shell commands of the
+    script's calls of ``weigh``. Tools that are not named are called as in the script.
+    """
+    return _script(RUNS[run], tools, "")
+
+
+def _script(data: dict[str, Any], tools: dict[str, Any], agent: str) -> Script:
+    turns = tuple(_turn(turn, tools, f"{agent}{n}") for n, turn in enumerate(data["turns"]))
+    agents = {name: _script(part, tools, name) for name, part in data.get("agents", {}).items()}
+    return Script(**data | {"turns": turns, "agents": agents})
+
+
+def _turn(data: dict[str, Any], tools: dict[str, Any], place: str) -> Turn:
+    calls = (Call(**call, id=f"call_{place}_{n}") for n, call in enumerate(data.get("calls", ())))
+    return Turn(**data | {"calls": tuple(_as_called(call, tools.get(call.tool, {})) for call in calls)})
+
+
+def _as_called(call: Call, tool: dict[str, Any]) -> Call:
+    if "arguments" not in tool:
+        return replace(call, tool=tool.get("name", call.tool))
+    values = call.arguments | {"command": call.command}
+    arguments = {
+        name: value.format(**values) if isinstance(value, str) else value
+        for name, value in tool["arguments"].items()
+    }
+    return replace(call, tool=tool["name"], arguments=arguments)
