@@ -72,7 +72,7 @@ async def _serve(model: ScriptedModel, collector: Receiver) -> tuple[web.AppRunn
 async def _run(producer: Producer, environment: dict[str, str], model: ScriptedModel, output: Path) -> None:
     command = [part.format(here=producer.place / "runner") for part in producer.command]
     program = shutil.which(command[0], path=environment["PATH"]) or command[0]
-    with (output / "log.txt").open("wb") as log:
+    with (output / "program.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             program,
             *command[1:],
