@@ -1,13 +1,27 @@
-"""The dataset card: ``README.md`` with the hub's metadata, made from the manifest alone."""
+"""The cards of a dataset and of its formats: ``README.md`` with the hub's metadata, made from the manifest.
+
+``datasets.load_dataset`` takes a folder's files and types from its card. Its cache knows a folder by its name
+and by the metadata of its card: only a version that changes with the data keeps it from returning the rows of
+an earlier export, or of another folder of the same name.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.tools.export.candidates import reason_text
-from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN, SPLITS, TABLE, Choices, Manifest
+from knowledgepulse_worker.tools.export.manifest import (
+    CLEANER,
+    NOT_CLEAN,
+    SPLITS,
+    TABLE,
+    Choices,
+    File,
+    Format,
+    Manifest,
+)
 from knowledgepulse_worker.tools.export.splits import NEAR_SIMILARITY
 
 CARD = "README.md"
@@ -24,24 +38,60 @@ _TABLES = (
     "threshold",
     "score from",
 )
+_FORMATS: dict[Format, str] = {"messages": "OpenAI's chat messages", "atif": "ATIF trajectories"}
+_MEMBERS: dict[Format, dict[str, str]] = {
+    "messages": {"id": "dtype: string", "messages": "list: json", "tools": "list: json"},
+    "atif": {
+        "schema_version": "dtype: string",
+        "session_id": "dtype: string",
+        "agent": "dtype: json",
+        "steps": "list: json",
+    },
+}
+"""The types of the members of each format's lines, in the words of the hub's metadata."""
+
 _ESCAPES = {ord(character): f"\\{character}" for character in "\\|`<>[]*_#"}
 
 
-def card(manifest: Manifest) -> bytes:
-    """Return the file's content."""
-    return "\n".join([*_metadata(manifest), *_text(manifest), ""]).encode()
+def cards(manifest: Manifest) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each card: the dataset's, and those of the formats' folders."""
+    yield CARD, _page(_metadata(manifest, f"{TABLE}/"), _text(manifest))
+    if manifest.total("split"):
+        for name in manifest.choices.also:
+            metadata = _metadata(manifest, "", _features(name, weights=manifest.choices.weights))
+            yield f"{name}/{CARD}", _page(metadata, _format_text(name))
 
 
-def _metadata(manifest: Manifest) -> Iterator[str]:
-    """Yield the block from which the hub and ``datasets.load_dataset`` learn the files of each split."""
-    splits = manifest.total("split")
-    yield "---\ntags: [agent, traces, knowledgepulse]"
-    if splits:  # `datasets` would need a separate repository for each other format
-        yield "configs:\n- config_name: default\n  data_files:"
-        yield from (
-            f"  - {{split: {split}, path: '{TABLE}/{split}/**'}}" for split in SPLITS if split in splits
-        )
-    yield "---\n"
+def _page(metadata: Iterator[str], text: Iterator[str]) -> bytes:
+    return "\n".join(["---", *metadata, "---\n", *text, ""]).encode()
+
+
+def _metadata(manifest: Manifest, folder: str, features: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the lines from which the hub and `datasets` learn the files of each split, and their types.
+
+    ``folder``: the folder of the splits. One without files is named, too: `datasets` then refuses an empty
+    dataset, and would otherwise take the manifest for its data.
+    """
+    version = int(File.of(manifest.to_json()).sha256[:8], 16)
+    exported = manifest.total("split") or SPLITS[:1]
+    yield "tags: [agent, traces, knowledgepulse]\nconfigs:\n- config_name: default\n  data_files:"
+    yield from (
+        f"  - {{split: {split}, path: '{folder}{split}/**'}}" for split in SPLITS if split in exported
+    )
+    yield f"dataset_info:\n  version: 0.0.{version}"
+    yield from features
+
+
+def _features(name: Format, *, weights: bool) -> Iterator[str]:
+    """Yield the types of a format's members, of which `datasets` would know only those in the first file."""
+    members = _MEMBERS[name] | ({"reasons": "list: string"} if weights and name == "messages" else {})
+    yield "  features:"
+    yield from (f"  - {{name: {member}, {kind}}}" for member, kind in members.items())
+
+
+def _format_text(name: Format) -> Iterator[str]:
+    yield f"# The traces as {_FORMATS[name]}\n"
+    yield "These are the traces of the [dataset](../README.md), in JSON Lines."
 
 
 def _text(manifest: Manifest) -> Iterator[str]:
@@ -54,10 +104,10 @@ def _text(manifest: Manifest) -> Iterator[str]:
         f"{counted(len(exports), 'export')}. The traces date from {days[0]} to {days[-1]} (UTC). "
         "`manifest.json` lists the hash of each file and the offsets that each export read.\n"
     )
-    for folder in choices.also:
+    for folder in choices.also if rows else ():
         yield (
-            f"The folder `{folder}` contains the same traces as JSON Lines: "
-            f"`load_dataset('json', data_files='{folder}/train/**')`.\n"
+            f"The folder `{folder}` contains the same traces as {_FORMATS[folder]}: "
+            f"`load_dataset('./{folder}')`.\n"
         )
     yield "Traces that share a run, a task or an objective are in the same split, as are traces whose"
     similarity = f"a cosine similarity of {NEAR_SIMILARITY:g} or more"

@@ -11,7 +11,7 @@ from knowledgepulse_kafka.records import RawRecord
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOutRecord, Rules
-from knowledgepulse_worker.tools.export.dataset_card import CARD, card
+from knowledgepulse_worker.tools.export.dataset_card import cards
 from knowledgepulse_worker.tools.export.dataset_rows import Files, read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
 from knowledgepulse_worker.tools.export.examine import examined
@@ -96,9 +96,9 @@ async def _carry_out(
         files=before.files | new,
     )
     store.require_claim()
-    text = card(manifest)
-    manifest.files[CARD] = File.of(text)
-    store.write(CARD, text)
+    for path, content in [*cards(manifest)]:
+        manifest.files[path] = File.of(content)
+        store.write(path, content)
     store.write(MANIFEST, manifest.to_json())
     return manifest
 

@@ -10,6 +10,7 @@ import resource
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from unittest.mock import Mock
 
 import msgspec
@@ -58,19 +59,85 @@ def rows_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_datasets_loads_every_format_by_split(dataset, tmp_path, traces):
+@pytest.fixture
+def loaded(tmp_path):
+    """Return a function that loads a folder with `datasets`, which keeps a cache between the calls."""
     from datasets import load_dataset
 
-    tables = load_dataset(str(dataset), cache_dir=str(tmp_path / "cache"))
+    return lambda folder, **options: load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), **options)
+
+
+def test_datasets_loads_every_format_by_split(dataset, loaded, traces):
+    tables = loaded(dataset)
     assert sum(split.num_rows for split in tables.values()) == len(traces)
     ids = {split: set(table["id"]) for split, table in tables.items()}
     assert {*ids} == {"train", "validation", "test"}
     assert len(tables["train"][0]["vector"]) == 384
+    for name, key in (("messages", "id"), ("atif", "session_id")):
+        assert {split: set(table[key]) for split, table in loaded(dataset / name).items()} == ids
+
+
+@pytest.mark.parametrize("weights", [(), ("--weights",)])
+def test_datasets_loads_lines_as_they_are_whichever_file_is_first(tmp_path, scored, loaded, weights):
+    """It would take the types of the first file for all: without calls, or with a tool of another schema."""
+    traces, thought = rows_of(scored)[:3], {"step_id": 0, "type": "thought", "content": "Done"}
+    for trace, name in zip(traces, "abc", strict=True):
+        schema = {"type": "object", "properties": {name: {"enum": [name]}}}
+        trace["task"] = {"objective": f"Do {name}", "tools": [{"name": name, "parameters": schema}]}
+        given = {name: {"deep": None}}
+        trace["steps"] = [
+            thought,
+            {"step_id": 1, "type": "tool_call", "tool": {"name": name}, "input": given},
+        ]
+        trace["metadata"]["task_domain"] = name
+    traces[0] |= {"task": {"objective": "Do it"}, "steps": [thought]}
+    scored.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    config = tmp_path / "worker.toml"
+    config.write_text("".join(f"[policy.domains.{name}]\nthreshold = 0.0\n" for name in "abc"))
+    options = (*OPTIONS, "--shares", "0", "0", "--config", config, *weights)
+
+    assert export(tmp_path / "set", scored, *options) == (0, "export 1: 3 of 3 records exported\n")
+
     for name in ("messages", "atif"):
-        places = {split: f"{dataset}/{name}/{split}/**" for split in tables}
-        lines = load_dataset("json", data_files=places, cache_dir=str(tmp_path / "cache"))
-        key = {"messages": "id", "atif": "session_id"}[name]
-        assert {split: set(table[key]) for split, table in lines.items()} == ids
+        files = sorted((tmp_path / "set" / name).rglob("*.jsonl"))
+        written = [row for path in files for row in rows_of(path)]
+        read = loaded(tmp_path / "set" / name, split="train")
+        assert len(files) == 3
+        assert [{key: value for key, value in row.items() if value is not None} for row in read] == written
+
+
+def test_datasets_loads_what_a_later_export_added_and_no_folder_of_the_same_name(
+    tmp_path, scored, loaded, monkeypatch
+):
+    """Its cache knows a folder by its name and its card."""
+    lines = scored.read_bytes().splitlines(keepends=True)
+
+    def ids(folder, *more):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        with Path("scored.jsonl").open("ab") as file:
+            file.writelines(more)
+        assert export("dataset", "scored.jsonl", *OPTIONS, "--shares", "0", "0")[0] == 0
+        found = {*loaded("dataset", split="train")["id"]}
+        assert {*loaded("dataset/messages", split="train")["id"]} == found
+        return found
+
+    wanted = [json.loads(line)["id"] for line in lines]
+    assert ids("one", lines[0]) == {wanted[0]}
+    assert ids("one", lines[1]) == {*wanted[:2]}
+    assert ids("other", lines[2]) == {wanted[2]}
+
+
+def test_datasets_finds_nothing_in_a_dataset_without_traces(tmp_path, scored, loaded):
+    """It would take the manifest for the data."""
+    from datasets.exceptions import DataFilesNotFoundError
+
+    status, said = export(tmp_path / "set", scored, *OPTIONS, "--min-score", "1")
+
+    assert (status, "0 of 52 records exported" in said) == (0, True)
+    assert "messages" not in (tmp_path / "set/README.md").read_text()
+    with pytest.raises(DataFilesNotFoundError):
+        loaded(tmp_path / "set")
 
 
 def test_other_libraries_read_the_table(dataset, traces):
