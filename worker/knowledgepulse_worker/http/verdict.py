@@ -133,6 +133,13 @@ class State(StrEnum):
         "works by the former policy, whose digest is named, until the settings file has a valid one again",
     )
 
+    OVER_BUDGET = (
+        "over_budget",
+        Severity.NOTABLE,
+        "KpBudgetBurnSlow",
+        "works, but takes longer than `limits.budget` to embed a text that fills the model's window",
+    )
+
     @property
     def words(self) -> str:
         """The state's name in words."""

@@ -169,6 +169,10 @@ class Metrics:
         self._batch_size = make.histogram(
             "kp_embedding_batch_size", "Texts per embedding batch", buckets=[1, 2, 4, 8, 16, 32, 64]
         )
+        self._pass = make.gauge(
+            "kp_embedding_pass_seconds",
+            "Time that a text that fills the window took at the start; 0 without an embedder",
+        )
         self._embedding_errors = make.counter("kp_embedding_errors", "Failed embedding batches")
         self._truncated = make.counter("kp_embedding_truncated", "Texts truncated to the model's window")
         self._repeated = make.counter(
@@ -308,6 +312,10 @@ class Metrics:
     def set_build_info(self, version: str, model: str, precision: str, device: str) -> None:
         """Set the labels of ``kp_build_info``."""
         self._build.labels(version, model, precision, device).set(1)
+
+    def set_pass(self, seconds: float) -> None:
+        """Set how long a text that fills the window takes to embed."""
+        self._pass.set(seconds)
 
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
         """Observe a score and the time since the record's admission."""

@@ -104,6 +104,7 @@ class Recent:
         truncations: the latest truncations that were found, for as long as the process runs.
         skips: likewise, the latest offsets that no worker reads.
         policy_refused: why the latest edit of the policy is not in force, and which is; empty without one.
+        over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
     """
@@ -124,6 +125,7 @@ class Recent:
         self.skips: deque[Skip] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
         self.policy_refused = ""
+        self.over_budget = ""
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)

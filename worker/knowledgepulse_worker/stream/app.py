@@ -139,6 +139,7 @@ class WorkerApp:
             rate=sum(second.total() for second in recent.per_second()) / RATE_SECONDS,
             last_output=recent.last_output,
             policy_refused=recent.policy_refused,
+            over_budget=recent.over_budget,
         )
 
     # --- the source's observer

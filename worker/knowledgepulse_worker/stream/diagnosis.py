@@ -78,6 +78,7 @@ class Observation:
         has_unfinished: whether records wait to be finished.
         last_output: the time of the last output.
         policy_refused: why an edit of the policy is not in force, and which policy is; empty if none is.
+        over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
     """
 
     pending: tuple[str, ...] = ()
@@ -105,6 +106,7 @@ class Observation:
     has_unfinished: bool = False
     last_output: float | None = None
     policy_refused: str = ""
+    over_budget: str = ""
 
     @property
     def readable(self) -> int:
@@ -189,8 +191,7 @@ class Diagnosis:
             yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
         if delay := self._delay(now, seen):
             yield _Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
-        if seen.policy_refused:
-            yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
+        yield from _against_settings(seen)
         yield _Finding(State.HEALTHY)
 
     def _held_back(self, now: float, seen: Observation) -> str:
@@ -273,6 +274,14 @@ def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
     if seen.transaction_age > SILENCE_LIMIT:
         reason = f"a transaction has not been committed for {seen.transaction_age:.0f} s"
         yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
+
+
+def _against_settings(seen: Observation) -> Iterator[_Finding]:
+    """Yield the states in which the worker cannot do as the settings say."""
+    if seen.policy_refused:
+        yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
+    if seen.over_budget:
+        yield _Finding(State.OVER_BUDGET, seen.over_budget)
 
 
 def _throttled(seen: Observation, requests: str, client: str, seconds: float) -> str:

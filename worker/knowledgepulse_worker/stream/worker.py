@@ -24,7 +24,7 @@ from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.embedding import Batcher, Embedder, load_embedder
+from knowledgepulse_worker.embedding import Batcher, Embedder, Speed, load_embedder, measure
 from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
@@ -86,13 +86,15 @@ def run_worker(
         topics = asyncio.run(_require_topics(settings))
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
         embedder = load_embedder(settings.embedding, settings.cache, usable_cores())
+        speed = None
         if embedder is not None:
             embedder.warm()  # an embedder that always fails does so here, where no record is blamed
+            speed = measure(embedder, settings.limits.budget)
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)
     with _tracing(settings) as tracing:
-        process = _Process(settings, topics, embedder, tracing, config, pipe, suspects, socket)
+        process = _Process(settings, topics, embedder, speed, tracing, config, pipe, suspects, socket)
         run_in_time(until_stopped(process.work))
 
 
@@ -125,6 +127,7 @@ class _Process:
     settings: Settings
     topics: dict[str, Topic]
     embedder: Embedder | None
+    speed: Speed | None
     tracing: Tracing | None
     config: Path | None
     pipe: PipeWriter
@@ -167,7 +170,7 @@ class _Process:
             await _serve(start, program, settings, stop, failed, watching, background)
 
     async def _services(self, stack: AsyncExitStack, metrics: Metrics, in_force: PolicyInForce) -> Services:
-        batcher = _make_batcher(self.embedder, metrics)
+        batcher = _make_batcher(self.embedder, self.speed, metrics)
         if batcher is not None:
             stack.push_async_callback(close_within, STOP_LIMIT, batcher.close, "the embedder")
         redact = None
@@ -254,8 +257,8 @@ def _start_background(
     return task
 
 
-def _make_batcher(embedder: Embedder | None, metrics: Metrics) -> Batcher | None:
-    if embedder is None:
+def _make_batcher(embedder: Embedder | None, speed: Speed | None, metrics: Metrics) -> Batcher | None:
+    if embedder is None or speed is None:
         metrics.set_build_info(__version__, "none", "none", "none")
         return None
     metrics.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
@@ -266,6 +269,9 @@ def _make_batcher(embedder: Embedder | None, metrics: Metrics) -> Batcher | None
         embedder.device,
         embedder.parallel,
     )
+    metrics.set_pass(speed.seconds)
+    metrics.recent.over_budget = str(speed) if speed.exceeds_budget else ""
+    logger.info("%s", speed)
     return Batcher(embedder, metrics.embedded, metrics.embedding_failed)
 
 

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -50,11 +51,19 @@ _INSTALL_EXTRA = how_to_install("demo")
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker."""
+    """A running broker.
+
+    Attributes:
+        bootstrap_servers: its address.
+        kind: whether it was running already, or was started here.
+        description: what it is, in words.
+        is_running: whether it still runs, if it was started here.
+    """
 
     bootstrap_servers: str
     kind: Literal["configured", "started"]
     description: str
+    is_running: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)
@@ -148,10 +157,11 @@ def _start_docker(stack: ExitStack, say: MessageCallback) -> Broker:
         _publish(container, host, port)
         stack.callback(container.stop)
         container.start()
+        is_running = partial(_container_is_running, container)
         wait_for_answer(
             servers,
             START_LIMIT,
-            is_running=lambda: _container_is_running(container),
+            is_running,
             log=lambda: last_lines(b"".join(container.get_logs())),
         )
     except Unavailable:
@@ -159,7 +169,8 @@ def _start_docker(stack: ExitStack, say: MessageCallback) -> Broker:
     except Exception as error:  # docker's, requests' and testcontainers' errors share no base class
         raise Unavailable(f"{_IMAGE} did not start", details=[_first_line(error)]) from error
     say(f"started on {servers}")
-    return Broker(servers, "started", f"Apache Kafka {KAFKA_VERSION} in Docker (started here)")
+    description = f"Apache Kafka {KAFKA_VERSION} in Docker (started here)"
+    return Broker(servers, "started", description, is_running)
 
 
 def _docker_host() -> str:
@@ -217,10 +228,12 @@ def _start_embedded(stack: ExitStack, say: MessageCallback) -> Broker:
     port, *_ = processes.free_ports(1)
     servers = f"{LOOPBACK}:{port}"
     command = [str(program), "start", "--only", "kafka", "--host", LOOPBACK, "--kafka-port", str(port)]
-    start_broker(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
+    command += ["--data-dir", str(folder / "data")]
+    is_running = start_broker(stack, command, folder / "broker.log", servers)
     say(f"started on {servers}")
     version = importlib.metadata.version("noida-db")
-    return Broker(servers, "started", f"noida-db {version} (started here, as Apache Kafka is not available)")
+    description = f"noida-db {version} (started here, as Apache Kafka is not available)"
+    return Broker(servers, "started", description, is_running)
 
 
 def _noida_program() -> Path:

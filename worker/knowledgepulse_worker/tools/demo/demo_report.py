@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,12 +56,26 @@ def summarise(console: Console, results: Results, status: dict[str, Any], settin
     console.print()
     if results.scored:
         console.print(_best(results.scored, settings.policy))
-    times, budget = status["latency"]["scoring"], settings.limits.budget
-    console.print(
-        f"A score took {times['p50'] * 1000:.0f} ms (median) to {times['p99'] * 1000:.0f} ms (p99); "
-        f"{times['over_budget']} of {len(scores)} took longer than the budget of {budget * 1000:.0f} ms. "
-        f"All took {results.seconds:.0f} s."
-    )
+    console.print(" ".join(_times(status, settings.limits.budget, len(scores))))
+    console.print(f"All took {results.seconds:.0f} s.")
+
+
+def _times(status: dict[str, Any], budget: float, count: int) -> Iterator[str]:
+    """Yield sentences on what scoring took, against what a text takes while nothing else computes."""
+    scoring, alone = status["latency"]["scoring"], status["worker"]["embedding_pass_seconds"]
+    late = f"{scoring['over_budget'] or 'none'} of {count} took longer than the budget of {_ms(budget)}"
+    yield f"A score took {_ms(scoring['p50'])} (median) to {_ms(scoring['p99'])} (p99); {late}."
+    if alone is not None:
+        takes = f"On this processor, a text that fills the model's window takes {_ms(alone)}"
+        yield (
+            f"{takes}, too long for the budget; `kp-worker demo --backend lexical` needs no model."
+            if alone > budget
+            else f"{takes} if nothing else uses the cores."
+        )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.{1 if seconds < 0.01 else 0}f} ms"
 
 
 def _objective(record: ScoredRecord) -> str:

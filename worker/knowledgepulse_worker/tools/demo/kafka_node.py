@@ -58,19 +58,22 @@ def node_settings(*, clients: str, advertised: str, broker: str, controller: str
     }
 
 
-def start_broker(stack: ExitStack, command: Sequence[str], log: Path, servers: str) -> None:
+def start_broker(stack: ExitStack, command: Sequence[str], log: Path, servers: str) -> Callable[[], bool]:
     """Start a broker, which is stopped with the stack, and wait until it responds.
+
+    Returns:
+        whether the broker is running.
 
     Raises:
         Unavailable: the broker exits, or does not respond within :data:`START_LIMIT`.
     """
     process = processes.start(stack, command, log)
-    wait_for_answer(
-        servers,
-        START_LIMIT,
-        is_running=lambda: process.poll() is None,
-        log=lambda: last_lines(log.read_bytes()),
-    )
+
+    def is_running() -> bool:
+        return process.poll() is None
+
+    wait_for_answer(servers, START_LIMIT, is_running, log=lambda: last_lines(log.read_bytes()))
+    return is_running
 
 
 def wait_for_answer(

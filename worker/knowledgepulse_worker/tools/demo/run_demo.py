@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +24,7 @@ from uuid import uuid4
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from knowledgepulse_kafka import CLIENT
 from knowledgepulse_kafka.topic_reader import Record, TopicReader
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -47,6 +49,8 @@ SHARE = 0.2
 """The share that passes unless the user has set what does. No trace reaches the default threshold."""
 AT_A_TIME = 2
 """Traces that are published before their scores are awaited. A flood would show the time in a queue."""
+LARGE_PART = 1 / 3
+"""The part of the budget from which on a text takes long enough that traces would wait for each other."""
 
 _START_LIMIT = 180.0
 _STALL_LIMIT = 60.0
@@ -54,18 +58,39 @@ _STALL_LIMIT = 60.0
 
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
     """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C."""
+    logging.getLogger(CLIENT).setLevel(logging.CRITICAL)  # it would tell of each attempt
     console.rule("[bold]knowledgepulse-worker demo")
     with running_broker(lambda line: console.print(f"  {line}")) as broker:
         console.print(f"[bold]broker[/]  {broker.description}")
-        asyncio.run(_demo(demo_settings(broker, backend), broker, console, stay=stay))
+        asyncio.run(_while_running(broker, _demo(demo_settings(broker, backend), broker, console, stay=stay)))
     console.print("\nStopped. No processes or topics are left behind.")
+
+
+async def _while_running(broker: Broker, work: Coroutine[Any, Any, None]) -> None:
+    """Work until the broker ends; the clients would wait for it, and say so again and again.
+
+    Raises:
+        WorkerError: the broker has ended.
+    """
+    demo, end = asyncio.create_task(work), asyncio.create_task(_until_ended(broker))
+    await asyncio.wait((demo, end), return_when=asyncio.FIRST_COMPLETED)
+    has_ended = end.done()
+    (demo if has_ended else end).cancel()
+    await asyncio.wait((demo, end))
+    if has_ended:
+        raise WorkerError(f"the broker has ended, and the demo with it: {broker.description}")
+    demo.result()
+
+
+async def _until_ended(broker: Broker) -> None:
+    while await asyncio.to_thread(broker.is_running):  # noqa: ASYNC110 - a container tells of no end
+        await asyncio.sleep(1)
 
 
 async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: bool) -> None:
     traces = files("knowledgepulse_worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
     async with AsyncExitStack() as stack:
-        # A broker started here is a single node; for others, use their default replication factor.
-        await stack.enter_async_context(_topics(settings, -1 if broker.kind == "configured" else 1))
+        await stack.enter_async_context(_topics(settings, broker))
         worker = stack.enter_context(ExitStack())
         child = _Worker(settings, worker)
         with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
@@ -73,7 +98,8 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
         console.print(f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}")
         [(rule, value)] = settings.policy.profile(DEFAULT_DOMAIN).rule.items()
         console.print(f"[bold]policy[/]  {rule} {value:g}; the default is threshold {Policy().threshold:g}")
-        results = await _watch(traces, settings, child, console)
+        at_a_time = await _at_a_time(child, settings.limits.budget)
+        results = await _watch(traces, at_a_time, settings, child, console)
         summarise(console, results, await child.status(), settings)
         what_next(console, child.status_page, stay=stay)
         if stay:
@@ -120,15 +146,18 @@ def worker_environment(settings: Settings) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _topics(settings: Settings, replication_factor: int) -> AsyncIterator[None]:
-    """Create the demo's topics, and delete them afterwards."""
+async def _topics(settings: Settings, broker: Broker) -> AsyncIterator[None]:
+    """Create the demo's topics, and delete them afterwards if the broker still runs."""
+    # A broker started here is a single node; for others, use their default replication factor.
+    replication_factor = -1 if broker.kind == "configured" else 1
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(PARTITIONS, replication_factor)
     try:
         yield
     finally:
-        async with TopicAdmin(settings.kafka, settings.topics) as admin:
-            await admin.delete(list(created))
+        if broker.is_running():
+            async with TopicAdmin(settings.kafka, settings.topics) as admin:
+                await admin.delete(list(created))
 
 
 class _Worker:
@@ -179,7 +208,15 @@ def _fetch(url: str) -> Any:
         return json.load(response)
 
 
-async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, console: Console) -> Results:
+async def _at_a_time(worker: _Worker, budget: float) -> int:
+    """Return how many traces to have in flight on this processor."""
+    seconds = (await worker.status())["worker"]["embedding_pass_seconds"]
+    return 1 if seconds is not None and seconds > LARGE_PART * budget else AT_A_TIME
+
+
+async def _watch(
+    traces: list[bytes], at_a_time: int, settings: Settings, worker: _Worker, console: Console
+) -> Results:
     """Publish the traces, and follow the outputs until all have arrived."""
     topics = settings.topics
     outcomes = {
@@ -194,14 +231,14 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
             TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes)
         )
         publisher = await stack.enter_async_context(TracePublisher(settings))
-        console.print(f"[bold]traces[/]  {len(traces)}, {AT_A_TIME} at a time; these pass:")
+        console.print(f"[bold]traces[/]  {len(traces)}, {at_a_time} at a time; these pass:")
         progress = stack.enter_context(Progress(*columns, console=console))
         scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
         started = last = time.monotonic()
         positions = dict.fromkeys(itertools.product(outcomes, range(PARTITIONS)), 0)
         while (done := results.outcomes.total()) < len(traces):
             worker.check()
-            for trace in traces[publisher.published.records : done + AT_A_TIME]:
+            for trace in traces[publisher.published.records : done + at_a_time]:
                 await publisher.publish(trace)
             async for record in _new_records(reader, positions):
                 last = time.monotonic()

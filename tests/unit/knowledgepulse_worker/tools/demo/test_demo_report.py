@@ -14,16 +14,19 @@ from knowledgepulse_worker.tools.demo.demo_report import Results, line_of, summa
 from support.scored import scored_record
 
 SETTINGS = override(Settings(), "policy", {"threshold": 0.5})
-STATUS = {"latency": {"scoring": {"p50": 0.031, "p99": 0.0876, "over_budget": 1}}}
+STATUS = {
+    "latency": {"scoring": {"p50": 0.031, "p99": 0.0876, "over_budget": 1}},
+    "worker": {"embedding_pass_seconds": 0.028},
+}
 
 
 @pytest.fixture
 def printed():
     """Return what is printed of results, in one line."""
 
-    def read(results, settings=SETTINGS):
+    def read(results, settings=SETTINGS, status=STATUS):
         console = Console(file=StringIO(), width=200, force_terminal=False)
-        summarise(console, results, STATUS, settings)
+        summarise(console, results, status, settings)
         return " ".join(console.file.getvalue().split())
 
     return read
@@ -44,7 +47,26 @@ def test_it_tells_how_many_pass_and_why_the_best_one_did(printed):
     assert "from traces pass 0." in text
     assert "is “Fix the [red] build”, most of all for its tool diversity (" in text
     assert "A score took 31 ms (median) to 88 ms (p99); 1 of 1 took longer than the budget of 100 ms." in text
+    assert "On this processor, a text that fills the model's window takes 28 ms if nothing else uses" in text
     assert "All took 10 s." in text
+
+
+@pytest.mark.parametrize(
+    ("alone", "said"),
+    [
+        (None, "none of 0 took longer than the budget of 100 ms. All took"),
+        (0.0004, "budget of 100 ms. On this processor, a text that fills the model's window takes 0.4 ms if"),
+        (
+            0.237,
+            "a text that fills the model's window takes 237 ms, too long for the budget; `kp-worker demo",
+        ),
+    ],
+)
+def test_a_processor_that_is_too_slow_for_the_budget_is_the_reason(printed, alone, said):
+    scoring = {"p50": 0.2, "p99": 0.3, "over_budget": 0}
+    status = {"latency": {"scoring": scoring}, "worker": {"embedding_pass_seconds": alone}}
+
+    assert said in printed(Results(Counter({"dead letter": 2}), [], 1.0), status=status)
 
 
 def test_the_best_trace_of_another_policy_is_named_without_a_reason(printed):

@@ -1,5 +1,6 @@
 """The demo's settings are the user's, and its traces follow the converters' rules."""
 
+import asyncio
 import json
 import os
 import tomllib
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render, settings_from
 from knowledgepulse_worker.tools.demo import run_demo
@@ -138,3 +140,38 @@ def test_each_trace_has_its_runs_reward_as_label(documents, labels):
     assert all(
         document["metadata"]["success"] == (labels[document["id"]]["reward"] >= 1) for document in documents
     )
+
+
+@pytest.mark.parametrize(("seconds", "number"), [(None, 2), (0.03, 2), (0.04, 1)])
+async def test_traces_do_not_wait_for_each_other_where_a_text_takes_a_large_part_of_the_budget(
+    seconds, number
+):
+    class Worker:
+        async def status(self):
+            return {"worker": {"embedding_pass_seconds": seconds}}
+
+    assert await run_demo._at_a_time(Worker(), 0.1) == number
+
+
+async def test_the_demo_ends_with_the_broker_that_it_started():
+    """Its clients said "Unable connect" without end."""
+    cancelled = asyncio.Event()
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with asyncio.timeout(60):
+        with pytest.raises(WorkerError, match="the broker has ended, and the demo with it: a test's"):
+            await run_demo._while_running(replace(BROKER, is_running=lambda: False), work())
+    assert cancelled.is_set()
+
+
+async def test_an_error_of_the_demo_is_not_the_brokers():
+    async def work():
+        raise WorkerError("no outputs")
+
+    with pytest.raises(WorkerError, match="no outputs"):
+        await run_demo._while_running(BROKER, work())
