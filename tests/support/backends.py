@@ -247,6 +247,7 @@ class FakeMLflow(FakeBackend):
             "trace_id": self.run_id(run),
             "request_time": run.started.isoformat().replace("+00:00", "Z"),
             "state": "OK" if run.ended else "IN_PROGRESS",
+            "trace_location": {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "0"}},
             **({"assessments": assessments} if assessments else {}),
         }
 

@@ -33,19 +33,23 @@ class HttpAnswer:
         headers: the response headers.
         content_type: the media type that the server declares.
         body: the decompressed body, up to the request's limit.
+        is_cut: whether the body is larger than the limit.
     """
 
     status: int
     headers: Mapping[str, str]
     content_type: str
     body: bytes
+    is_cut: bool = False
 
     def json(self) -> Any:
         """Return the body's JSON.
 
         Raises:
-            ValueError: the body is not JSON, not text, nested too deeply or cut off.
+            ValueError: the body is not JSON, not text, nested too deeply or larger than the request's limit.
         """
+        if self.is_cut:
+            raise ValueError(f"it is larger than {len(self.body):,} bytes")
         try:
             return json.loads(self.body)
         except RecursionError:
@@ -89,9 +93,11 @@ async def request(
     """
     async with session.request(method, url, allow_redirects=False, **content) as response:
         body = bytearray()
-        while len(body) < max_bytes and (part := await response.content.read(max_bytes - len(body))):
+        while len(body) <= max_bytes and (part := await response.content.read(max_bytes + 1 - len(body))):
             body += part
-        return HttpAnswer(response.status, response.headers, response.content_type, bytes(body))
+        is_cut = len(body) > max_bytes
+        body = body[:max_bytes]
+        return HttpAnswer(response.status, response.headers, response.content_type, bytes(body), is_cut)
 
 
 def reason(error: aiohttp.ClientError | TimeoutError) -> str:

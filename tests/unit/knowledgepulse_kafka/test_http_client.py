@@ -53,7 +53,16 @@ async def test_a_redirect_is_an_answer():
 
 async def test_an_endless_answer_is_cut_off():
     async with serving(b"HTTP/1.1 200 OK", b"x" * 65_536, endless=True) as (url, _):
-        assert (await ask(url)).body == b"x" * LIMIT
+        answer = await ask(url)
+    assert (answer.body, answer.is_cut) == (b"x" * LIMIT, True)
+    with pytest.raises(ValueError, match="it is larger than 100,000 bytes"):
+        answer.json()
+
+
+async def test_an_answer_as_large_as_the_limit_is_whole():
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {LIMIT}"
+    async with serving(head.encode(), b"x" * LIMIT) as (url, _):
+        assert not (await ask(url)).is_cut
 
 
 async def test_a_compressed_answer_is_cut_off():

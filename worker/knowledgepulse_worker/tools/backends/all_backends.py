@@ -15,6 +15,7 @@ from pkgutil import iter_modules
 from knowledgepulse_worker.tools.backends import kinds
 from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_client import (
+    MAX_ANSWER,
     BackendClient,
     WaitFunction,
     backend_key,
@@ -35,6 +36,7 @@ async def connected(
     key_file: Path | None = None,
     *,
     patience: float | None = 120.0,
+    max_bytes: int = MAX_ANSWER,
     wait: WaitFunction = wait,
 ) -> AsyncIterator[Backend]:
     """Connect to a backend.
@@ -46,6 +48,7 @@ async def connected(
         key_file: the file with its key, or with user and password, joined by a colon; the default is the
             environment.
         patience: seconds for which a request is repeated; None for no limit.
+        max_bytes: the largest answer that is read.
         wait: waits before a request is repeated.
 
     Raises:
@@ -54,5 +57,8 @@ async def connected(
     """
     kind = BACKENDS[name]
     key = backend_key(kind.variables, key_file)
-    async with BackendClient(url, kind.headers(key), [key], patience=patience, wait=wait) as client:
+    title, headers = kind.words.title, kind.headers(key)
+    async with BackendClient(
+        url, title, headers, [key], patience=patience, max_bytes=max_bytes, wait=wait
+    ) as client:
         yield kind(client, project)

@@ -6,14 +6,16 @@ what the command line and the pages say of it.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
 from knowledgepulse_schemas.convert import RunOutcome
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, bearer_header
 
 SCORE = "knowledgepulse.quality_score"
@@ -25,17 +27,53 @@ PULLED_FROM = "pulled_from"
 OUTCOMES = ("success", "confidence")
 """The names of the judgements in a backend that state how a run ended."""
 
+LATEST_MS = 253_402_214_400_000
+"""The latest time, in milliseconds since the epoch: the end of 9999-12-30, which is a date in all zones."""
+
+_SHOWN = 50
+"""Number of characters of an odd text in a message."""
+
+_RUN_ID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
+
+
+FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a fault of this program raises on data that it did not expect; one run's do not end a command."""
+
+
+def fault_text(fault: Exception) -> str:
+    """Return what a fault was, for a message."""
+    return printable(f"{type(fault).__name__}: {fault}")
+
 
 class RunListing(NamedTuple):
     """A run in a backend's list.
 
     Attributes:
-        id: the run's id in the backend.
+        id: the run's id in the backend; empty if it has none.
         started_ms: its start, in milliseconds since the epoch.
+        problem: why the run cannot be read, if its place in the list tells.
     """
 
     id: str
     started_ms: int
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, run: str, started: str) -> Self:
+        """Return the listing of a run with the start as the backend writes it, which is ISO 8601.
+
+        A run without a start counts as one that started last, so that a pull remembers it for good.
+        """
+        if not _RUN_ID.fullmatch(run):
+            return cls("", LATEST_MS, f"{printable(run[:_SHOWN])} is no id of a run")
+        try:
+            return cls(run, milliseconds_at(started))
+        except ValueError:
+            return cls(run, LATEST_MS, f"its start is no time: {printable(started[:_SHOWN])}")
+
+
+class RunError(Exception):
+    """The content of a run has a form that cannot be read, or is too large."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +126,17 @@ class RunScore:
 
 
 class ScoreRefusal(NamedTuple):
-    """A score that a backend refused, and why."""
+    """A score that is not in a backend, and why.
+
+    Attributes:
+        score: the score.
+        reason: why the backend refused it, or what went wrong.
+        is_fault: whether it is a fault of this program's that it could not be sent.
+    """
 
     score: RunScore
     reason: str
+    is_fault: bool = False
 
 
 class BackendWords(NamedTuple):
@@ -124,15 +169,22 @@ class Backend(ABC):
         words: what `--help` and the pages say of it.
         variables: the variables of the environment with its key, as its own client reads them: alternatives,
             of which two are a user and a password.
+        together: the number of runs that are read together.
+        run_id: the form of the ids of its runs.
+        url: its address, without user and password.
+        project: the project, or what the backend calls it.
     """
 
     name: ClassVar[str]
     words: ClassVar[BackendWords]
     variables: ClassVar[tuple[tuple[str, ...], ...]]
+    together: ClassVar[int] = 1
+    run_id: ClassVar[re.Pattern[str]] = _RUN_ID
 
     def __init__(self, client: BackendClient, project: str) -> None:
         self._client = client
-        self._project = project
+        self.url = client.url
+        self.project = project
 
     @staticmethod
     def headers(key: str | None) -> dict[str, str]:
@@ -148,13 +200,23 @@ class Backend(ABC):
         """Yield pages of the runs that started at this time or later.
 
         Raises:
-            InputError: the backend refuses, or there is no such project.
+            BackendRefusal: the backend refuses.
+            UnknownFormError: its answer has an unknown form, or the pages have no end.
+            InputError: it does not answer, or has no such project.
             SecurityError: it refuses the key.
         """
 
     @abstractmethod
-    def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
-        """Yield the content of runs; raises as :meth:`runs`."""
+    async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
+        """Return the content of runs, at most :attr:`together`.
+
+        Raises:
+            RunError: that of one of them cannot be read.
+            BackendRefusal: the backend refuses.
+            UnknownFormError: its answer has an unknown form, or is too large.
+            InputError: it does not answer.
+            SecurityError: it refuses the key.
+        """
 
     @abstractmethod
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
@@ -169,26 +231,30 @@ class Backend(ABC):
         """Return the address of a run's page; None if it is not known."""
         return None
 
-    def run_of(self, trace: Mapping[str, Any]) -> str | None:
-        """Return the id of a trace's run in this backend; None if the trace does not tell.
-
-        ``trace``: the JSON of a trace that may come from elsewhere.
-        """
+    def run_of(self, trace_id: str) -> str | None:
+        """Return the id of the run of an OpenTelemetry trace; None if the backend does not know these ids."""
         return None
 
 
-def run_in(backend: Backend, trace: Mapping[str, Any]) -> str | None:
-    """Return the id of a trace's run in a backend: of the run it was pulled from, or else of its span."""
-    match trace["metadata"].get(PULLED_FROM):
-        case {"backend": backend.name, "run": str(run)}:
-            return run
-    return backend.run_of(trace)
+def milliseconds_of(moment: datetime) -> int:
+    """Return a time as milliseconds since the epoch, :func:`clamped`; it is in UTC unless it has a zone."""
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return clamped(int(moment.timestamp() * 1000))
 
 
-def milliseconds_of(text: str) -> int:
-    """Return a time in ISO 8601 as milliseconds since the epoch; it is in UTC unless it names a zone."""
-    moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+def milliseconds_at(text: str) -> int:
+    """Return a time in ISO 8601 as :func:`milliseconds_of`; raise a ValueError if it is none."""
+    return milliseconds_of(datetime.fromisoformat(text))
+
+
+def clamped(milliseconds: int) -> int:
+    """Return a time that all calendars and zones have: from the epoch to :data:`LATEST_MS`."""
+    return min(max(milliseconds, 0), LATEST_MS)
+
+
+def iso_of(milliseconds: int) -> str:
+    """Return a time in ISO 8601."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def outcome_of(judgements: Mapping[str, Any]) -> RunOutcome | None:
@@ -200,8 +266,10 @@ def outcome_of(judgements: Mapping[str, Any]) -> RunOutcome | None:
         confidence = None
     if success is None and confidence is None:
         return None
-    return RunOutcome(None if success is None else bool(success), confidence)
+    return RunOutcome(
+        None if success is None else bool(success), None if confidence is None else float(confidence)
+    )
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return value if isinstance(value, int | float) else None

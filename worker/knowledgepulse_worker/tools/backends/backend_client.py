@@ -8,15 +8,17 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from knowledgepulse_kafka import http_client as client
 from knowledgepulse_kafka.errors import SecurityError
 from knowledgepulse_kafka.http_client import HttpAnswer
 from knowledgepulse_kafka.log_interval import LogInterval
+from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.terminal.console import errors
@@ -25,8 +27,11 @@ from knowledgepulse_worker.tools.terminal.lines import file_errors
 TIMEOUT = 60.0
 """Seconds for an answer."""
 
-MAX_ANSWER = 268_435_456
-"""Largest answer in bytes; a page of runs repeats whole conversations."""
+MAX_ANSWER = 16_777_216
+"""Largest answer in bytes, after decompression."""
+
+_MAX_SHOWN = 200
+"""Number of a path's characters in a message."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 _BUSY = {
@@ -58,6 +63,29 @@ class BackendRefusal(Exception):  # noqa: N818 - the caller decides whether this
         self.answer = answer
 
 
+class UnknownFormError(InputError):
+    """The backend answered with something that it never says."""
+
+
+class TooLargeError(UnknownFormError):
+    """The answer is larger than a client reads."""
+
+
+class _NoAnswerError(Exception):
+    """There is no answer for the moment.
+
+    Attributes:
+        seconds: the time after which the backend wants to be asked again; None if it did not say.
+    """
+
+    def __init__(self, problem: str, seconds: float | None = None) -> None:
+        super().__init__(problem)
+        self.seconds = seconds
+
+
+Form = TypeVar("Form")
+
+
 async def wait(seconds: float, reason: str) -> None:
     """Wait, and print the reason, at most once a minute."""
     if _printed.let_pass(reason):
@@ -65,19 +93,26 @@ async def wait(seconds: float, reason: str) -> None:
     await asyncio.sleep(seconds)
 
 
-def _address(url: str) -> str:
+def shown_address(url: str) -> str:
+    """Return a backend's address for messages and files: without user and password, on one line."""
+    return printable(without_secrets(url.rstrip("/")))
+
+
+def _parsed(url: str) -> URL:
     """Return a backend's address without a slash at its end.
 
     Raises:
         InputError: it is not an address.
     """
     try:
-        parsed = URL(url)
+        parsed = URL(url.rstrip("/"), encoded=True)
+        known = parsed.scheme in ("http", "https") and parsed.host and parsed.port
     except ValueError:
-        parsed = URL()
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InputError(f"{printable(url)}: should be a URL such as http://localhost:6006")
-    return url.rstrip("/")
+        known = None
+    if not known or parsed.query_string or parsed.fragment:
+        shown = printable(without_secrets(url))
+        raise InputError(f"{shown}: should be a URL such as http://localhost:6006")
+    return parsed
 
 
 def backend_key(variables: Sequence[Sequence[str]], file: Path | None) -> str | None:
@@ -125,11 +160,18 @@ class BackendClient:
     """Sends requests to a backend. An asynchronous context manager.
 
     Args:
-        url: the backend's address.
+        url: the backend's address, which may have a user and a password.
+        title: the backend's name in messages.
         headers: authorize the requests.
         secrets: texts that no message may show.
-        patience: seconds for which a request is repeated before the command gives up; None for no limit.
+        patience: seconds for which a request is repeated before the command gives up; None for no limit, also
+            after answers that the backend never gives.
+        max_bytes: the largest answer that is read.
         wait: waits before a request is repeated.
+
+    Attributes:
+        url: the address without user and password.
+        received: the size of all answers in bytes, after decompression.
 
     Raises:
         InputError: the address is none.
@@ -138,17 +180,27 @@ class BackendClient:
     def __init__(
         self,
         url: str,
+        title: str,
         headers: Mapping[str, str],
         secrets: Collection[str | None] = (),
         *,
         patience: float | None = 120.0,
+        max_bytes: int = MAX_ANSWER,
         wait: WaitFunction = wait,
     ) -> None:
-        self.url = _address(url)
+        self.url = shown_address(url)
+        parsed = _parsed(url)
+        if parsed.raw_user is not None and "Authorization" in headers:
+            raise InputError(f"{self.url}: has a user, and there is a key: only one of them can be sent")
+        self.received = 0
+        self._address = url.rstrip("/")
+        self._title = title
         self._headers = {"Accept": "application/json", **headers}
         known = [text for secret in secrets if secret for text in (secret, secret.partition(":")[2])]
-        self._secrets = [*known, *(value.rpartition(" ")[2] for value in headers.values())]
+        known += [*(value.rpartition(" ")[2] for value in headers.values()), parsed.password or ""]
+        self._secrets = known
         self._patience = patience
+        self._max_bytes = max_bytes
         self._wait = wait
 
     async def __aenter__(self) -> Self:
@@ -160,47 +212,82 @@ class BackendClient:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def get(self, path: str, query: Query = ()) -> Any:
-        """Return the JSON of a GET request; raises as :meth:`send`."""
-        return await self.send("GET", path, query)
+    async def get(self, path: str, form: type[Form], query: Query = ()) -> Form:
+        """Return the answer to a GET request; raises as :meth:`send`."""
+        return await self.send("GET", path, form, query)
 
-    async def send(self, method: str, path: str, query: Query = (), content: Any = None) -> Any:
-        """Send a request with JSON, and return the JSON of the answer; None if the answer is empty.
+    async def require(self, path: str, form: type[Form], query: Query) -> Form:
+        """Return the answer to a GET request that nothing works without.
+
+        Raises:
+            InputError: the backend refuses it, or as :meth:`send`.
+        """
+        try:
+            return await self.get(path, form, query)
+        except BackendRefusal as refused:
+            raise InputError(f"{self.url}: {refused}") from None
+
+    async def send(
+        self, method: str, path: str, form: type[Form], query: Query = (), content: Any = None
+    ) -> Form:
+        """Send a request with JSON, and return the JSON of the answer, of which None is an empty one.
+
+        Args:
+            method: the method.
+            path: the path below the backend's address, encoded.
+            form: the type of the answer.
+            query: names and values.
+            content: the request's JSON.
 
         Raises:
             BackendRefusal: the backend refuses the request.
             SecurityError: it refuses the key.
-            InputError: it does not answer, or not in JSON.
+            UnknownFormError: its answer has another form, or is too large.
+            InputError: it does not answer.
         """
-        url = URL(f"{self.url}{path}", encoded=True).extend_query(list(query))
+        url = URL(f"{self._address}{path}", encoded=True).extend_query(list(query))
         body = {} if content is None else {"json": content}
         waited, delay = 0.0, _FIRST_WAIT
         while True:
-            answer, problem = await self._once(method, url, body)
-            if answer is not None and answer.status not in _BUSY:
-                return self._read(answer)
-            seconds = None if answer is None else client.retry_after(answer.headers)
+            seconds = None
+            try:
+                return self._read(await self._answer(method, url, body), f"{method} {path}", form)
+            except UnknownFormError as error:
+                if self._patience is not None:
+                    raise
+                problem = str(error)
+            except _NoAnswerError as error:
+                problem, seconds = str(error), error.seconds
             seconds = delay if seconds is None else seconds
             if self._patience is not None and waited + seconds > self._patience:
                 raise InputError(f"{self.url}: {problem}; gave up after {waited:.0f} s")
             await self._wait(seconds, problem)
             waited, delay = waited + seconds, min(delay * 2, _LONGEST_WAIT)
 
-    async def _once(self, method: str, url: URL, body: Mapping[str, Any]) -> tuple[HttpAnswer | None, str]:
-        """Send a request once; return its answer, and what is wrong if it is to be repeated."""
+    async def _answer(self, method: str, url: URL, body: Mapping[str, Any]) -> HttpAnswer:
+        """Send a request once; raise a _NoAnswerError if it is to be repeated."""
         try:
-            answer = await client.request(self._session, method, url, max_bytes=MAX_ANSWER, **body)
+            answer = await client.request(self._session, method, url, max_bytes=self._max_bytes, **body)
         except (aiohttp.ClientError, TimeoutError) as error:
-            return None, client.reason(error)
-        return answer, f"status {answer.status}"
+            raise _NoAnswerError(client.reason(error)) from None
+        self.received += len(answer.body)
+        if answer.status in _BUSY:
+            raise _NoAnswerError(f"status {answer.status}", client.retry_after(answer.headers))
+        return answer
 
-    def _read(self, answer: HttpAnswer) -> Any:
+    def _read(self, answer: HttpAnswer, request: str, form: type[Form]) -> Form:
         said = answer.excerpt(self._secrets)
         if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise SecurityError(f"{self.url}: refuses the key, status {answer.status}: {said}")
-        if not 200 <= answer.status < 300:
+        if answer.status >= HTTPStatus.BAD_REQUEST:
             raise BackendRefusal(answer.status, said)
-        try:
-            return answer.json() if answer.body else None
-        except ValueError as error:
-            raise InputError(f"{printable(self.url)}: answers in something else than JSON: {error}") from None
+        asked = f"{self.url}: answers {printable(request[:_MAX_SHOWN])}"
+        if answer.is_cut:
+            raise TooLargeError(f"{asked} with more than {self._max_bytes / 2**20:,g} MiB")
+        problem = f"status {answer.status}"
+        if 200 <= answer.status < 300:
+            try:
+                return msgspec.convert(answer.json() if answer.body else None, form)
+            except ValueError as error:
+                problem = printable(str(error)[:_MAX_SHOWN])
+        raise UnknownFormError(f"{asked} in an unknown form; is it {self._title}? {problem}")

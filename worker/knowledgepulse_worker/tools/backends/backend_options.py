@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import click
 
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS
+from knowledgepulse_worker.tools.backends.backend_client import MAX_ANSWER
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING
 from knowledgepulse_worker.tools.terminal.options import with_options
 
@@ -39,4 +40,12 @@ backend_options = with_options(
         help=f"File with the backend's key: {_KEYS}. The default are the variables that the backend's own "
         "client reads.",
     ),
+)
+
+page_option = click.option(
+    "--max-page",
+    metavar="MIB",
+    type=click.IntRange(1, 1024),
+    default=MAX_ANSWER // 2**20,
+    help="Largest page of the backend's runs that is read, in MiB after decompression.",
 )

@@ -5,6 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
+from knowledgepulse_worker.tools.backends.backend import clamped
+from knowledgepulse_worker.tools.backends.pages import row_of
+
+_SNAKE_CASE = {
+    "traceId": "trace_id",
+    "parentSpanId": "parent_span_id",
+    "endTimeUnixNano": "end_time_unix_nano",
+}
+
+
+class Attribute(msgspec.Struct):
+    """An attribute of a span; its value is an OTLP value with a member in snake case."""
+
+    key: str
+    value: dict[str, Any] = {}
+
+
+class Span(msgspec.Struct):
+    """The members of a span that are read here."""
+
+    trace_id: str | None = None
+    parent_span_id: str | None = None
+    end_time_unix_nano: int | float | str | None = None
+    attributes: list[Attribute] = []
+
 
 class SpanTimes(NamedTuple):
     """When a run's spans ended.
@@ -18,9 +45,15 @@ class SpanTimes(NamedTuple):
     last_ms: int
 
 
-def times_of(spans: Sequence[Mapping[str, Any]], started_ms: int) -> SpanTimes:
+def span_of(row: Any) -> Span:
+    """Return a span; raise a RunError if it has another form."""
+    members = {_SNAKE_CASE.get(name, name): member for name, member in row_of(row, dict[str, Any]).items()}
+    return row_of(members, Span)
+
+
+def times_of(spans: Sequence[Span], started_ms: int) -> SpanTimes:
     """Return when spans ended; at the start of the run, if there are none."""
-    ends = [(_member(span, "parent_span_id", "parentSpanId"), _end(span)) for span in spans]
+    ends = [(span.parent_span_id, _end(span)) for span in spans]
     has_ended = any(end and not parent for parent, end in ends)
     return SpanTimes(has_ended, max((end for _, end in ends), default=0) or started_ms)
 
@@ -28,19 +61,6 @@ def times_of(spans: Sequence[Mapping[str, Any]], started_ms: int) -> SpanTimes:
 def otlp_document(spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return an export of spans whose resource is not known."""
     return {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
-
-
-def span_trace_id(span: Mapping[str, Any]) -> str:
-    """Return the trace id of a span; empty if there is none."""
-    return str(_member(span, "trace_id", "traceId") or "")
-
-
-def traced_run(trace: Mapping[str, Any]) -> str | None:
-    """Return OpenTelemetry's trace id of a trace's run, from its `metadata.span_context`, if it has one."""
-    match trace["metadata"].get("span_context"):
-        case {"trace_id": str(run)} if run:
-            return run
-    return None
 
 
 def plain_value(value: Mapping[str, Any]) -> Any:
@@ -54,9 +74,9 @@ def plain_value(value: Mapping[str, Any]) -> Any:
     return None
 
 
-def _end(span: Mapping[str, Any]) -> int:
-    return int(_member(span, "end_time_unix_nano", "endTimeUnixNano") or 0) // 1_000_000
-
-
-def _member(span: Mapping[str, Any], *names: str) -> Any:
-    return next((span[name] for name in names if name in span), None)
+def _end(span: Span) -> int:
+    """Return the end in milliseconds since the epoch; 0 if there is none, or if it is no time."""
+    try:
+        return clamped(int(span.end_time_unix_nano or 0) // 1_000_000)
+    except (ValueError, OverflowError):
+        return 0

@@ -18,7 +18,7 @@ from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
-from knowledgepulse_worker.tools.backends.backend_options import KEY_VARIABLES, backend_options
+from knowledgepulse_worker.tools.backends.backend_options import KEY_VARIABLES, backend_options, page_option
 from knowledgepulse_worker.tools.backends.pull_output import (
     FileOutput,
     PullOutput,
@@ -26,7 +26,7 @@ from knowledgepulse_worker.tools.backends.pull_output import (
     file_name,
 )
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
-from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.backends.pull_state import PullState, source_name
 from knowledgepulse_worker.tools.backends.topic_output import topic_name, topic_output
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.convert.convert_command import (
@@ -43,6 +43,7 @@ from knowledgepulse_worker.tools.terminal.console import errors
 @click.argument("url")
 @config_option
 @backend_options
+@page_option
 @click.option("--agent", help="Pull only the runs of this agent.")
 @click.option(
     "--since", type=Moment(), help="The first pull reads only runs that started at this time or later."
@@ -103,11 +104,13 @@ pull.help = f"{cleandoc(pull.help or '')}\n\nThe backend's key is read from {KEY
 
 async def _pull(backend: str, url: str, report: ConversionReport, options: dict[str, Any]) -> int:
     """Pull once; return the number of runs that were left for the next pull."""
-    state = PullState(options["state"], f"{backend} {url} {options['project']}")
+    state = PullState(options["state"], source_name(backend, url, options["project"]))
     async with AsyncExitStack() as stack:
         stack.enter_context(state)
         source = await stack.enter_async_context(
-            connected(backend, url, options["project"], options["key_file"])
+            connected(
+                backend, url, options["project"], options["key_file"], max_bytes=options["max_page"] * 2**20
+            )
         )
         output = await _output(state, stack, report, options)
         state.begin(output.name, output.mark)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.convert import ConversionError, Options, RunOutcome, convert
-from knowledgepulse_worker.tools.backends.backend import PULLED_FROM, Backend, RunContent, RunListing
+from knowledgepulse_worker.message_text import counted
+from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunContent, RunListing, fault_text
 from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.backends.read_runs import RunReader, UnreadableRun, listed_runs
+from knowledgepulse_worker.tools.backends.run_scores import pulled_from
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
+from knowledgepulse_worker.tools.terminal.console import errors
 
 _BATCH = 20
 """Number of runs whose content is in memory at a time."""
@@ -73,6 +78,10 @@ class Pull:
         self.waiting = 0
         self._backend, self._state, self._rules, self._report = backend, state, rules, report
         self._tell = tell
+        self._reader = RunReader(backend)
+        self._read = 0
+        self._progress = LogInterval()
+        self._progress.let_pass(backend.name)  # the first line comes after an interval
         self._now_ms = now_ms()
         self._newest: int | None = None
         self._oldest_waiting: int | None = None
@@ -92,51 +101,66 @@ class Pull:
         """Yield the new runs; the caller records each page in the state once its traces are safe."""
         since = self._rules.since_ms if self._state.since_ms is None else self._state.since_ms
         seen = set[str]()
-        async for listed in self._backend.runs(since):
-            for listing in listed:
-                self._newest = (
-                    listing.started_ms if self._newest is None else max(self._newest, listing.started_ms)
-                )
+        async for listed in listed_runs(self._backend, since):
             until = self._rules.until_ms
+            for listing in listed:
+                if listing.problem is None and listing.started_ms <= self._now_ms:
+                    self._newest = max(listing.started_ms, self._newest or 0)
             new = [
                 listing
                 for listing in listed
                 if listing.id not in self._state.taken
                 and listing.id not in seen
-                and (until is None or listing.started_ms < until)
+                and (until is None or listing.started_ms < until or listing.problem is not None)
             ]
-            seen.update(listing.id for listing in new)
+            seen.update(listing.id for listing in new if listing.id)
             for batch in _batches(new):
                 yield await self._page(batch)
+                self._read += len(batch)
+                if self._progress.let_pass(self._backend.name):
+                    errors.print(f"{counted(self._read, 'run')} read so far")
 
     async def _page(self, batch: list[RunListing]) -> PulledPage:
         page = PulledPage([], [])
-        async for content in self._backend.contents(batch):
-            if self._waits(content):
+        async for found in self._reader.read(batch):
+            if isinstance(found, UnreadableRun):
+                self._pass_over(found.listing, found.problem)
+            elif self._waits(found):
                 self.waiting += 1
-                started = content.listing.started_ms
+                started = found.listing.started_ms
                 self._oldest_waiting = min(started, self._oldest_waiting or started)
                 continue
-            page.listings.append(content.listing)
-            page.traces.extend(self._traces(content))
+            else:
+                page.traces.extend(self._traces(found))
+            if found.listing.id:
+                page.listings.append(found.listing)
         return page
 
     def _waits(self, content: RunContent) -> bool:
-        """Return whether a run has not ended; one without a sign of life for a long time has been cut off."""
-        age = self._now_ms - content.last_ms
-        return age < (self._rules.settle_ms if content.has_ended else self._rules.late_ms)
+        """Return whether a run has not ended; one without a sign of life for a long time has been cut off.
+
+        One that ended long after now has a wrong clock.
+        """
+        age, rules = self._now_ms - content.last_ms, self._rules
+        return -rules.late_ms <= age < (rules.settle_ms if content.has_ended else rules.late_ms)
+
+    def _pass_over(self, listing: RunListing, problem: str) -> None:
+        self._report.failed += 1
+        self._tell(listing.id or "a run of the list", problem)
 
     def _traces(self, content: RunContent) -> list[ReasoningTrace]:
         traces, options = [], self._rules.options
         if content.outcome is not None:
             options = replace(options, outcomes=_OutcomesOfRun(options.outcomes, content.outcome))
-        for conversion in convert(content.document, content.format_name, options):
-            if isinstance(conversion, ConversionError):
-                self._report.failed += 1
-                self._tell(content.listing.id, str(conversion))
-            elif self._rules.agent in (None, conversion.metadata.agent_id):
-                self._report.count(conversion)
-                traces.append(_with_run(conversion.trace, self._backend.name, content.listing.id))
+        try:
+            for conversion in convert(content.document, content.format_name, options):
+                if isinstance(conversion, ConversionError):
+                    self._pass_over(content.listing, str(conversion))
+                elif self._rules.agent in (None, conversion.metadata.agent_id):
+                    self._report.count(conversion)
+                    traces.append(_with_run(conversion.trace, pulled_from(self._backend, content.listing.id)))
+        except FAULTS as fault:
+            self._pass_over(content.listing, fault_text(fault))
         return traces
 
     @property
@@ -171,11 +195,8 @@ class _OutcomesOfRun(Mapping[str, RunOutcome]):
         return len(self._known)
 
 
-def _with_run(trace: ReasoningTrace, backend: str, run: str) -> ReasoningTrace:
-    """Return the trace with `metadata.pulled_from`, by which its score finds the run."""
-    metadata = {
-        **trace.metadata.model_dump(exclude_unset=True),
-        PULLED_FROM: {"backend": backend, "run": run},
-    }
+def _with_run(trace: ReasoningTrace, run: Mapping[str, Any]) -> ReasoningTrace:
+    """Return the trace with `metadata.pulled_from`."""
+    metadata = {**trace.metadata.model_dump(exclude_unset=True), **run}
     document = trace.model_dump(exclude_unset=True, by_alias=True) | {"metadata": metadata}
     return ReasoningTrace.model_validate(document)

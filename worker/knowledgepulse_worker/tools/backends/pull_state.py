@@ -19,6 +19,7 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import RunListing
+from knowledgepulse_worker.tools.backends.backend_client import shown_address
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
 FILE, TOPIC = "file ", "topic "
@@ -29,6 +30,16 @@ def cut(path: Path, size: int) -> None:
     """Cut a file to a size, if it is larger."""
     if path.stat().st_size > size:
         os.truncate(path, size)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read: the ids of runs may say what they are about."""
+    return os.open(path, flags, 0o600)
+
+
+def source_name(backend: str, url: str, project: str) -> str:
+    """Return what is pulled, without the user and the password in its address."""
+    return f"{backend} {shown_address(url)} {project}"
 
 
 class _Head(msgspec.Struct):
@@ -57,6 +68,14 @@ class _Page(msgspec.Struct):
 
     taken: dict[str, int]
     mark: int
+
+
+def _without_secrets(source: str) -> str:
+    """Return the source of a state that an earlier release may have written, with the address as it was."""
+    match source.split(" ", 2):
+        case [backend, url, project]:
+            return source_name(backend, url, project)
+    return source
 
 
 class PullState:
@@ -104,11 +123,12 @@ class PullState:
             pages = [msgspec.json.decode(line, type=_Page) for line in lines if line.endswith(b"\n")]
         except msgspec.DecodeError as error:
             raise InputError(f"{self._path}: is no state of `kp-worker pull`: {error}") from None
-        if head.source != self._head.source:
+        source = _without_secrets(head.source)
+        if source != self._head.source:
             raise InputError(
-                f"{self._path}: is the state of another pull, {head.source}; give each one a file of its own"
+                f"{self._path}: is the state of another pull, {source}; give each one a file of its own"
             )
-        self._head, self._pages = head, pages
+        self._head, self._pages = msgspec.structs.replace(head, source=source), pages
 
     @property
     def id(self) -> str:
@@ -186,7 +206,7 @@ class PullState:
         if self._path is not None:
             part = self._path.with_name(f"{self._path.name}.part")
             with file_errors(self._path, "written"):
-                with part.open("wb") as file:
+                with open(part, "wb", opener=_private) as file:
                     file.write(msgspec.json.encode(self._head) + b"\n")
                     file.flush()
                     os.fsync(file.fileno())

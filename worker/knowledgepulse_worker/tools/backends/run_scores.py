@@ -6,19 +6,71 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from knowledgepulse_schemas.trace import parse_date_time
+from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.scoring import Score
-from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, run_in
+from knowledgepulse_worker.tools.backends.backend import PULLED_FROM, Backend, RunScore, milliseconds_of
+
+
+class _Metadata(msgspec.Struct):
+    created_at: str
+    pulled_from: Any = None
+    span_context: Any = None
+
+
+class ScoredTrace(msgspec.Struct):
+    """The members of a trace that say where its score belongs."""
+
+    id: str
+    metadata: _Metadata
+
+
+def read_scored(value: bytes) -> ScoredTrace:
+    """Read these members of a trace; raise an InvalidRecordError if they have another form."""
+    return decode_members(value, ScoredTrace)
+
+
+def run_in(backend: Backend, trace: ScoredTrace) -> str | None:
+    """Return the id of a trace's run in a backend: of the run it was pulled from, or else of its span.
+
+    Producers write what it says. So it has to name the project, unless an earlier release pulled it, which
+    wrote none, and the id has to have the form of the backend's.
+    """
+    run = _pulled_run(backend, trace.metadata) or _traced_run(backend, trace.metadata)
+    return None if run is None or backend.run_id.fullmatch(run) is None else run
+
+
+def _pulled_run(backend: Backend, metadata: _Metadata) -> str | None:
+    match metadata.pulled_from:
+        case {"backend": backend.name, "project": str(project)} if project != backend.project:
+            return None
+        case {"backend": backend.name, "run": str(run)}:
+            return run
+    return None
+
+
+def _traced_run(backend: Backend, metadata: _Metadata) -> str | None:
+    match metadata.span_context:
+        case {"trace_id": str(trace_id)} if trace_id:
+            return backend.run_of(trace_id)
+    return None
+
+
+def pulled_from(backend: Backend, run: str) -> dict[str, dict[str, str]]:
+    """Return the member of a trace's metadata by which its score finds the run."""
+    return {PULLED_FROM: {"backend": backend.name, "project": backend.project, "run": run}}
 
 
 def run_score(
-    backend: Backend, trace: Mapping[str, Any], score: Score, details: Mapping[str, str | None]
+    backend: Backend, trace: ScoredTrace, score: Score, details: Mapping[str, str | None]
 ) -> RunScore | None:
     """Return the score for a trace's run in a backend; None if the trace names no run there.
 
     Args:
         backend: the backend.
-        trace: the trace's JSON.
+        trace: the trace.
         score: its score.
         details: further facts by name; those that are None are left out.
     """
@@ -28,11 +80,11 @@ def run_score(
     known = {"nearest": score.nearest, **details}
     return RunScore(
         run=run,
-        trace_id=trace["id"],
+        trace_id=trace.id,
         value=score.quality_score,
         label=score.decision,
         explanation=explanation_of(score),
-        time_ms=round(parse_date_time(trace["metadata"]["created_at"]).timestamp() * 1000),
+        time_ms=milliseconds_of(parse_date_time(trace.metadata.created_at)),
         details={f"kp.{name}": value for name, value in known.items() if value},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
-from knowledgepulse_worker.tools.backends.backend import RunScore, ScoreRefusal
+from knowledgepulse_worker.tools.backends.backend import FAULTS, RunScore, ScoreRefusal, fault_text
 from knowledgepulse_worker.tools.backends.backend_client import BackendRefusal
 
 
@@ -25,6 +25,8 @@ async def send_each(
         except BackendRefusal as refused:
             unknown = refused.status == HTTPStatus.NOT_FOUND
             refusals.append(ScoreRefusal(score, "no such run" if unknown else str(refused)))
+        except FAULTS as fault:
+            refusals.append(ScoreRefusal(score, fault_text(fault), is_fault=True))
     return refusals
 
 
@@ -37,6 +39,6 @@ async def send_together(
     """
     try:
         await send(scores)
-    except BackendRefusal:
+    except (BackendRefusal, *FAULTS):
         return await send_each(scores, lambda score: send([score]))
     return []

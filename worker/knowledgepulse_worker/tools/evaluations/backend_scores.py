@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
-from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
-from knowledgepulse_worker.tools.backends.run_scores import run_score
+from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, fault_text
+from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_score
 from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
@@ -55,19 +55,8 @@ async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics
     """
     scores: dict[str, RunScore] = {}
     for record in records:
-        scored = read_scored_record(record)
-        if scored is None:
-            metrics.results["foreign"].inc()
-            continue
-        made = run_score(
-            backend,
-            json.loads(record.value or b""),
-            scored.score,
-            {"policy": scored.policy, "source": scored.source},
-        )
-        if made is None:
-            metrics.results["without_span"].inc()
-        else:
+        made = _score_of(backend, record, metrics)
+        if made is not None:
             scores[made.trace_id] = made  # a later score of the same trace replaces it
     made_scores = list(scores.values())
     for start in range(0, len(made_scores), _BATCH):
@@ -75,9 +64,28 @@ async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics
         refusals = await backend.send(batch)
         metrics.backend_up.set(1)
         metrics.results["sent"].inc(len(batch) - len(refusals))
-        metrics.results["refused"].inc(len(refusals))
         for refusal in refusals:
+            metrics.results["failed" if refusal.is_fault else "refused"].inc()
             logger.warning(
-                "%s: score of run %s refused: %s",
-                printable(refusal.score.trace_id), printable(refusal.score.run), refusal.reason,
+                "%s: score of run %s %s: %s",
+                printable(refusal.score.trace_id), printable(refusal.score.run),
+                "could not be sent" if refusal.is_fault else "refused", refusal.reason,
             )  # fmt: skip
+
+
+def _score_of(backend: Backend, record: KafkaRecord, metrics: EvaluationMetrics) -> RunScore | None:
+    """Return the score of a record for its run; count and name a record without one."""
+    scored = read_scored_record(record)
+    if scored is None:
+        metrics.results["foreign"].inc()
+        return None
+    details = {"policy": scored.policy, "source": scored.source}
+    try:
+        made = run_score(backend, read_scored(record.value or b""), scored.score, details)
+    except (InvalidRecordError, *FAULTS) as fault:
+        metrics.results["failed"].inc()
+        logger.warning("%s: no score could be made: %s", printable(scored.source), fault_text(fault))
+        return None
+    if made is None:
+        metrics.results["without_span"].inc()
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from knowledgepulse_worker.observe.metric_registry import CollectorRegistry, CommandMetrics, start_at_zero
 
-RESULTS = ("sent", "refused", "without_span", "foreign")
+RESULTS = ("sent", "refused", "failed", "without_span", "foreign")
 
 
 class EvaluationMetrics(CommandMetrics):

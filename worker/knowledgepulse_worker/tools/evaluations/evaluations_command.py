@@ -56,6 +56,6 @@ def evaluations(config: Path | None, to: tuple[str, str] | None, project: str, k
         destination = None if to is None else Destination(*to, project, key_file)
         counts = asyncio.run(until_stopped(partial(run_evaluations, settings, destination)))
     logger.info(
-        "%d scores sent, %d refused; skipped %d traces without a span, %d records not written by a worker",
+        "%d scores sent, %d refused, %d failed; skipped %d traces without a span, %d records of others",
         *counts.values(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,9 +10,9 @@ from statistics import median
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.tools.backends.backend import Backend, RunScore, run_in
+from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
 from knowledgepulse_worker.tools.backends.pull_runs import Pull
-from knowledgepulse_worker.tools.backends.run_scores import run_score
+from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_in, run_score
 from knowledgepulse_worker.tools.score.offline import OfflineScore
 from knowledgepulse_worker.tools.terminal.console import errors
 
@@ -71,7 +70,7 @@ def report_of(runs: Sequence[ScoredRun], backend: Backend) -> Iterator[str]:
             scored.score.decision,
             printable(scored.score.domain),
             scored.counts.steps,
-            printable(run_in(backend, json.loads(run.value)) or scored.trace.id),
+            printable(run_in(backend, read_scored(run.value)) or scored.trace.id),
             printable(f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"),
         )
     scores = [run.scored.score for run in runs]
@@ -101,7 +100,7 @@ async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str)
         InputError: the backend does not answer.
         SecurityError: it refuses the key.
     """
-    traces = {run.scored.trace.id: json.loads(run.value) for run in runs}
+    traces = {run.scored.trace.id: read_scored(run.value) for run in runs}
     scores: list[RunScore] = []
     for rank, run in enumerate(best_first(runs), start=1):
         score = run.scored.score

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,8 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.settings import Settings, load_settings, override
 from knowledgepulse_worker.terminal.config_option import config_option
 from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
-from knowledgepulse_worker.tools.backends.backend_options import BACKEND_NAMES, backend_options
+from knowledgepulse_worker.tools.backends.backend import Backend
+from knowledgepulse_worker.tools.backends.backend_options import BACKEND_NAMES, backend_options, page_option
 from knowledgepulse_worker.tools.common.record_key import KeyBy
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
 from knowledgepulse_worker.tools.score.score_backend import report_of, score_runs, write_scores
@@ -45,6 +47,7 @@ from knowledgepulse_worker.tools.terminal.options import embedder_option
     help=f"Score the runs of this backend ({BACKEND_NAMES}) instead of files.",
 )
 @backend_options
+@page_option
 @click.option(
     "--since", type=Moment(), help="With --from: score only runs that started at this time or later."
 )
@@ -73,6 +76,7 @@ def score(
     source: tuple[str, str] | None,
     project: str,
     key_file: Path | None,
+    max_page: int,
     since: datetime | None,
     write_back: bool,
     embedder: str | None,
@@ -106,7 +110,12 @@ def score(
     name = embedder_name(settings.embedding)
     if source is not None:
         scoring = _score_backend(
-            source, project, key_file, since, settings, topic, write_back=write_back, traces=traces
+            connected(*source, project, key_file, max_bytes=max_page * 2**20),
+            since,
+            settings,
+            topic,
+            write_back=write_back,
+            traces=traces,
         )
         sys.exit(asyncio.run(scoring))
     good = bad = 0
@@ -156,9 +165,7 @@ def _check(
 
 
 async def _score_backend(
-    source: tuple[str, str],
-    project: str,
-    key_file: Path | None,
+    connection: AbstractAsyncContextManager[Backend],
     since: datetime | None,
     settings: Settings,
     topic: Partitions,
@@ -168,7 +175,7 @@ async def _score_backend(
 ) -> int:
     """Score the runs of a backend, and return the exit status: 1 if it refused a score."""
     name, digest = embedder_name(settings.embedding), settings.policy.digest
-    async with connected(*source, project, key_file) as backend:
+    async with connection as backend:
         runs = await score_runs(backend, since, partial(topic.score, max_bytes=settings.limits.trace_bytes))
         if traces:
             for run in runs:

@@ -21,10 +21,10 @@ from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connecte
 from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
 from knowledgepulse_worker.tools.backends.pull_output import FileOutput, file_name
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
-from knowledgepulse_worker.tools.backends.pull_state import PullState
+from knowledgepulse_worker.tools.backends.pull_state import PullState, source_name
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from knowledgepulse_worker.tools.score import score_command
-from support.backends import FAKES, START, AgentRun, FakeMLflow
+from support.backends import FAKES, START, AgentRun, FakeMLflow, FakePhoenix
 
 NOW = int(START.timestamp() * 1000) + 3_600_000
 """An hour after the first run."""
@@ -101,7 +101,11 @@ async def test_what_comes_out_is_the_run(fake, pull, tmp_path):
     )
     assert (trace["metadata"]["agent_id"], trace["metadata"]["success"]) == ("weatherman", False)
     assert trace["metadata"]["visibility"] == "private"
-    assert trace["metadata"]["pulled_from"] == {"backend": fake.name, "run": fake.run_id(run)}
+    assert trace["metadata"]["pulled_from"] == {
+        "backend": fake.name,
+        "project": "default",
+        "run": fake.run_id(run),
+    }
 
 
 async def test_a_run_that_has_not_ended_waits_and_is_taken_once(fake, pull):
@@ -411,3 +415,40 @@ async def test_a_pull_is_a_command(fake, tmp_path):
     assert len(lines.splitlines()) == 2
     assert sorted(printed.stdout.splitlines()) == sorted(lines.splitlines())
     assert "0 traces, 0 with a known outcome; 0 not converted" in again.stderr
+
+
+async def test_a_password_in_an_address_is_sent_and_neither_shown_nor_kept(tmp_path):
+    fake, state = FakePhoenix(), tmp_path / "state"
+    fake.runs = [AgentRun(0)]
+    async with fake.served() as url:
+        with_password = url.replace("http://", "http://ann:p%40ss@")
+        await kp_worker("pull", "phoenix", with_password, "--state", state)
+        sent = fake.headers["Authorization"]
+        fake.script.append(web.Response(status=422, text="not p@ss, please"))
+        refused = await kp_worker("pull", "phoenix", with_password, "--state", state)
+    assert sent == "Basic YW5uOnBAc3M="
+    assert str(refused.exception) == f"{url.replace('http://', 'http://***@')}: status 422: not ***, please"
+    assert b"ss" not in state.read_bytes()
+    assert oct(state.stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_state_that_has_a_password_of_an_earlier_release_is_read_without_it(tmp_path):
+    file = tmp_path / "state"
+    file.write_text('{"source":"phoenix http://ann:pass@host default","id":"x","taken":{"1":1}}\n')
+    name = source_name("phoenix", "http://ann:pass@host", "default")
+    with PullState(file, name) as state:
+        assert state.taken == {"1": 1}
+        state.finish(None)
+    assert "pass" not in file.read_text()
+    with (
+        pytest.raises(InputError, match=r"state of another pull, phoenix http://\*\*\*@host default"),
+        PullState(file, "mlflow there"),
+    ):
+        pass
+
+
+async def test_a_key_beside_a_user_in_the_address_is_refused(monkeypatch):
+    monkeypatch.setenv("PHOENIX_API_KEY", "key")
+    with pytest.raises(InputError, match="has a user, and there is a key: only one of them can be sent"):
+        async with connected("phoenix", "http://ann:pass@localhost", "default"):
+            pass

@@ -54,7 +54,7 @@ async def test_each_run_gets_its_score_however_often_it_is_sent(metrics):
         Policy().digest,
     )
     assert 0 < value < 1
-    assert metrics.counts() == {"sent": 4, "refused": 2, "without_span": 2, "foreign": 2}
+    assert metrics.counts() == {"sent": 4, "refused": 2, "failed": 0, "without_span": 2, "foreign": 2}
     assert metrics.registry.get_sample_value("kp_evaluations_backend_up") == 1
 
 

@@ -50,7 +50,7 @@ def test_a_score_is_sent_under_its_trace_id_and_what_is_skipped_is_counted(score
     assert (event.topic, event.key, len(logs_of(event.value))) == ("logs", TRACE.encode(), 1)
     assert (span.topic, span.key, len(spans_of(span.value))) == ("spans", TRACE.encode(), 1)
     assert rest == [[]] * 3
-    assert metrics.counts() == {"sent": 1, "refused": 0, "without_span": 1, "foreign": 2}
+    assert metrics.counts() == {"sent": 1, "refused": 0, "failed": 0, "without_span": 1, "foreign": 2}
 
 
 class ASession:

@@ -6,13 +6,15 @@ tests: requests and answers are checked against these types.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
@@ -22,16 +24,48 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunListing,
     RunScore,
     ScoreRefusal,
-    milliseconds_of,
+    iso_of,
+    milliseconds_at,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, basic_header
-from knowledgepulse_worker.tools.backends.otlp_spans import traced_run
+from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, row_of, whole
 from knowledgepulse_worker.tools.backends.send_scores import send_together
 
 _OBSERVATIONS = "/api/public/v2/observations"
-_PAGE = "1000"
+_PAGE = 1000
+_PAGE_SCORES = 100
 _FIELDS = "core,basic,io,trace_context"
+
+
+class _Meta(msgspec.Struct):
+    cursor: str | None = None
+
+
+class _Page(msgspec.Struct):
+    data: list[Any]
+    meta: _Meta | None = None
+
+
+class _Observation(msgspec.Struct, rename="camel"):
+    id: str
+    trace_id: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    parent_observation_id: str | None = None
+    is_root_observation: bool | None = None
+
+    def listing(self) -> RunListing:
+        return RunListing.of(self.trace_id or self.id, self.start_time or "")
+
+
+class _Problem(msgspec.Struct):
+    message: Any = None
+
+
+class _Result(msgspec.Struct):
+    rejected: int | None = None
+    errors: list[_Problem] = []
 
 
 class Langfuse(Backend):
@@ -59,55 +93,50 @@ class Langfuse(Backend):
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces by their root observations; see :class:`Backend`."""
-        query = [("fields", "core"), ("isRootObservation", "true"), ("limit", _PAGE)]
+        query = [("fields", "core"), ("isRootObservation", "true")]
         if since_ms is not None:
-            query.append(("fromStartTime", _iso(since_ms)))
-        async for page in self._pages(_OBSERVATIONS, query):
-            first: dict[str, int] = {}
-            for observation in page:
-                run = observation.get("traceId") or observation["id"]
-                first[run] = min(first.get(run, 2**53), milliseconds_of(observation["startTime"]))
-            yield [RunListing(run, started_ms) for run, started_ms in first.items()]
+            query.append(("fromStartTime", iso_of(since_ms)))
+        async for page in self._pages(_OBSERVATIONS, query, _PAGE):
+            first: dict[str, RunListing] = {}
+            for listing in listings_of(page, _Observation):
+                known = first.get(listing.id, listing)
+                first[listing.id] = min(known, listing, key=lambda run: run.started_ms)
+            yield list(first.values())
 
-    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
-        """Yield the content of traces; see :class:`Backend`."""
-        for listing in listings:
-            query = [("fields", _FIELDS), ("traceId", listing.id), ("limit", _PAGE)]
-            document = [
-                observation async for page in self._pages(_OBSERVATIONS, query) for observation in page
-            ]
-            query = [("traceId", listing.id), ("fields", "subject"), ("limit", "100")]
-            judgements = {
-                score["name"]: score.get("value")
-                async for page in self._pages("/api/public/v3/scores", query)
-                for score in page
-                if score["name"] in OUTCOMES and (score.get("subject") or {}).get("kind") == "trace"
-            }
-            ends = [
-                milliseconds_of(observation["endTime"])
-                for observation in document
-                if observation.get("endTime")
-            ]
-            roots = [
-                observation
-                for observation in document
-                if observation.get("isRootObservation") or not observation.get("parentObservationId")
-            ]
-            has_ended = bool(roots) and all(observation.get("endTime") for observation in roots)
-            last_ms = max(ends, default=listing.started_ms)
-            yield RunContent(listing, document, "langfuse", has_ended, last_ms, outcome_of(judgements))
+    async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
+        """Return the content of a trace; see :class:`Backend`."""
+        return [await self._read(listing) for listing in listings]
 
-    async def _pages(self, path: str, query: list[tuple[str, str]]) -> AsyncIterator[list[dict[str, Any]]]:
-        cursor: list[tuple[str, str]] = []
-        while True:
-            try:
-                answer = await self._client.get(path, [*query, *cursor])
-            except BackendRefusal as refused:
-                raise InputError(f"{self._client.url}: {refused}") from None
-            yield answer["data"]
-            if not (answer.get("meta") or {}).get("cursor"):
-                return
-            cursor = [("cursor", answer["meta"]["cursor"])]
+    async def _read(self, listing: RunListing) -> RunContent:
+        query = [("fields", _FIELDS), ("traceId", listing.id)]
+        document = await whole(self._client, self._pages(_OBSERVATIONS, query, _PAGE))
+        observations = [row_of(row, _Observation) for row in document]
+        ends = [milliseconds_at(found.end_time) for found in observations if found.end_time]
+        roots = [
+            found for found in observations if found.is_root_observation or not found.parent_observation_id
+        ]
+        has_ended = bool(roots) and all(root.end_time for root in roots)
+        last_ms = max(ends, default=listing.started_ms)
+        outcome = outcome_of(await self._judgements(listing.id))
+        return RunContent(listing, document, "langfuse", has_ended, last_ms, outcome)
+
+    async def _judgements(self, run: str) -> dict[str, Any]:
+        """Return the values of the trace's scores that state an outcome, by name."""
+        query = [("traceId", run), ("fields", "subject")]
+        found = {}
+        for row in await whole(self._client, self._pages("/api/public/v3/scores", query, _PAGE_SCORES)):
+            match row:
+                case {"name": str(name), "value": value, "subject": {"kind": "trace"}} if name in OUTCOMES:
+                    found[name] = value
+        return found
+
+    def _pages(self, path: str, query: list[tuple[str, str]], limit: int) -> AsyncIterator[list[Any]]:
+        async def ask(cursor: str | None, limit: int) -> Page:
+            following = [] if cursor is None else [("cursor", cursor)]
+            page = await self._client.get(path, _Page, [*query, ("limit", str(limit)), *following])
+            return Page(page.data, page.meta.cursor if page.meta else None)
+
+        return all_pages(f"{self.url}: GET {path}", ask, limit)
 
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write scores in one request, or one by one if it refuses some; see :class:`Backend`."""
@@ -115,24 +144,24 @@ class Langfuse(Backend):
 
     async def _send(self, scores: Sequence[RunScore]) -> None:
         content = [_score(score) for score in scores]
-        answer = await self._client.send("POST", "/api/public/scores", content=content) or {}
-        if answer.get("rejected"):
-            reason = "; ".join(str(error.get("message")) for error in answer.get("errors", ()))
+        answer = await self._client.send("POST", "/api/public/scores", _Result, content=content)
+        if answer.rejected:
+            reason = "; ".join(printable(str(problem.message)) for problem in answer.errors)
             raise BackendRefusal(HTTPStatus.MULTI_STATUS, reason)
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; see :class:`Backend`."""
-        return f"{self._client.url}/trace/{quote(run, safe='')}"
+        return f"{self.url}/trace/{quote(run, safe='')}"
 
-    def run_of(self, trace: Mapping[str, Any]) -> str | None:
+    def run_of(self, trace_id: str) -> str | None:
         """Return the OpenTelemetry trace id, which is that of Langfuse; see :class:`Backend`."""
-        return traced_run(trace)
+        return trace_id
 
 
 def _score(score: RunScore) -> dict[str, Any]:
     return {
         "id": score.uuid,  # a score with the same id and time is replaced
-        "timestamp": _iso(score.time_ms),
+        "timestamp": iso_of(score.time_ms),
         "traceId": score.run,
         "name": SCORE,
         "value": score.value,
@@ -140,14 +169,6 @@ def _score(score: RunScore) -> dict[str, Any]:
         "comment": f"{score.label}: {score.explanation}",
         "metadata": {"label": score.label, **score.details},
     }
-
-
-def _iso(milliseconds: int) -> str:
-    return (
-        datetime.fromtimestamp(milliseconds / 1000, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
 
 
 BACKEND = Langfuse

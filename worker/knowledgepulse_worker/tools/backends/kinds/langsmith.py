@@ -7,11 +7,13 @@ LangSmith runs in the tests: requests and answers are checked against these type
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
+
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend import (
     SCORE,
     Backend,
@@ -20,9 +22,11 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunListing,
     RunScore,
     ScoreRefusal,
-    milliseconds_of,
+    iso_of,
+    milliseconds_at,
 )
 from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal, key_header
+from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, row_of, whole
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _PAGE_RUNS = 100
@@ -41,6 +45,30 @@ _READ = [
         "feedback_stats",
     ),
 ]
+
+
+class _Session(msgspec.Struct):
+    id: str
+
+
+class _Cursors(msgspec.Struct):
+    next: str | None = None
+
+
+class _Page(msgspec.Struct):
+    runs: list[Any] | None = None
+    cursors: _Cursors | None = None
+
+
+class _Run(msgspec.Struct):
+    id: str
+    trace_id: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    parent_run_id: str | None = None
+
+    def listing(self) -> RunListing:
+        return RunListing.of(self.trace_id or self.id, self.start_time or "")
 
 
 class LangSmith(Backend):
@@ -68,46 +96,39 @@ class LangSmith(Backend):
         """Yield pages of root runs; see :class:`Backend`."""
         content = {"is_root": True, "select": _LISTED, "order": "asc"}
         if since_ms is not None:
-            content["start_time"] = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()
+            content["start_time"] = iso_of(since_ms)
         async for page in self._pages(content):
-            yield [
-                RunListing(run.get("trace_id") or run["id"], milliseconds_of(run["start_time"]))
-                for run in page
-            ]
+            yield listings_of(page, _Run)
 
-    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
-        """Yield the content of traces; see :class:`Backend`. Their feedback states the outcome."""
-        for listing in listings:
-            content = {"trace": listing.id, "select": _READ}
-            document = [run async for page in self._pages(content) for run in page]
-            ends = [milliseconds_of(run["end_time"]) for run in document if run.get("end_time")]
-            roots = [run for run in document if not run.get("parent_run_id")]
-            has_ended = bool(roots) and all(run.get("end_time") for run in roots)
-            yield RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
+    async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
+        """Return the content of a trace; see :class:`Backend`. Its feedback states the outcome."""
+        return [await self._read(listing) for listing in listings]
 
-    async def _pages(self, content: dict[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        query = {"session": [await self._session_id()], "limit": _PAGE_RUNS, **content}
-        while True:
-            try:
-                answer = await self._client.send("POST", "/runs/query", content=query)
-            except BackendRefusal as refused:
-                raise InputError(f"{self._client.url}: {refused}") from None
-            yield answer.get("runs") or []
-            following = (answer.get("cursors") or {}).get("next")
-            if not following:
-                return
-            query = {**query, "cursor": following}
+    async def _read(self, listing: RunListing) -> RunContent:
+        document = await whole(self._client, self._pages({"trace": listing.id, "select": _READ}))
+        runs = [row_of(row, _Run) for row in document]
+        ends = [milliseconds_at(run.end_time) for run in runs if run.end_time]
+        roots = [run for run in runs if not run.parent_run_id]
+        has_ended = bool(roots) and all(run.end_time for run in roots)
+        return RunContent(listing, document, "langsmith", has_ended, max(ends, default=listing.started_ms))
+
+    def _pages(self, content: dict[str, Any]) -> AsyncIterator[list[Any]]:
+        async def ask(cursor: str | None, limit: int) -> Page:
+            query = {"session": [await self._session_id()], "limit": limit, **content}
+            following = {} if cursor is None else {"cursor": cursor}
+            page = await self._client.send("POST", "/runs/query", _Page, content=query | following)
+            return Page(page.runs or [], page.cursors.next if page.cursors else None)
+
+        return all_pages(f"{self.url}: POST /runs/query", ask, _PAGE_RUNS)
 
     async def _session_id(self) -> str:
         """Return the project's id, which LangSmith calls a session."""
         if self._session is None:
-            try:
-                sessions = await self._client.get("/sessions", [("limit", "1"), ("name", self._project)])
-            except BackendRefusal as refused:
-                raise InputError(f"{self._client.url}: {refused}") from None
+            query = [("limit", "1"), ("name", self.project)]
+            sessions = await self._client.require("/sessions", list[_Session], query)
             if not sessions:
-                raise InputError(f"{self._client.url}: has no project {self._project}")
-            self._session = str(sessions[0]["id"])
+                raise InputError(f"{self.url}: has no project {printable(self.project)}")
+            self._session = sessions[0].id
         return self._session
 
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
@@ -120,6 +141,7 @@ class LangSmith(Backend):
             await self._client.send(
                 "POST",
                 "/feedback",
+                dict[str, Any],
                 content={
                     "id": score.uuid,
                     "run_id": score.run,
@@ -133,7 +155,7 @@ class LangSmith(Backend):
         except BackendRefusal as refused:
             if refused.status != HTTPStatus.CONFLICT:
                 raise
-            await self._client.send("PATCH", f"/feedback/{score.uuid}", content=said)
+            await self._client.send("PATCH", f"/feedback/{score.uuid}", dict[str, Any], content=said)
 
 
 BACKEND = LangSmith

@@ -6,13 +6,15 @@ Source: https://mlflow.org/docs/latest/api_reference/rest-api.html; ``mlflow.pro
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from knowledgepulse_worker.errors import InputError
+import msgspec
+
 from knowledgepulse_worker.tools.backends.backend import (
-    OUTCOMES,
     SCORE,
     Backend,
     BackendWords,
@@ -20,7 +22,6 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunListing,
     RunScore,
     ScoreRefusal,
-    milliseconds_of,
     outcome_of,
 )
 from knowledgepulse_worker.tools.backends.backend_client import (
@@ -29,7 +30,14 @@ from knowledgepulse_worker.tools.backends.backend_client import (
     basic_header,
     bearer_header,
 )
-from knowledgepulse_worker.tools.backends.otlp_spans import otlp_document, plain_value, times_of, traced_run
+from knowledgepulse_worker.tools.backends.otlp_spans import (
+    Attribute,
+    otlp_document,
+    plain_value,
+    span_of,
+    times_of,
+)
+from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, row_of
 from knowledgepulse_worker.tools.backends.send_scores import send_each
 
 _API = "/api/3.0/mlflow"
@@ -42,6 +50,43 @@ _CONVENTIONS = ("gen_ai.", "openinference.", "llm.", "ai.", "traceloop.", "gcp.v
 
 _LISTS = {"ai.prompt.tools"}
 """The attributes of the Vercel AI SDK that are lists, and not JSON."""
+
+
+class _Experiment(msgspec.Struct):
+    experiment_id: str
+
+
+class _Experiments(msgspec.Struct):
+    experiment: _Experiment
+
+
+class _Page(msgspec.Struct):
+    traces: list[Any] = []
+    next_page_token: str | None = None
+
+
+class _Location(msgspec.Struct):
+    mlflow_experiment: _Experiment | None = None
+
+
+class _Info(msgspec.Struct):
+    trace_id: str | None = None
+    request_time: str | None = None
+    state: str | None = None
+    assessments: list[Any] = []
+    trace_location: _Location | None = None
+
+    def listing(self) -> RunListing:
+        return RunListing.of(self.trace_id or "", self.request_time or "")
+
+
+class _Trace(msgspec.Struct):
+    trace_info: _Info
+    spans: list[dict[str, Any]] = []
+
+
+class _Answer(msgspec.Struct):
+    trace: _Trace
 
 
 class MLflow(Backend):
@@ -58,6 +103,9 @@ class MLflow(Backend):
     )
     variables = (("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"), ("MLFLOW_TRACKING_TOKEN",))
 
+    together = 20
+    run_id = re.compile(r"[\w-]{1,256}", re.ASCII)  # it is part of paths
+
     def __init__(self, client: BackendClient, project: str) -> None:
         super().__init__(client, project)
         self._experiment: str | None = None
@@ -69,52 +117,35 @@ class MLflow(Backend):
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces; see :class:`Backend`."""
-        query = [("experiment_name", "Default" if self._project == "default" else self._project)]
-        answer = await self._get("/api/2.0/mlflow/experiments/get-by-name", query)
-        self._experiment = answer["experiment"]["experiment_id"]
-        experiment = {"experiment_id": self._experiment}
+        self._experiment = await self._experiment_id()
         content: dict[str, Any] = {
-            "locations": [{"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": experiment}],
-            "max_results": _PAGE_TRACES,
+            "locations": [
+                {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self._experiment}}
+            ],
             "order_by": ["timestamp_ms ASC"],
             "filter": f"trace.timestamp_ms >= {since_ms or 0}",
         }
-        while True:
-            page = await self._client.send("POST", f"{_API}/traces/search", content=content)
-            yield [
-                RunListing(trace["trace_id"], milliseconds_of(trace["request_time"]))
-                for trace in page.get("traces", ())
-            ]
-            if not page.get("next_page_token"):
-                return
-            content["page_token"] = page["next_page_token"]
+        path = f"{_API}/traces/search"
 
-    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
-        """Yield the content of traces; see :class:`Backend`."""
+        async def ask(cursor: str | None, limit: int) -> Page:
+            asked = {**content, "max_results": limit, **({} if cursor is None else {"page_token": cursor})}
+            page = await self._client.send("POST", path, _Page, content=asked)
+            return Page(page.traces, page.next_page_token)
+
+        async for rows in all_pages(f"{self.url}: POST {path}", ask, _PAGE_TRACES):
+            yield listings_of(rows, _Info)
+
+    async def _experiment_id(self) -> str:
+        query = [("experiment_name", "Default" if self.project == "default" else self.project)]
+        answer = await self._client.require("/api/2.0/mlflow/experiments/get-by-name", _Experiments, query)
+        return answer.experiment.experiment_id
+
+    async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
+        """Return the content of traces; see :class:`Backend`."""
         query = [("trace_ids", listing.id) for listing in listings]
-        by_id = {
-            trace["trace_info"]["trace_id"]: trace
-            for trace in (await self._get(f"{_API}/traces/batchGet", query)).get("traces", ())
-        }
-        for listing in listings:
-            trace = by_id.get(listing.id, {"trace_info": {}, "spans": []})
-            info, spans = trace["trace_info"], trace.get("spans", [])
-            times = times_of(spans, listing.started_ms)
-            judgements = {
-                assessment.get("assessment_name"): (assessment.get("feedback") or {}).get("value")
-                for assessment in info.get("assessments", ())
-                if assessment.get("assessment_name") in OUTCOMES
-            }
-            has_ended = times.has_ended and info.get("state") != "IN_PROGRESS"
-            document = otlp_document([_as_recorded(span) for span in spans])
-            outcome = outcome_of(judgements)
-            yield RunContent(listing, document, "otlp", has_ended, times.last_ms, outcome)
-
-    async def _get(self, path: str, query: list[tuple[str, str]]) -> Any:
-        try:
-            return await self._client.get(path, query)
-        except BackendRefusal as refused:
-            raise InputError(f"{self._client.url}: {refused}") from None
+        rows = (await self._client.get(f"{_API}/traces/batchGet", _Page, query)).traces
+        by_id = {trace.trace_info.trace_id: trace for trace in (row_of(row, _Trace) for row in rows)}
+        return [_content(listing, by_id.get(listing.id, _Trace(_Info()))) for listing in listings]
 
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write an assessment for each score, in the place of an earlier one; see :class:`Backend`."""
@@ -122,34 +153,66 @@ class MLflow(Backend):
 
     async def _send(self, score: RunScore) -> None:
         path = f"{_API}/traces/{quote(score.run, safe='')}"
-        info = (await self._client.get(path))["trace"]["trace_info"]
+        info = (await self._client.get(path, _Answer)).trace.trace_info
+        await self._require_own(info)
         assessment = _assessment(score)
-        for known in info.get("assessments", ()):
-            if (
-                known["assessment_name"] == SCORE
-                and (known.get("metadata") or {}).get("kp.trace") == score.trace_id
-            ):
-                if any(known.get(name) != assessment[name] for name in ("feedback", "rationale", "metadata")):
-                    changed = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
-                    await self._client.send(
-                        "PATCH",
-                        f"{path}/assessments/{quote(known['assessment_id'], safe='')}",
-                        content=changed,
-                    )
-                return
-        await self._client.send("POST", f"{path}/assessments", content={"assessment": assessment})
+        for known in info.assessments:
+            match known:
+                case {"assessment_name": name, "assessment_id": str(place), "metadata": {"kp.trace": trace}}:
+                    if (name, trace) == (SCORE, score.trace_id):
+                        await self._replace(f"{path}/assessments/{quote(place, safe='')}", known, assessment)
+                        return
+        content = {"assessment": assessment}
+        await self._client.send("POST", f"{path}/assessments", dict[str, Any], content=content)
+
+    async def _replace(self, path: str, known: dict[str, Any], assessment: dict[str, Any]) -> None:
+        """Replace an assessment, unless it says the same."""
+        members = ("feedback", "rationale", "metadata")
+        if any(known.get(name) != assessment[name] for name in members):
+            changed = {"assessment": assessment, "update_mask": ",".join(members)}
+            await self._client.send("PATCH", path, dict[str, Any], content=changed)
+
+    async def _require_own(self, info: _Info) -> None:
+        """Refuse a run of another experiment, which a producer may name."""
+        location = info.trace_location
+        if location is None or location.mlflow_experiment is None:
+            return
+        if self._experiment is None:
+            self._experiment = await self._experiment_id()
+        if location.mlflow_experiment.experiment_id != self._experiment:
+            raise BackendRefusal(HTTPStatus.NOT_FOUND, "")
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; see :class:`Backend`."""
         if self._experiment is None:
             return None
         page = f"#/experiments/{self._experiment}/traces"
-        return f"{self._client.url}/{page}?selectedEvaluationId={quote(run, safe='')}"
+        return f"{self.url}/{page}?selectedEvaluationId={quote(run, safe='')}"
 
-    def run_of(self, trace: Mapping[str, Any]) -> str | None:
+    def run_of(self, trace_id: str) -> str | None:
         """Return the trace's id, which contains that of OpenTelemetry; see :class:`Backend`."""
-        run = traced_run(trace)
-        return None if run is None else f"tr-{run}"
+        return f"tr-{trace_id}"
+
+
+def _content(listing: RunListing, trace: _Trace) -> RunContent:
+    spans = [span_of(row) for row in trace.spans]
+    times = times_of(spans, listing.started_ms)
+    document = otlp_document(
+        [_as_recorded(row, span.attributes) for row, span in zip(trace.spans, spans, strict=True)]
+    )
+    has_ended = times.has_ended and trace.trace_info.state != "IN_PROGRESS"
+    outcome = outcome_of(_judgements(trace.trace_info.assessments))
+    return RunContent(listing, document, "otlp", has_ended, times.last_ms, outcome)
+
+
+def _judgements(assessments: list[Any]) -> dict[str, Any]:
+    """Return the values of feedback by name."""
+    found = {}
+    for assessment in assessments:
+        match assessment:
+            case {"assessment_name": str(name), "feedback": {"value": value}}:
+                found[name] = value
+    return found
 
 
 def _assessment(score: RunScore) -> dict[str, Any]:
@@ -162,24 +225,23 @@ def _assessment(score: RunScore) -> dict[str, Any]:
     }
 
 
-def _as_recorded(span: Mapping[str, Any]) -> dict[str, Any]:
+def _as_recorded(row: dict[str, Any], attributes: list[Attribute]) -> dict[str, Any]:
     """Return a span with the attributes that were recorded.
 
     MLflow parses those that are JSON, and repeats those of other instrumentations as its own.
     """
-    attributes = span.get("attributes", ())
-    if not any(attribute["key"].startswith(_CONVENTIONS) for attribute in attributes):
-        return dict(span)
-    kept = [_as_text(attribute) for attribute in attributes if not attribute["key"].startswith(_OWN)]
-    return {**span, "attributes": kept}
+    if not any(attribute.key.startswith(_CONVENTIONS) for attribute in attributes):
+        return row
+    kept = [_as_text(attribute) for attribute in attributes if not attribute.key.startswith(_OWN)]
+    return {**row, "attributes": kept}
 
 
-def _as_text(attribute: dict[str, Any]) -> dict[str, Any]:
+def _as_text(attribute: Attribute) -> dict[str, Any]:
     """Return an attribute of the Vercel AI SDK as JSON, as it was recorded, and others as they are."""
-    key, value = attribute["key"], attribute.get("value", {})
-    if not key.startswith("ai.") or key in _LISTS or not value.keys() & {"array_value", "kvlist_value"}:
-        return attribute
-    return {"key": key, "value": {"string_value": json.dumps(plain_value(value), ensure_ascii=False)}}
+    key, value = attribute.key, attribute.value
+    if key.startswith("ai.") and key not in _LISTS and value.keys() & {"array_value", "kvlist_value"}:
+        value = {"string_value": json.dumps(plain_value(value), ensure_ascii=False)}
+    return {"key": key, "value": value}
 
 
 BACKEND = MLflow

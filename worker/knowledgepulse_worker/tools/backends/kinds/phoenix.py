@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from knowledgepulse_schemas.convert.spans.span import unflatten
-from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.backends.backend import (
     OUTCOMES,
     SCORE,
@@ -24,18 +24,18 @@ from knowledgepulse_worker.tools.backends.backend import (
     RunListing,
     RunScore,
     ScoreRefusal,
-    milliseconds_of,
+    iso_of,
     outcome_of,
 )
-from knowledgepulse_worker.tools.backends.backend_client import BackendClient, BackendRefusal
+from knowledgepulse_worker.tools.backends.backend_client import BackendClient
 from knowledgepulse_worker.tools.backends.otlp_spans import (
-    SpanTimes,
+    Span,
     otlp_document,
     plain_value,
-    span_trace_id,
+    span_of,
     times_of,
-    traced_run,
 )
+from knowledgepulse_worker.tools.backends.pages import Page, all_pages, listings_of, whole
 from knowledgepulse_worker.tools.backends.send_scores import send_together
 
 _PAGE_TRACES = 100
@@ -54,12 +54,26 @@ _DERIVED = (
 )
 
 
+class _Page(msgspec.Struct):
+    data: list[Any]
+    next_cursor: str | None = None
+
+
+class _Trace(msgspec.Struct):
+    trace_id: str
+    start_time: str
+
+    def listing(self) -> RunListing:
+        return RunListing.of(self.trace_id, self.start_time)
+
+
 class Phoenix(Backend):
     """A project of Phoenix."""
 
     name = "phoenix"
     words = BackendWords("Phoenix", "https://arize.com/docs/phoenix", "trace annotation")
     variables = (("PHOENIX_API_KEY",),)
+    together = 20
 
     def __init__(self, client: BackendClient, project: str) -> None:
         super().__init__(client, project)
@@ -67,52 +81,54 @@ class Phoenix(Backend):
 
     async def runs(self, since_ms: int | None) -> AsyncIterator[list[RunListing]]:
         """Yield pages of traces, oldest first; see :class:`Backend`."""
-        query = [("sort", "start_time"), ("order", "asc"), ("limit", str(_PAGE_TRACES))]
+        query = [("sort", "start_time"), ("order", "asc")]
         if since_ms is not None:
-            query.append(("start_time", datetime.fromtimestamp(since_ms / 1000, UTC).isoformat()))
-        async for page in self._pages(f"{self._path}/traces", query):
-            yield [RunListing(trace["trace_id"], milliseconds_of(trace["start_time"])) for trace in page]
+            query.append(("start_time", iso_of(since_ms)))
+        async for page in self._pages("traces", query, _PAGE_TRACES):
+            yield listings_of(page, _Trace)
 
-    async def contents(self, listings: Sequence[RunListing]) -> AsyncIterator[RunContent]:
-        """Yield the content of traces; see :class:`Backend`."""
+    async def read(self, listings: Sequence[RunListing]) -> list[RunContent]:
+        """Return the content of traces; see :class:`Backend`."""
         ids = [("trace_id", listing.id) for listing in listings]
-        spans: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        async for page in self._pages(f"{self._path}/spans/otlpv1", [("limit", str(_PAGE_SPANS)), *ids]):
-            for span in page:
-                spans[span_trace_id(span)].append(_as_recorded(_without_nulls(span)))
+        rows: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
+        spans: dict[str | None, list[Span]] = defaultdict(list)
+        for row in await whole(self._client, self._pages("spans/otlpv1", ids, _PAGE_SPANS)):
+            written = _without_nulls(row)
+            span = span_of(written)
+            spans[span.trace_id].append(span)
+            rows[span.trace_id].append(_as_recorded(written, span))
         judgements = await self._judgements(listings)
-        for listing in listings:
-            times: SpanTimes = times_of(spans[listing.id], listing.started_ms)
-            document = otlp_document(spans[listing.id])
-            outcome = outcome_of(judgements[listing.id])
-            yield RunContent(listing, document, "otlp", times.has_ended, times.last_ms, outcome)
+        return [
+            RunContent(
+                listing,
+                otlp_document(rows[listing.id]),
+                "otlp",
+                *times_of(spans[listing.id], listing.started_ms),
+                outcome_of(judgements[listing.id]),
+            )
+            for listing in listings
+        ]
 
     async def _judgements(self, listings: Sequence[RunListing]) -> Mapping[str, dict[str, Any]]:
         """Return the scores of the annotations that state an outcome, by trace and name."""
-        query = [
-            ("limit", str(_PAGE_ANNOTATIONS)),
-            *(("include_annotation_names", name) for name in OUTCOMES),
-        ]
+        query = [("include_annotation_names", name) for name in OUTCOMES]
         query += [("trace_ids", listing.id) for listing in listings]
         scores: dict[str, dict[str, Any]] = defaultdict(dict)
-        async for page in self._pages(f"{self._path}/trace_annotations", query):
-            for annotation in page:
-                scores[annotation["trace_id"]][annotation["name"]] = (annotation.get("result") or {}).get(
-                    "score"
-                )
+        for row in await whole(self._client, self._pages("trace_annotations", query, _PAGE_ANNOTATIONS)):
+            match row:
+                case {"trace_id": str(run), "name": str(name), "result": {"score": score}}:
+                    scores[run][name] = score
         return scores
 
-    async def _pages(self, path: str, query: list[tuple[str, str]]) -> AsyncIterator[list[dict[str, Any]]]:
-        cursor: list[tuple[str, str]] = []
-        while True:
-            try:
-                answer = await self._client.get(path, [*query, *cursor])
-            except BackendRefusal as refused:
-                raise InputError(f"{self._client.url}: {refused}") from None
-            yield answer["data"]
-            if answer.get("next_cursor") is None:
-                return
-            cursor = [("cursor", answer["next_cursor"])]
+    def _pages(self, kind: str, query: list[tuple[str, str]], limit: int) -> AsyncIterator[list[Any]]:
+        path = f"{self._path}/{kind}"
+
+        async def ask(cursor: str | None, limit: int) -> Page:
+            following = [] if cursor is None else [("cursor", cursor)]
+            page = await self._client.get(path, _Page, [*query, ("limit", str(limit)), *following])
+            return Page(page.data, page.next_cursor)
+
+        return all_pages(f"{self.url}: GET {path}", ask, limit)
 
     async def send(self, scores: Sequence[RunScore]) -> list[ScoreRefusal]:
         """Write annotations in one request, or one by one if it is refused; see :class:`Backend`."""
@@ -120,15 +136,15 @@ class Phoenix(Backend):
 
     async def _send(self, scores: Sequence[RunScore]) -> None:
         content = {"data": [_annotation(score) for score in scores]}
-        await self._client.send("POST", "/v1/trace_annotations", [("sync", "true")], content)
+        await self._client.send("POST", "/v1/trace_annotations", _Page, [("sync", "true")], content)
 
     def link(self, run: str) -> str | None:
         """Return the address of a run's page; see :class:`Backend`."""
-        return f"{self._client.url}/redirects/traces/{quote(run, safe='')}"
+        return f"{self.url}/redirects/traces/{quote(run, safe='')}"
 
-    def run_of(self, trace: Mapping[str, Any]) -> str | None:
+    def run_of(self, trace_id: str) -> str | None:
         """Return the OpenTelemetry trace id; see :class:`Backend`."""
-        return traced_run(trace)
+        return trace_id
 
 
 def _annotation(score: RunScore) -> dict[str, Any]:
@@ -142,12 +158,12 @@ def _annotation(score: RunScore) -> dict[str, Any]:
     }
 
 
-def _as_recorded(span: dict[str, Any]) -> dict[str, Any]:
+def _as_recorded(row: dict[str, Any], span: Span) -> dict[str, Any]:
     """Return a span with the attributes that were recorded.
 
     Phoenix spreads structured ones over many names, and derives its own from those of OpenTelemetry.
     """
-    attributes = {attribute["key"]: attribute["value"] for attribute in span.get("attributes", ())}
+    attributes = {attribute.key: attribute.value for attribute in span.attributes}
     for name in _STRUCTURED:
         spread = {
             key: plain_value(member) for key, member in attributes.items() if key.startswith(f"{name}.")
@@ -157,7 +173,7 @@ def _as_recorded(span: dict[str, Any]) -> dict[str, Any]:
             attributes[name] = {"string_value": json.dumps(unflatten(spread, name))}
     if attributes.keys() & _RECORDED:
         attributes = {key: member for key, member in attributes.items() if not key.startswith(_DERIVED)}
-    return {**span, "attributes": [{"key": key, "value": member} for key, member in attributes.items()]}
+    return {**row, "attributes": [{"key": key, "value": member} for key, member in attributes.items()]}
 
 
 def _without_nulls(value: Any) -> Any:
