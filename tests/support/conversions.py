@@ -8,7 +8,7 @@ the vendors' own types or are short forms of published files. To add a case, wri
 import json
 from pathlib import Path
 
-from knowledgepulse_schemas.convert import ConversionError, Options, convert
+from knowledgepulse_schemas.convert import INPUT_FORMATS, ConversionError, Options, convert
 
 FOLDER = Path(__file__).parents[1] / "data" / "conversions"
 SMALL = "a small document"
@@ -46,7 +46,7 @@ def outcomes_of(case):
 def shown(outcome):
     """Return the parts of a conversion as short texts."""
     if isinstance(outcome, ConversionError):
-        return f"{type(outcome).__name__}: {outcome}"
+        return f"{type(outcome).__name__}: {outcome}".replace(", ".join(INPUT_FORMATS), "(all formats)")
     trace = outcome.trace
     metadata = trace.metadata.model_dump(mode="json", exclude_unset=True)
     losses = {path: [loss.values, loss.characters] for path, loss in sorted(outcome.losses.items())}

@@ -19,14 +19,9 @@ from knowledgepulse_schemas.convert.common.hub import RunOutcome
 from knowledgepulse_schemas.convert.common.input_format import InputFormat
 from knowledgepulse_schemas.convert.common.losses import Loss, Losses
 from knowledgepulse_schemas.convert.common.trace import Conversion, Options
-from knowledgepulse_schemas.convert.input_formats import (
-    AUTO,
-    INPUT_FORMATS,
-    convert,
-    input_format_of,
-    unknown_format,
-    unread_kind,
-)
+from knowledgepulse_schemas.convert.conversion import AUTO, convert
+from knowledgepulse_schemas.convert.input_formats import INPUT_FORMATS, input_format_of
+from knowledgepulse_schemas.convert.unread import unknown_format, unread_kind
 
 __all__ = [
     "AUTO",

@@ -1,8 +1,9 @@
-"""AgentDojo's run logs. Utility, its check of the environment after the run, is the outcome.
+"""AgentDojo's run logs.
 
 Its messages are those of Inspect under other names, and are converted as such.
 
 Source: https://github.com/ethz-spylab/agentdojo, ``agentdojo.types`` and ``agentdojo.logging``.
+Compared with: public files of 2026.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def _renamed_call(call: Any) -> Any:
 
 FORMAT = of_records(
     NAME,
+    __doc__,
     "suite_name pipeline_name messages",
     lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),
     _run,

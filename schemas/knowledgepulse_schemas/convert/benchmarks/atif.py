@@ -1,6 +1,9 @@
 """ATIF: Harbor's Agent Trajectory Interchange Format.
 
+Accepts: Agent Trajectory Interchange Format; with ``convert``, also the trajectories of subagents in it, as
+    runs of their own.
 Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
+Compared with: the types of ``atif`` 1.8.
 """
 
 from __future__ import annotations
@@ -164,5 +167,5 @@ def _recognises(value: Any) -> bool:
 
 
 FORMAT = InputFormat(
-    NAME, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs
+    NAME, __doc__, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs
 )

@@ -1,8 +1,9 @@
-"""Inspect's evaluation logs: each sample is a run, and its scores are the outcome.
+"""Inspect's evaluation logs, a run for each sample; on the command line also ``.eval`` archives.
 
 An ``.eval`` archive has the same content, a file for each sample; the command line reads it.
 
 Source: https://inspect.aisi.org.uk/eval-logs.html; the types of ``inspect_ai.log``.
+Compared with: public files with version 2 of the logs.
 """
 
 from __future__ import annotations
@@ -199,4 +200,4 @@ def _resolved(value: Any, attachments: Any) -> Any:
     return value
 
 
-FORMAT = InputFormat(NAME, "version eval plan", _recognises, _runs)
+FORMAT = InputFormat(NAME, __doc__, "version eval plan", _recognises, _runs)

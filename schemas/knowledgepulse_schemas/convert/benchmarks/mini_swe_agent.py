@@ -4,7 +4,9 @@ Version 1, and the bare list of messages before it, have no more: the commands a
 assistant's texts, and the user's texts after them begin with the exit status. A submission is not yet a
 success: no tests have been run.
 
+Accepts: ``.traj.json`` files, the bare message lists of early versions included.
 Source: https://mini-swe-agent.com/latest/usage/output_files/.
+Compared with: public files of versions 1 and 2.
 """
 
 from __future__ import annotations
@@ -187,4 +189,4 @@ def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hu
     return message
 
 
-FORMAT = InputFormat(NAME, "trajectory_format messages info", _recognises, _runs)
+FORMAT = InputFormat(NAME, __doc__, "trajectory_format messages info", _recognises, _runs, coding_agent=True)

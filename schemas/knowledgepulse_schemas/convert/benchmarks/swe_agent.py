@@ -1,8 +1,9 @@
-"""SWE-agent trajectories (``.traj``).
+"""SWE-agent's trajectories: ``.traj`` files.
 
 A submission is not yet a success: no tests have been run.
 
 Source: https://swe-agent.com/latest/usage/trajectories/.
+Compared with: public files of 2026.
 """
 
 from __future__ import annotations
@@ -161,4 +162,4 @@ def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losse
                 losses.add(f"trajectory[].{name}", text)
 
 
-FORMAT = InputFormat(NAME, "trajectory history info", _recognises, _runs)
+FORMAT = InputFormat(NAME, __doc__, "trajectory history info", _recognises, _runs, coding_agent=True)

@@ -1,6 +1,7 @@
-"""tau-bench and tau2-bench results. The reward is the outcome.
+"""Results of tau-bench and of tau2-bench, except speech simulations.
 
 Source: https://github.com/sierra-research/tau-bench, https://github.com/sierra-research/tau2-bench.
+Compared with: public files of both.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def _is_simulation(value: Any) -> bool:
 
 FORMAT = of_records(
     NAME,
+    __doc__,
     "task_id reward traj",
     lambda value: _is_result(value) or _is_simulation(value),
     lambda value, path: judged(_of_result if _is_result(value) else _of_simulation, value, path),

@@ -21,10 +21,12 @@ _HEAD = 50
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
-    """A format that can be converted to traces.
+    """A format that can be converted to traces: all that the command line, errors and documents say of it.
 
     Attributes:
-        name: The format's name on the command line.
+        name: The format's name on the command line, and the ``framework`` of its traces.
+        text: A docstring for the tables of documents. It says what users have, in a paragraph ``Accepts:`` or
+            else in its first sentence, where this is published (``Source:``), and what it was compared with.
         members: Names of members that are typical of the format, separated by spaces.
         recognises: Returns whether a document has this format.
         runs: Yields the runs of a document, with an error in place of a run that cannot be read. Raises a
@@ -32,14 +34,23 @@ class InputFormat:
         is_fragment: Returns whether a line of a file is part of a larger document. The spans of a trace, for
             example, may be on several lines.
         streams: Whether ``runs`` also accepts an iterator of a file's lines, including unknown lines.
+        coding_agent: Whether its program is a coding agent, whose traces have the task domain ``code`` unless
+            told otherwise.
     """
 
     name: str
+    text: str | None
     members: str
     recognises: Callable[[Any], bool]
     runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
     is_fragment: Callable[[Any], bool] = lambda line: False
     streams: bool = False
+    coding_agent: bool = False
+
+    @property
+    def usual_domain(self) -> str:
+        """The task domain of its traces, unless told otherwise."""
+        return "code" if self.coding_agent else "default"
 
     def fits(self, document: Any) -> bool:
         """Return whether a document has this format.
@@ -87,61 +98,86 @@ def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub
 
 def of_records(
     name: str,
+    text: str | None,
     members: str,
     recognises: Callable[[Any], bool],
     run_of: Callable[[Any, str], hub.Run],
     within: str = "",
+    *,
+    coding_agent: bool = False,
 ) -> InputFormat:
     """Return a format whose records are runs: one record, a list of records, or a list in a member.
 
     Args:
         name: The format's name on the command line.
+        text: Its docstring.
         members: Names of members that are typical of the format, separated by spaces.
         recognises: Returns whether a value is a record.
         run_of: Returns the run of a record. Its second argument is the record's path in the document.
         within: The name of the member that may hold the list.
+        coding_agent: Whether its program is a coding agent.
     """
     return InputFormat(
         name,
+        text,
         members,
         lambda document: are_all(recognises, document, within),
         lambda document: runs_within(document, within, lambda records: each(records, run_of)),
+        coding_agent=coding_agent,
     )
 
 
 def of_session(
     name: str,
+    text: str | None,
     members: str,
     recognises: Callable[[dict[str, Any]], bool],
     runs: Callable[[Any], Iterator[hub.Run]],
+    *,
+    coding_agent: bool = True,
 ) -> InputFormat:
     """Return a format of session logs, whose lines are read one by one.
 
     Args:
         name: The format's name on the command line.
+        text: Its docstring.
         members: Names of members that are typical of the format, separated by spaces.
         recognises: Returns whether a line is of the format.
         runs: Yields the runs of the lines.
+        coding_agent: Whether its program is a coding agent.
     """
 
     def has_line(document: Any) -> bool:
         return any(isinstance(line, dict) and recognises(line) for line in lines_in(document)[:_HEAD])
 
-    return InputFormat(name, members, has_line, runs, lambda line: True, streams=True)
+    return InputFormat(
+        name, text, members, has_line, runs, lambda line: True, streams=True, coding_agent=coding_agent
+    )
 
 
 def of_lines(
-    name: str, members: str, recognises: Callable[[dict[str, Any]], bool], reader: Callable[[str], Reader]
+    name: str,
+    text: str | None,
+    members: str,
+    recognises: Callable[[dict[str, Any]], bool],
+    reader: Callable[[str], Reader],
+    *,
+    coding_agent: bool = True,
 ) -> InputFormat:
     """Return a format of session logs with a single run, which a new reader makes of their lines.
 
     ``reader`` takes the name.
     """
-    return of_session(name, members, recognises, lambda document: run_of_lines(document, reader(name)))
+
+    def runs(document: Any) -> Iterator[hub.Run]:
+        return run_of_lines(document, reader(name))
+
+    return of_session(name, text, members, recognises, runs, coding_agent=coding_agent)
 
 
 def of_messages(
     name: str,
+    text: str | None,
     members: str,
     recognises: Callable[[Any], bool],
     are_messages: Callable[[list[Any]], bool],
@@ -158,7 +194,7 @@ def of_messages(
         else:
             yield from each(document, lambda record, path: judged(run_of_record, record, path))
 
-    return InputFormat(name, members, lambda document: recognises(_joined(document)), runs)
+    return InputFormat(name, text, members, lambda document: recognises(_joined(document)), runs)
 
 
 def _joined(document: Any) -> Any:

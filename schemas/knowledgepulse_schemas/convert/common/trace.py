@@ -22,7 +22,6 @@ from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import parse_json, without
 from knowledgepulse_schemas.convert.common.text_calls import with_calls
-from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.trace import (
     CONTEXTS,
     Metadata,
@@ -36,15 +35,6 @@ from knowledgepulse_schemas.trace import Step as StepModel
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """``created_at`` of a run without a time; fixed, so that repeated conversions give the same trace."""
-
-CODING_AGENTS = words(
-    """
-    antigravity claude_code claude_stream cline codex codex_exec copilot_cli cursor cursor_stream droid
-    droid_stream gemini_cli gemini_stream goose goose_lines grok kimi mini_swe_agent opencode opencode_run
-    openhands pi qwen_code swe_agent vscode_chat
-    """
-)
-"""The formats of coding agents, whose traces have the task domain ``code`` unless told otherwise."""
 
 Step = dict[str, Any]
 
@@ -124,8 +114,10 @@ class Conversion:
             yield b'{"step_id":%d,%b' % (number, step[1:])
 
 
-def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
+def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "default") -> Conversion:
     """Convert a run, whose messages it takes, to a trace.
+
+    ``usual_domain``: the task domain that it has unless the options tell another.
 
     Raises:
         ConversionError: the run has no user text to be the objective, or no steps after it.
@@ -146,7 +138,7 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
     success, outcome_source = _success(run, outcome, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
         "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
-        "task_domain": _domain(run, options.domains),
+        "task_domain": _domain(run, options.domains, usual_domain),
         "success": success,
         "visibility": options.visibility,
         "privacy_level": options.privacy_level,
@@ -353,13 +345,12 @@ def _arguments(arguments: Any) -> dict[str, Any] | None:
     return None if parsed == "" else {"raw": arguments}
 
 
-def _domain(run: hub.Run, domains: Mapping[str, str]) -> str:
+def _domain(run: hub.Run, domains: Mapping[str, str], usual: str) -> str:
     """Return the domain of the run's first name in the map; the format's name and `default` come last.
 
-    A map without any of them leaves the sessions of coding agents the domain `code`.
+    A map without any of them leaves it the usual domain.
     """
     names = (*run.names, run.framework, "default")
-    usual = "code" if run.framework in CODING_AGENTS else "default"
     return next((domains[name] for name in names if name in domains), usual)
 
 

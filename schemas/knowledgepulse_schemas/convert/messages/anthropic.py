@@ -1,6 +1,7 @@
-"""Anthropic Messages API.
+"""Messages of the Messages API; an answer with its ``messages`` and ``system``.
 
 Source: https://platform.claude.com/docs/en/api/messages; the types of ``anthropic``.
+Compared with: its documents, in November 2026.
 """
 
 from __future__ import annotations
@@ -158,6 +159,7 @@ def _is_record(value: Any) -> bool:
 
 FORMAT = of_messages(
     NAME,
+    __doc__,
     "messages stop_reason",
     recognises,
     lambda items: not any(isinstance(item, dict) and "messages" in item for item in items),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.input_format import InputFormat
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json, without
 from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, langchain, openai, vercel
@@ -179,3 +180,20 @@ _RESPONSES: tuple[
     (lambda value: gemini.recognises(value.get("content")), _candidate),
 )
 """The vendors' responses."""
+
+
+def _format(name: str, text: str | None, members: str, recognises: Callable[[Any], bool]) -> InputFormat:
+    """Return the format of a vendor's messages, which are read like the messages of a tracer."""
+
+    def runs(document: Any) -> Iterator[hub.Run]:
+        losses = Losses()
+        messages = list(messages_of(document, "user", "messages", losses))
+        yield hub.Run(name, messages, losses=losses)
+
+    return InputFormat(name, text, members, recognises, runs)
+
+
+FORMATS = (
+    _format("vercel", vercel.__doc__, "toolCallId toolName", vercel.recognises_all),
+    _format("gemini", gemini.__doc__, "role parts", gemini.recognises_all),
+)

@@ -1,6 +1,7 @@
-"""Gemini contents and responses, in snake case or camel case.
+"""Gemini's contents, also in a request, in snake case or camel case.
 
 Source: https://ai.google.dev/api/generate-content; the types of ``google-genai``.
+Compared with: its documents, in November 2026.
 """
 
 from __future__ import annotations

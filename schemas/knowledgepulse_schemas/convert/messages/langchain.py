@@ -1,6 +1,9 @@
 """LangChain and LangGraph: serialised messages, graph states and thread snapshots.
 
+Accepts: messages from ``model_dump``, ``messages_to_dict`` or ``dumpd``; a LangGraph state or a thread's
+    snapshot.
 Source: https://reference.langchain.com/python/langchain-core/messages; the types of ``langchain-core``.
+Compared with: the types of ``langchain-core``.
 """
 
 from __future__ import annotations
@@ -194,5 +197,11 @@ def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
 
 
 FORMAT = of_messages(
-    NAME, "type content", _recognises, lambda items: any(map(is_message, items)), messages_of, _run_of_state
+    NAME,
+    __doc__,
+    "type content",
+    _recognises,
+    lambda items: any(map(is_message, items)),
+    messages_of,
+    _run_of_state,
 )

@@ -1,6 +1,12 @@
 """OpenAI chat messages and Responses API items.
 
-Sources: https://platform.openai.com/docs/api-reference/chat and .../responses; the types of ``openai``.
+Accepts: chat messages; Responses items (also ``result.to_input_list()`` of the Agents SDK); a completion
+    with its ``messages`` or a response with its ``input``, such as ``{**completion.model_dump(),
+    "messages": messages}``, or a log's ``{"messages": …, "response": …}``; a data set's row with messages,
+    also as JSON text, in ``messages``, ``conversations``, ``trajectory`` or ``history``, or in ``prompt``
+    and ``completion``.
+Source: https://platform.openai.com/docs/api-reference/chat and …/responses; the types of ``openai``.
+Compared with: the types of ``openai`` 3.54, and public files.
 """
 
 from __future__ import annotations
@@ -330,6 +336,7 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
 
 FORMAT = of_messages(
     NAME,
+    __doc__,
     "role content",
     _recognises,
     lambda items: not any(map(_is_record, items)),

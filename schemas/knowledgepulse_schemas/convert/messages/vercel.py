@@ -1,6 +1,7 @@
-"""The Vercel AI SDK's messages: tool calls and results are content parts.
+"""Messages of the Vercel AI SDK, whose tool calls and results are content parts.
 
 Source: https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message; the telemetry of ``ai``.
+Compared with: versions 4 to 6.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Sessions of Google's Agent Development Kit: ``*.session.json``, and the sessions of its API.
+"""Sessions of Google's ADK: ``*.session.json``, or from its API.
 
 A session is one run, with the events of all its agents. Their contents are Gemini's.
 
-Source: https://github.com/google/adk-python, ``src/google/adk/sessions/session.py`` and ``events/event.py``.
+Source: https://github.com/google/adk-python, ``src/google/adk/sessions/session.py`` and
+    ``events/event.py``.
+Compared with: public files from before 1.0 to April 2025.
 """
 
 from __future__ import annotations
@@ -87,4 +89,4 @@ def _errors(event: _Event) -> list[hub.Error]:
     return list(hub.cut_off(event.finish_reason))
 
 
-FORMAT = of_records(NAME, "events app_name user_id state", _recognises, _run_of)
+FORMAT = of_records(NAME, __doc__, "events app_name user_id state", _recognises, _run_of)

@@ -1,12 +1,15 @@
-"""Threads of Amp: ``~/.local/share/amp/threads/*.json``."""
+"""Threads of Amp: ``~/.local/share/amp/threads/*.json``.
 
-from __future__ import annotations
+Source: none is published.
+Compared with: its own types; no public files.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, document_format_of
 
 FORMAT = document_format_of(
     Table(
         "amp",
+        __doc__,
         "v messages messageId",
         ({"role": {"user", "assistant", "info"}, "messageId": ..., "content": list},),
         (

@@ -1,6 +1,8 @@
-"""The transcripts of Antigravity's command line, whose results have no ids."""
+"""The transcripts of Antigravity's command line, whose results have no ids.
 
-from __future__ import annotations
+Source: none is published.
+Compared with: files of another project's tests.
+"""
 
 import re
 
@@ -9,6 +11,7 @@ from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 FORMAT = format_of(
     Table(
         "antigravity",
+        __doc__,
         "step_index source type status",
         ({"step_index": int, "source": str, "type": str, "status": str},),
         (
@@ -20,5 +23,6 @@ FORMAT = format_of(
         ),
         wrapper=re.compile("<(USER_REQUEST)>"),
         at="created_at",
+        coding_agent=True,
     )
 )

@@ -2,7 +2,9 @@
 
 The last action says whether the run succeeded, which is its outcome; without one, the run ended early.
 
+Accepts: browser-use's ``AgentHistoryList``, which does not hold the task: give it with ``--objective``.
 Source: https://github.com/browser-use/browser-use, ``browser_use/agent/views.py``.
+Compared with: public files of 2026.
 """
 
 from __future__ import annotations
@@ -91,6 +93,7 @@ def _is_step(value: Any) -> bool:
 
 FORMAT = of_records(
     NAME,
+    __doc__,
     "history model_output result",
     lambda value: isinstance(value, dict) and are_all(_is_step, value.get("history")),
     _run_of,

@@ -1,6 +1,10 @@
-"""Messages, one per line, as ``kimi -p --output-format stream-json`` prints them."""
+"""Messages, one per line, as ``kimi -p --output-format stream-json`` prints them.
 
-from __future__ import annotations
+Accepts: messages of any vendor, one per line, such as Hermes' sessions, and what ``kimi --output-format
+    stream-json`` prints.
+Source: a custom of several programs.
+Compared with: public files of 2026.
+"""
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, lines_format_of
@@ -9,6 +13,7 @@ _CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
 FORMAT = lines_format_of(
     Table(
         "chat_lines",
+        __doc__,
         "role content",
         tuple(_CHAT | layout for layout in ({"content": str}, {"content": list}, {"tool_calls": list})),
         (

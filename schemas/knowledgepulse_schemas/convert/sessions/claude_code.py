@@ -2,6 +2,11 @@
 
 The lines are messages of the Messages API among many others. There is no published schema; the rules follow
 logs of versions 1.0 to 2.1.
+
+Accepts: Claude Code's logs, of a session or of a subagent; those of the web, in ``loglines``; also lines
+    cut down to ``type`` and ``message``.
+Source: none is published.
+Compared with: public files of 1.0 to 2.1.
 """
 
 from __future__ import annotations
@@ -315,4 +320,4 @@ def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     return "user", part
 
 
-FORMAT = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)
+FORMAT = of_session(NAME, __doc__, "type uuid parentUuid sessionId message", _recognises, _runs)

@@ -1,6 +1,8 @@
-"""The events of a session of Claude's Managed Agents."""
+"""The events of a session of Claude's Managed Agents.
 
-from __future__ import annotations
+Source: https://platform.claude.com/docs/en/managed-agents/events-and-streaming.
+Compared with: public files of the beta ``managed-agents-2026-04-01``.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
@@ -11,6 +13,7 @@ _BESIDE = (
 FORMAT = format_of(
     Table(
         "claude_managed",
+        __doc__,
         "id type processed_at",
         (
             {

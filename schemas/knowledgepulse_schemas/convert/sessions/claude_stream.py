@@ -1,9 +1,10 @@
-"""What ``claude -p --output-format stream-json`` prints: a session's messages, one per line.
+"""What ``claude -p`` prints with ``--output-format stream-json`` or ``json``.
 
 The lines are those of a session's log in another envelope, between ``system`` and ``result``. With
 ``--output-format json``, only the result is printed.
 
 Source: https://platform.claude.com/docs/en/agent-sdk/typescript, ``SDKMessage``.
+Compared with: public files of 2.1.
 """
 
 from __future__ import annotations
@@ -123,4 +124,4 @@ def _answers(line: dict[str, Any]) -> Iterator[tuple[str, str]]:
                         yield call, text
 
 
-FORMAT = of_session(NAME, "type session_id parent_tool_use_id message", _recognises, _runs)
+FORMAT = of_session(NAME, __doc__, "type session_id parent_tool_use_id message", _recognises, _runs)

@@ -1,9 +1,10 @@
-"""Tasks of Cline and its forks Roo Code and Kilo Code: ``tasks/*/api_conversation_history.json``.
+"""Tasks of Cline, Roo Code and Kilo Code: ``tasks/*/api_conversation_history.json``.
 
 The messages are Anthropic's, but the program answers most calls in texts of the user, in their order, each
 with a heading. A tool gives the final answer.
 
 Source: https://github.com/cline/cline, ``src/core/task``.
+Compared with: public files of January and April 2026.
 """
 
 from __future__ import annotations
@@ -116,4 +117,4 @@ class _Task:
                 yield "user", part
 
 
-FORMAT = InputFormat(NAME, "role content ts modelInfo", _recognises, _runs)
+FORMAT = InputFormat(NAME, __doc__, "role content ts modelInfo", _recognises, _runs, coding_agent=True)

@@ -1,4 +1,4 @@
-"""Sessions of Codex: ``~/.codex/sessions/**/rollout-*.jsonl``.
+"""Sessions of Codex, of all layouts: ``~/.codex/sessions/**/rollout-*.jsonl``.
 
 Since September 2025, each line is ``{"timestamp", "type", "payload"}``: items of the Responses API, events of
 the interface and settings. Before, the lines are the items themselves, after one with the session's id; the
@@ -6,6 +6,7 @@ oldest files are a single object with ``session`` and ``items``. Since 0.147, th
 items, too: ``item_completed`` replaces ``user_message`` and the events of a call's end.
 
 Source: https://github.com/openai/codex, ``codex-rs/protocol``.
+Compared with: public files of all layouts, up to 0.147.
 """
 
 from __future__ import annotations
@@ -329,4 +330,4 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-FORMAT = of_lines(NAME, "timestamp type payload", _recognises, _Session)
+FORMAT = of_lines(NAME, __doc__, "timestamp type payload", _recognises, _Session)

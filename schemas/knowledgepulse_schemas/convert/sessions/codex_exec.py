@@ -1,10 +1,11 @@
-"""What ``codex exec --json`` prints: a thread's events, one per line.
+"""What ``codex exec --json`` prints.
 
 The stream has the agent's items and no prompt. A call is an item that starts on one line and is completed on
 a later one, which tells the call again. An item of type ``error`` is a notice of Codex; a failure is the
 turn's.
 
 Source: https://github.com/openai/codex, ``codex-rs/exec/src/exec_events.rs``.
+Compared with: public files of December 2025 to July 2026.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ _BEGUN = {"type": {"item.started", "item.updated"}}
 FORMAT = format_of(
     Table(
         "codex_exec",
+        __doc__,
         "type thread_id item",
         (
             {"type": "turn.started", "timestamp": None, "id": None, "data": None, "payload": None},
@@ -110,5 +112,6 @@ FORMAT = format_of(
         ),
         known="item.id item.status",
         ended=False,
+        coding_agent=True,
     )
 )

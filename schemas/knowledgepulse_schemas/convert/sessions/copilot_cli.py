@@ -2,9 +2,10 @@
 
 There is no published schema of the events; the table follows logs of version 1.0. Later versions name the
 agent on the event.
-"""
 
-from __future__ import annotations
+Source: none is published.
+Compared with: public files of 1.0.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
@@ -13,6 +14,7 @@ _KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
 FORMAT = format_of(
     Table(
         "copilot_cli",
+        __doc__,
         "parentId",
         ({"type": _KINDS, "id": ..., "parentId": ..., "timestamp": ..., "data": dict},),
         (
@@ -34,5 +36,6 @@ FORMAT = format_of(
             Line(_BESIDE, timed=True, beside=True),
         ),
         known="id parentId agentId",
+        coding_agent=True,
     )
 )

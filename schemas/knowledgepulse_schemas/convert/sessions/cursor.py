@@ -1,6 +1,8 @@
-"""Transcripts of Cursor: ``~/.cursor/projects/*/agent-transcripts/*.jsonl``, without times and results."""
+"""Transcripts of Cursor: ``~/.cursor/projects/*/agent-transcripts/*.jsonl``, without times and results.
 
-from __future__ import annotations
+Source: none is published.
+Compared with: the beginning of a public file.
+"""
 
 import re
 
@@ -9,6 +11,7 @@ from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 FORMAT = format_of(
     Table(
         "cursor",
+        __doc__,
         "role message",
         ({"role": {"user", "assistant"}, "message": dict, "message.role": None, "type": None, "uuid": None},),
         (
@@ -17,5 +20,6 @@ FORMAT = format_of(
         ),
         wrapper=re.compile("<(user_query)>"),
         hidden="[REDACTED]",
+        coding_agent=True,
     )
 )

@@ -1,9 +1,10 @@
-"""What ``cursor-agent -p --output-format stream-json`` prints: a session's events, one per line.
+"""What ``cursor-agent -p --output-format stream-json`` prints.
 
 With ``--stream-partial-output``, an answer comes in pieces before it comes whole. The result of a success is
 all of the agent's texts.
 
 Source: https://cursor.com/docs/cli/reference/output-format.
+Compared with: public files of February 2026.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ _MESSAGE = {"message": dict}
 FORMAT = format_of(
     Table(
         "cursor_stream",
+        __doc__,
         "type subtype session_id tool_call",
         (
             _EVENT | {"type": "system", "subtype": ..., "model": ...},
@@ -136,5 +138,6 @@ FORMAT = format_of(
         id="session_id",
         known="subtype model_call_id message.role is_error",
         ended=False,
+        coding_agent=True,
     )
 )

@@ -1,12 +1,15 @@
-"""Sessions of Droid: ``~/.factory/sessions/*.jsonl``."""
+"""Sessions of Droid: ``~/.factory/sessions/*.jsonl``.
 
-from __future__ import annotations
+Source: none is published.
+Compared with: logs of 2026.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 FORMAT = format_of(
     Table(
         "droid",
+        __doc__,
         "type id cwd version",
         ({"type": "session_start", "id": str, "cwd": str},),
         (
@@ -15,5 +18,6 @@ FORMAT = format_of(
             Line("message", "=message.role", "message.content", sets={"model": "modelId"}),
             Line({"todo_state", "session_end", "compaction_state"}, beside=True),
         ),
+        coding_agent=True,
     )
 )

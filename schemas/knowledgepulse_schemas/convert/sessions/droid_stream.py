@@ -1,12 +1,15 @@
-"""What ``droid exec --output-format stream-json`` prints."""
+"""What ``droid exec --output-format stream-json`` prints.
 
-from __future__ import annotations
+Source: https://docs.factory.ai/cli/droid-exec/overview.
+Compared with: files of another project's tests.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 FORMAT = format_of(
     Table(
         "droid_stream",
+        __doc__,
         "type session_id role text",
         (
             {"type": "message", "session_id": str, "role": str, "text": str},
@@ -21,5 +24,6 @@ FORMAT = format_of(
             Line("system", sets={"cwd": "cwd", "model": "model"}),
         ),
         id="session_id",
+        coding_agent=True,
     )
 )

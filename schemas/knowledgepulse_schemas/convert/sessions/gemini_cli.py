@@ -4,6 +4,7 @@ Lines change the conversation: a message with a known id replaces that one, ``$r
 and those after it, ``$set`` with messages replaces all. A message has its calls with their results.
 
 Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/services/chatRecordingTypes.ts``.
+Compared with: public files from before and since 0.40.
 """
 
 from __future__ import annotations
@@ -190,4 +191,4 @@ def _response_text(value: Any, losses: Losses) -> str:
     return ""
 
 
-FORMAT = of_lines(NAME, "sessionId projectHash messages", _recognises, _Session)
+FORMAT = of_lines(NAME, __doc__, "sessionId projectHash messages", _recognises, _Session)

@@ -1,15 +1,15 @@
 """What ``gemini --output-format stream-json`` prints.
 
 Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/output/types.ts``.
+Compared with: public files of January 2026.
 """
-
-from __future__ import annotations
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 FORMAT = format_of(
     Table(
         "gemini_stream",
+        __doc__,
         "type timestamp tool_id",
         (
             {"type": "init", "session_id": ..., "timestamp": ..., "model": ...},
@@ -28,5 +28,6 @@ FORMAT = format_of(
             Line({"error", "warning"}, timed=True, beside=True),  # after which it went on
         ),
         ended=False,
+        coding_agent=True,
     )
 )

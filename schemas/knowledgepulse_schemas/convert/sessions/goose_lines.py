@@ -1,6 +1,8 @@
-"""Goose's sessions up to 1.9, and what ``goose run --output-format stream-json`` prints."""
+"""Goose's sessions up to 1.9, and what ``goose run --output-format stream-json`` prints.
 
-from __future__ import annotations
+Source: https://github.com/block/goose.
+Compared with: its source; no public files.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
@@ -8,6 +10,7 @@ SPOKEN = {"role": {"user", "assistant"}, "created": int, "content": list}
 FORMAT = format_of(
     Table(
         "goose_lines",
+        __doc__,
         "role created content",
         (
             {"working_dir": str, "message_count": int, "conversation": None},
@@ -22,5 +25,6 @@ FORMAT = format_of(
             Line({"complete", "notification"}, beside=True),
         ),
         at="created message.created",
+        coding_agent=True,
     )
 )

@@ -1,12 +1,15 @@
-"""Sessions of Grok: ``~/.grok/sessions/*/chat_history.jsonl``."""
+"""Sessions of Grok: ``~/.grok/sessions/*/chat_history.jsonl``.
 
-from __future__ import annotations
+Source: none is published.
+Compared with: files of another project's tests.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 FORMAT = format_of(
     Table(
         "grok",
+        __doc__,
         "type content prompt_index",
         (
             {"type": "user", "prompt_index": int},
@@ -22,5 +25,6 @@ FORMAT = format_of(
             Line("assistant", "assistant", "content tool_calls", sets={"model": "model_id"}),
             Line("tool_result", "tool", "=tool_result"),
         ),
+        coding_agent=True,
     )
 )

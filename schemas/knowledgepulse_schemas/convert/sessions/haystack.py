@@ -1,9 +1,17 @@
-"""Messages of Haystack."""
+"""Messages of Haystack.
 
-from __future__ import annotations
+Source: https://docs.haystack.deepset.ai/docs/chatmessage.
+Compared with: its own types.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import messages_format_of
 
 FORMAT = messages_format_of(
-    "haystack", "role meta content", {"role": str, "meta": dict, "content": list}, "=role", "content"
+    "haystack",
+    __doc__,
+    "role meta content",
+    {"role": str, "meta": dict, "content": list},
+    "=role",
+    "content",
+    within="",
 )

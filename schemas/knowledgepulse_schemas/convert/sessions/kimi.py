@@ -1,6 +1,8 @@
-"""Sessions of Kimi Code: ``~/.kimi/sessions/*/*/agents/*/wire.jsonl``, of protocol 1.4 and 1.5."""
+"""Sessions of Kimi Code: ``~/.kimi/sessions/*/*/agents/*/wire.jsonl``, of protocol 1.4 and 1.5.
 
-from __future__ import annotations
+Source: https://github.com/MoonshotAI/kimi-cli.
+Compared with: files of another project's tests.
+"""
 
 from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
@@ -17,6 +19,7 @@ _BESIDE = words(
 FORMAT = format_of(
     Table(
         "kimi",
+        __doc__,
         "type protocol_version",
         ({"type": "metadata", "protocol_version": str},),
         (
@@ -44,5 +47,6 @@ FORMAT = format_of(
             Line(_BESIDE, beside=True),
         ),
         at="time",
+        coding_agent=True,
     )
 )

@@ -1,9 +1,10 @@
-"""Sessions of OpenCode: the output of ``opencode export``, or the objects of its storage, one per line.
+"""What ``opencode export`` prints; the objects of OpenCode's storage, one per line.
 
 In the storage, a session, its messages and their parts are files of their own; ``jq -c . FILES`` puts them on
 lines, in any order.
 
 Source: https://github.com/anomalyco/opencode, ``packages/opencode/src/session/message-v2.ts``.
+Compared with: public files up to July 2026.
 """
 
 from __future__ import annotations
@@ -204,4 +205,4 @@ def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, loss
         yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=failed)
 
 
-FORMAT = of_session(NAME, "info messages", _recognises, _runs)
+FORMAT = of_session(NAME, __doc__, "info messages", _recognises, _runs)

@@ -1,9 +1,8 @@
-"""What ``opencode run --format json`` prints: the parts of the agent's messages, one per line.
+"""What ``opencode run --format json`` prints.
 
 Source: https://github.com/anomalyco/opencode, ``packages/opencode/src/cli/cmd/run.ts``.
+Compared with: public files of December 2025 to July 2026.
 """
-
-from __future__ import annotations
 
 from knowledgepulse_schemas.convert.sessions import opencode
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
@@ -13,6 +12,7 @@ _PARTS = {"step_start", "text", "reasoning", "tool_use", "step_finish"}
 FORMAT = format_of(
     Table(
         "opencode_run",
+        __doc__,
         "type timestamp sessionID part",
         ({"type": _PARTS, "sessionID": str, "part": dict},),
         (
@@ -22,5 +22,6 @@ FORMAT = format_of(
         ),
         id="sessionID",
         known="type",
+        coding_agent=True,
     )
 )

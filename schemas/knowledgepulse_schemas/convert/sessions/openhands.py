@@ -3,7 +3,9 @@
 Both event formats are supported: the SDK's (``kind``: MessageEvent, ActionEvent, …) and the earlier one
 (``action`` and ``observation``). A finished run is not yet a success: no tests have been run.
 
+Accepts: a conversation's events, before and since the SDK; an evaluation's ``output.jsonl``.
 Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands/OpenHands.
+Compared with: public files from before and since the SDK.
 """
 
 from __future__ import annotations
@@ -322,8 +324,10 @@ def _recognises(document: Any) -> bool:
 
 FORMAT = InputFormat(
     NAME,
+    __doc__,
     "kind source timestamp",
     _recognises,
     _runs,
     is_fragment=lambda line: isinstance(line, dict) and "history" not in line,
+    coding_agent=True,
 )

@@ -2,10 +2,10 @@
 
 Also what ``pi --mode json`` prints.
 
+Accepts: Pi's and OpenClaw's sessions, and what ``pi --mode json`` prints.
 Source: https://github.com/badlogic/pi-mono, ``packages/coding-agent/docs``.
+Compared with: public files of November 2025 to July 2026.
 """
-
-from __future__ import annotations
 
 from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
@@ -19,6 +19,7 @@ _BESIDE = words(
 FORMAT = format_of(
     Table(
         "pi",
+        __doc__,
         "type id timestamp cwd",
         (
             {"type": "session", "id": str, "timestamp": ..., "cwd": ...},
@@ -55,5 +56,6 @@ FORMAT = format_of(
         ),
         known="id parentId type",
         at="timestamp message.timestamp",
+        coding_agent=True,
     )
 )

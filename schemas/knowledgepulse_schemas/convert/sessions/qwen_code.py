@@ -1,12 +1,15 @@
-"""Sessions of Qwen Code: ``~/.qwen/projects/*/chats/*.jsonl``."""
+"""Sessions of Qwen Code: ``~/.qwen/projects/*/chats/*.jsonl``.
 
-from __future__ import annotations
+Source: https://github.com/QwenLM/qwen-code.
+Compared with: files of another project's tests.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
 
 FORMAT = format_of(
     Table(
         "qwen_code",
+        __doc__,
         "uuid parentUuid sessionId message",
         (
             {"uuid": str, "sessionId": str, "message.parts": list},
@@ -22,5 +25,6 @@ FORMAT = format_of(
             ),
             Line("system", beside=True),
         ),
+        coding_agent=True,
     )
 )

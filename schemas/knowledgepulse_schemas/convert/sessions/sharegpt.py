@@ -1,9 +1,17 @@
-"""ShareGPT's conversations, which data sets have."""
+"""ShareGPT's conversations, which data sets have.
 
-from __future__ import annotations
+Source: a custom of data sets.
+Compared with: rows of data sets.
+"""
 
 from knowledgepulse_schemas.convert.sessions.table import messages_format_of
 
 FORMAT = messages_format_of(
-    "sharegpt", "conversations", {"from": str, "value": str}, "=from", "value", "conversations"
+    "sharegpt",
+    __doc__,
+    "conversations",
+    {"from": str, "value": str},
+    "=from",
+    "value",
+    within="conversations",
 )

@@ -17,7 +17,12 @@ from typing import Any
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.elements import elements
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import InputFormat, are_all, judged, of_lines
+from knowledgepulse_schemas.convert.common.input_format import (
+    InputFormat,
+    are_all,
+    judged,
+    of_lines,
+)
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, each, unwrap
 from knowledgepulse_schemas.convert.common.session_log import ANOTHER_FORM, Reader
@@ -135,6 +140,7 @@ class Table:
 
     Attributes:
         name: the format's name on the command line.
+        text: its docstring.
         members: names of members that are typical of the format, separated by spaces.
         first: what one of the format's lines has, as in ``Line.where``; one of several alternatives.
         lines: the kinds of lines, of which the first that fits counts.
@@ -146,9 +152,11 @@ class Table:
         ended: False for a stream that an event ends; True where a call may be last.
         within: the members of a record that may hold the lines, separated by spaces; empty for a list alone,
             None for the lines of a file.
+        coding_agent: whether the program is a coding agent.
     """
 
     name: str
+    text: str | None
     members: str
     first: tuple[dict[str, Any], ...]
     lines: tuple[Line, ...]
@@ -159,6 +167,7 @@ class Table:
     known: str = ""
     ended: bool | None = None
     within: str | None = None
+    coding_agent: bool = False
 
 
 class _Reader(Reader):
@@ -435,28 +444,38 @@ def document_format_of(table: Table) -> InputFormat:
 
     return InputFormat(
         table.name,
+        table.text,
         table.members,
         lambda document: recognises(document) or are_all(recognises, document),
         runs,
+        coding_agent=table.coding_agent,
     )
 
 
 def messages_format_of(
-    name: str, members: str, message: dict[str, Any], role: str, parts: str, within: str = "", at: str = "-"
+    name: str,
+    text: str | None,
+    members: str,
+    message: dict[str, Any],
+    role: str,
+    parts: str,
+    at: str = "-",
+    **options: Any,
 ) -> InputFormat:
-    """Return the format of messages that are all alike."""
+    """Return the format of messages that are all alike; ``options`` are those of a table."""
     line = Line(message, role, parts, stop="finish_reason")
-    table = Table(name, members, (message,), (line,), within=within, at=at, ended=True)
-    return document_format_of(table)
+    return document_format_of(Table(name, text, members, (message,), (line,), at=at, ended=True, **options))
 
 
 def format_of(table: Table) -> InputFormat:
     """Return the format of a program's sessions."""
     return of_lines(
         table.name,
+        table.text,
         table.members,
         partial(_is_first, table),
         lambda name: _Reader(table),
+        coding_agent=table.coding_agent,
     )
 
 

@@ -1,10 +1,11 @@
-"""Chat sessions of VS Code: ``chatSessions/*.json``, and what "Chat: Export Chat…" writes.
+"""VS Code's chats: ``chatSessions/*.json``, and what "Chat: Export Chat…" writes.
 
 The parts of a response are made for the screen. The result of a request also has the rounds of model and
 tools, whose calls have arguments and results.
 
-Source: https://github.com/microsoft/vscode, ``chatModel.ts``, and https://github.com/microsoft/vscode-copilot-chat,
-``toolCallRound.ts``.
+Source: https://github.com/microsoft/vscode, ``chatModel.ts``, and
+    https://github.com/microsoft/vscode-copilot-chat, ``toolCallRound.ts``.
+Compared with: public files of September 2025 to January 2026.
 """
 
 from __future__ import annotations
@@ -202,4 +203,4 @@ def _texts_of(node: dict[str, Any], losses: Losses) -> Iterator[str]:
         rest += reversed(children if isinstance(children, list) else [])
 
 
-FORMAT = of_records(NAME, "responderUsername requests", _recognises, _run_of)
+FORMAT = of_records(NAME, __doc__, "responderUsername requests", _recognises, _run_of, coding_agent=True)

@@ -1,8 +1,4 @@
-"""Spans in the backends' export formats: OTLP JSON, Tempo, Jaeger, Phoenix, OpenTelemetry's SDK.
-
-Sources: https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix, ``to_json`` of
-``opentelemetry.sdk.trace.ReadableSpan``; :mod:`otlp <knowledgepulse_schemas.convert.otlp>`.
-"""
+"""Spans in the backends' export formats: OTLP JSON, Tempo, Jaeger, Phoenix, OpenTelemetry's SDK."""
 
 from __future__ import annotations
 
@@ -373,6 +369,13 @@ def _first(document: Any) -> Any:
 
 
 def _is_phoenix(document: Any) -> bool:
+    """Check for a span of Phoenix.
+
+    Accepts: spans from Phoenix's REST API, or a data frame's records; spans with their ids beside their
+        attributes, as Strands' evaluations keep them.
+    Source: https://arize.com/docs/phoenix.
+    Compared with: Phoenix 20.26, and public files.
+    """
     span = _first(document)
     context = span.get("context") if isinstance(span, dict) else None
     return (
@@ -387,11 +390,22 @@ def _is_phoenix(document: Any) -> bool:
 
 
 def _is_sdk(span: Any) -> bool:
-    """Check for a span as OpenTelemetry's SDK prints it."""
+    """Check for a span as OpenTelemetry's SDK prints it.
+
+    Accepts: spans as OpenTelemetry's SDK prints them (``ConsoleSpanExporter``, ``span.to_json()``).
+    Source: ``to_json`` of ``opentelemetry.sdk.trace.ReadableSpan``.
+    Compared with: its source.
+    """
     return isinstance(span, dict) and str(span.get("kind")).startswith("SpanKind.") and "context" in span
 
 
 def _is_mlflow(document: Any) -> bool:
+    """Check for a trace of MLflow.
+
+    Accepts: traces of MLflow with their assessments.
+    Source: https://mlflow.org/docs/latest/genai/tracing/.
+    Compared with: MLflow 3.17.
+    """
     match document:
         case {"info": dict(), "data": {"spans": [{"attributes": dict()}, *_]}}:
             return True
@@ -399,10 +413,22 @@ def _is_mlflow(document: Any) -> bool:
 
 
 def _is_braintrust(span: Any) -> bool:
+    """Check for a row of Braintrust.
+
+    Accepts: rows of Braintrust's logs.
+    Source: https://www.braintrust.dev/docs/reference/api.
+    Compared with: its documents, in November 2026.
+    """
     return isinstance(span, dict) and {"span_id", "root_span_id", "span_attributes"} <= span.keys()
 
 
 def _is_jaeger(document: Any) -> bool:
+    """Check for an export of Jaeger.
+
+    Accepts: traces exported from Jaeger.
+    Source: https://www.jaegertracing.io/docs/latest/apis/.
+    Compared with: public files of 2026.
+    """
     trace = _first(document)
     return trace is not document and isinstance(trace, dict) and "spans" in trace
 
@@ -413,9 +439,13 @@ def _format(
     recognises: Callable[[Any], bool],
     spans_of: Callable[[Any, str], Iterator[Span]],
 ) -> InputFormat:
-    """Return a format of exports: a file may have several, which share traces."""
+    """Return a format of exports: a file may have several, which share traces.
+
+    The docstring of ``recognises`` says what it is.
+    """
     return InputFormat(
         name,
+        recognises.__doc__,
         members,
         lambda document: are_all(recognises, document),
         lambda document: _runs(document, name, spans_of),

@@ -3,7 +3,10 @@
 Version 2 of the API and blob exports have observations only; version 1 has traces. A download from the trace
 view has the observations beside their trace, or beside its scores.
 
+Accepts: observations; traces with their observations and scores, from the API or downloaded from the trace
+    view.
 Source: https://api.reference.langfuse.com/; the types of ``langfuse``.
+Compared with: the types of ``langfuse`` 5.0, and public files.
 """
 
 from __future__ import annotations
@@ -177,6 +180,7 @@ def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span
 
 FORMAT = InputFormat(
     NAME,
+    __doc__,
     "id traceId type startTime",
     lambda document: are_all(lambda item: _is_trace(item) or _is_observation(item), _unwrapped(document)),
     lambda document: runs_within(document, "data", _runs),

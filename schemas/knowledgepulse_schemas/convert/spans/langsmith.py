@@ -1,6 +1,7 @@
-"""LangSmith: exported runs, flat or nested.
+"""Runs of LangSmith, in a list or with ``child_runs``; rows of its bulk export.
 
 Source: https://docs.langchain.com/langsmith/run-data-format; the types of ``langsmith``.
+Compared with: the types of ``langsmith`` 0.15.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def _is_run(value: Any) -> bool:
 
 FORMAT = InputFormat(
     NAME,
+    __doc__,
     "id run_type inputs outputs",
     lambda document: are_all(_is_run, document, within="runs"),
     lambda document: runs_within(document, "runs", lambda runs: runs_of_spans(_spans(runs, None, ""), NAME)),

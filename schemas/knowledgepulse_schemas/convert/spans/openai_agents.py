@@ -1,9 +1,10 @@
-"""OpenAI Agents SDK: traces and spans exported by a trace processor.
+"""Traces and spans as ``export()`` of the OpenAI Agents SDK gives them to a trace processor.
 
 ``result.to_input_list()`` returns Responses items, which
 :mod:`knowledgepulse_schemas.convert.openai` converts.
 
 Source: https://openai.github.io/openai-agents-python/tracing/.
+Compared with: its own types.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ def _is_exported(value: Any) -> bool:
 
 FORMAT = InputFormat(
     NAME,
+    __doc__,
     "object trace_id span_data",
     lambda document: are_all(_is_exported, document, within="data"),
     lambda document: runs_within(document, "data", _runs),

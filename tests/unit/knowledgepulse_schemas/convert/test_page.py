@@ -1,22 +1,19 @@
-"""The page of the converters matches the code."""
+"""What the documents say of the formats is what the code says."""
 
-import re
+import pytest
 
-import knowledgepulse_schemas.convert
+from generator.formats import parts_of
 from knowledgepulse_schemas.convert import INPUT_FORMATS
-from support.documents import table
+from support.conversions import FOLDER
 
 
-def test_the_page_lists_every_source_and_its_function():
-    rows = [
-        re.findall(r"`([^`]+)`", row.rsplit("|", 2)[0])
-        for row in table("docs/producers/convert.md", "Sources")
-    ]
+@pytest.mark.parametrize("name", INPUT_FORMATS)
+def test_a_format_says_what_it_accepts_and_where_it_comes_from(name):
+    parts = parts_of(INPUT_FORMATS[name])
 
-    assert {name for row in rows for name in row if name in INPUT_FORMATS} == set(INPUT_FORMATS)
-    assert all(
-        hasattr(knowledgepulse_schemas.convert, name)
-        for row in rows
-        for name in row
-        if name.startswith("from_")
-    )
+    assert parts.keys() == {"Accepts", "Source", "Compared with"}
+    assert all(parts.values())
+
+
+def test_every_format_has_recorded_documents():
+    assert {file.stem for file in FOLDER.glob("*.jsonl")} == {*INPUT_FORMATS, "unknown"}

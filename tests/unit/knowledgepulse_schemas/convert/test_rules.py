@@ -19,7 +19,7 @@ from knowledgepulse_schemas.convert.common.hub import (
     ToolDefinition,
 )
 from knowledgepulse_schemas.convert.common.reading import parse_time
-from knowledgepulse_schemas.convert.common.trace import CODING_AGENTS, to_trace
+from knowledgepulse_schemas.convert.common.trace import to_trace
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.trace import ReasoningTrace
 from knowledgepulse_worker.scoring import Scorer
@@ -261,16 +261,14 @@ def test_a_converter_tells_its_name_and_its_types(name):
     assert name.removeprefix("from_") in INPUT_FORMATS
 
 
-def test_the_formats_of_coding_agents_exist():
-    assert {*INPUT_FORMATS} > CODING_AGENTS
-
-
-@pytest.mark.parametrize("name", sorted(CODING_AGENTS))
-def test_the_session_of_a_coding_agent_is_code_unless_told_otherwise(name):
+@pytest.mark.parametrize(("name", "usual"), [("mini_swe_agent", "code"), ("atif", "default")])
+def test_the_session_of_a_coding_agent_is_code_unless_told_otherwise(name, usual):
     def domain(**domains):
-        return to_trace(Run(name, [ASK, DONE]), Options(domains=domains)).trace.metadata.task_domain
+        options = Options(domains=domains)
+        [conversion] = convert_package.convert(DOCUMENTS[name], options=options)
+        return conversion.metadata.task_domain
 
-    assert domain() == domain(other="medical") == "code"
+    assert domain() == domain(other="medical") == usual
     assert domain(default="finance") == domain(**{name: "finance"}) == "finance"
 
 
