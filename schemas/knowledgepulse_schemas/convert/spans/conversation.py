@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.reading import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,11 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """A tool execution as recorded by a tracer. ``response`` is None if its content was not recorded."""
+    """A tool execution as recorded by a tracer.
+
+    ``response`` is the result, or else the message of the failure, in the tracer's words: the model may have
+    seen others. It is None if neither was recorded.
+    """
 
     call: hub.ToolCall
     response: str | None = None
@@ -29,160 +37,263 @@ class ToolRun:
 
 
 def conversation(
-    events: Iterable[ModelCall | ToolRun | hub.Error], earlier: tuple[hub.Message, ...] = ()
+    events: Iterable[ModelCall | ToolRun | hub.Error],
+    earlier: tuple[hub.Message, ...] = (),
+    losses: Losses | None = None,
 ) -> list[hub.Message]:
     """Rebuild a run's conversation from its recorded calls.
 
-    The input of every model call repeats the conversation so far, and only its new messages are added. A call
-    or a response is new if its id occurs more often than before, a text if the text does. A tool execution
-    answers the first open call with its id, or else the first open call of the same tool. It provides the
-    failure flag and the latency.
+    The input of every model call repeats the conversation so far, and only its new messages are added. A text
+    is new if it occurs more often than before. A call is known by its id, else by its name and arguments, in
+    order; a response is that of the call with its id, else of the first open call before it. A tool execution
+    is a call of its own only if no message has it. It provides the failure flag and the latency.
 
     Args:
-        events: The recorded calls in time order.
+        events: The recorded calls in order.
         earlier: Messages from before the run, which the inputs repeat, too.
+        losses: The report that gets the texts of tracers in whose place the model saw others.
     """
     before = sum(bool(message.parts) for message in earlier)
-    messages = _Conversation().add([ModelCall(output=earlier), *events])
+    messages = _Conversation(Losses() if losses is None else losses).add([ModelCall(output=earlier), *events])
     return [*(message for message in messages[:before] if message.role == "system"), *messages[before:]]
 
 
-_Key = tuple[str, type[hub.Part], str]  # role, type and text of a part, or type and id
+_Key = tuple[str, ...]  # what texts or calls have in common
 _Position = tuple[int, int]  # of a part: index of its message, index in the message
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
-    """A call of the conversation, and its response if it has one."""
+    """A call of the conversation.
 
-    id: str | None
+    Attributes:
+        ids: its ids in messages and spans.
+        repeated: whether an input repeated it by one of them.
+        was_run: whether a span of its execution was found.
+        response: the position of its response.
+        told: the response in the words of its execution's span, as long as no message has it.
+    """
+
+    part: hub.ToolCall
     position: _Position
+    ids: set[str] = field(default_factory=set)
+    repeated: bool = False
+    was_run: bool = False
     response: _Position | None = None
+    told: str | None = None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a call's input or output has been read.
+
+    Attributes:
+        repeats: how often an input has each id of a call; None for an output, which repeats nothing.
+        texts: the texts so far.
+        calls: the calls so far.
+        open: those of them that have no response so far.
+        next: the index of the first known call that may follow, by what the calls have in common.
+    """
+
+    repeats: Counter[_Key] | None = None
+    texts: Counter[_Key] = field(default_factory=Counter)
+    calls: set[_Call] = field(default_factory=set)
+    open: list[_Call] = field(default_factory=list)
+    next: dict[_Key, int] = field(default_factory=dict)
 
 
 class _Conversation:
-    def __init__(self) -> None:
-        self._messages: list[hub.Message] = []
-        self._seen: Counter[_Key] = Counter()
-        self._responses: set[tuple[str, str]] = set()  # id and text
-        self._calls: dict[tuple[str, str], deque[_Call]] = {}  # by id and by name; answered ones are dropped
-        self._last: dict[str, _Call] = {}  # by id
+    def __init__(self, losses: Losses) -> None:
+        self._messages: list[tuple[hub.Role, list[hub.Part]]] = []
+        self._seen: Counter[_Key] = Counter()  # texts
+        self._calls: dict[_Key, list[_Call]] = {}
+        self._runs: dict[int, _Call] = {}  # by the identity of an execution's call, which may respond later
+        self._losses = losses
 
     def add(self, events: Iterable[ModelCall | ToolRun | hub.Error]) -> list[hub.Message]:
         for event in events:
             if isinstance(event, ToolRun):
                 self._add_tool_run(event)
             elif isinstance(event, hub.Error):
-                self._append("assistant", (event,))
+                self._append("assistant", (event,), _Reading())
             else:
-                self._add_input(event.input)
-                for message in event.output:
-                    self._append(message.role, message.parts)
-                if event.error is not None:
-                    self._append("assistant", (event.error,))
-        return self._messages
+                self._add_model_call(event)
+        return [hub.Message(role, tuple(parts)) for role, parts in self._messages]
 
-    def _add_input(self, messages: Iterable[hub.Message]) -> None:
-        repeated: Counter[_Key] = Counter()
-        for message in messages:
-            self._append(
-                message.role,
-                tuple(part for part in message.parts if self._is_new(message.role, part, repeated)),
-            )
+    def _add_model_call(self, event: ModelCall) -> None:
+        parts = (part for message in event.input for part in message.parts)
+        ids = (_ids(part.id, part.name) for part in parts if isinstance(part, hub.ToolCall) and part.id)
+        given, returned = _Reading(Counter(chain.from_iterable(ids))), _Reading()
+        for message in event.input:
+            self._append(message.role, message.parts, given)
+        for message in event.output:
+            self._append(message.role, message.parts, returned)
+        if event.error is not None:
+            self._append("assistant", (event.error,), returned)
 
-    def _is_new(self, role: str, part: hub.Part, repeated: Counter[_Key]) -> bool:
-        key = self._key(role, part)
-        repeated[key] += 1
-        if repeated[key] > self._seen[key]:
-            return True
-        # Agents that each number their calls from 1 share ids, but no inputs.
-        return (
-            isinstance(part, hub.ToolCallResponse)
-            and part.id is not None
-            and (part.id, part.response.strip()) not in self._responses
-            and self._unanswered("id", part.id) is not None
-        )
-
-    def _key(self, role: str, part: hub.Part) -> _Key:
-        """Return the key of a part; some tracers record the id of a response, but not that of its call."""
-        if isinstance(part, hub.ToolCallResponse) and part.id and ("id", part.id) not in self._calls:
-            return _key(role, replace(part, id=None))
-        return _key(role, part)
-
-    def _append(self, role: hub.Role, parts: tuple[hub.Part, ...]) -> None:
-        for number, part in enumerate(parts):
-            self._seen[self._key(role, part)] += 1
-            position = len(self._messages), number
+    def _append(self, role: hub.Role, parts: Iterable[hub.Part], reading: _Reading) -> None:
+        """Add a message with those of the parts that are no repeats."""
+        self._messages.append((role, []))
+        for part in parts:
             if isinstance(part, hub.ToolCall):
-                self._add_call(part, position)
-            elif isinstance(part, hub.ToolCallResponse):
-                self._add_response(part, position)
-        if parts:
-            self._messages.append(hub.Message(role, parts))
+                self._add_call(part, reading)
+            elif isinstance(part, hub.ToolCallResponse) and (call := self._answered(part, reading)):
+                self._add_response(call, part)
+            else:
+                self._add_text(role, part, reading)
+        if not self._messages[-1][1]:
+            self._messages.pop()
 
-    def _add_call(self, part: hub.ToolCall, position: _Position) -> None:
-        call = _Call(part.id, position)
-        self._calls.setdefault(("name", part.name), deque()).append(call)
-        if part.id is not None:
-            self._calls.setdefault(("id", part.id), deque()).append(call)
-            self._last[part.id] = call
+    def _put(self, part: hub.Part) -> _Position:
+        parts = self._messages[-1][1]
+        parts.append(part)
+        return len(self._messages) - 1, len(parts) - 1
 
-    def _add_response(self, part: hub.ToolCallResponse, position: _Position) -> None:
-        call = self._unanswered("name", part.name) if part.id is None else self._unanswered("id", part.id)
-        if call is not None:
-            call.response = position
-        if call is not None and call.id is not None and part.id is None:
-            self._seen["", hub.ToolCallResponse, call.id] += 1  # inputs repeat it with its id
-        if identity := part.id or (call and call.id):
-            self._responses.add((identity, part.response.strip()))
+    def _add_text(self, role: hub.Role, part: hub.Part, reading: _Reading) -> None:
+        key = _text(role, part)
+        reading.texts[key] += 1
+        if reading.repeats is None or reading.texts[key] > self._seen[key]:
+            self._seen[key] += 1
+            self._put(part)
 
-    def _unanswered(self, attribute: str, value: str | None) -> _Call | None:
-        """Return the first call with an id or a name that has no response."""
-        calls = self._calls.get((attribute, value or ""), deque())
-        while calls and calls[0].response is not None:
-            calls.popleft()
-        return calls[0] if calls else None
+    def _add_call(self, part: hub.ToolCall, reading: _Reading) -> None:
+        call = None if reading.repeats is None else self._repeated(part, reading)
+        if call is None:
+            call = self._new_call(part)
+        elif part.id is not None:
+            call.repeated = True
+            self._identify(call, part.id)
+        reading.calls.add(call)
+        reading.open.append(call)
+
+    def _new_call(self, part: hub.ToolCall) -> _Call:
+        call = _Call(part, self._put(part))
+        for key in (("name", part.name), _like(part)):
+            self._calls.setdefault(key, []).append(call)
+        self._identify(call, part.id)
+        return call
+
+    def _identify(self, call: _Call, identity: str | None) -> None:
+        """Add an id of a call; its first one becomes that of the call and of its response."""
+        if identity is None or identity in call.ids:
+            return
+        if call.part.id is None:
+            call.part = self._change(call.position, id=identity)
+        call.ids.add(identity)
+        for key in _ids(identity, call.part.name):
+            self._calls.setdefault(key, []).append(call)
+
+    def _repeated(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
+        """Return the known call that an input repeats."""
+        known = [key for key in _ids(part.id, part.name) if key in self._calls] if part.id else []
+        if known:
+            return next(filter(None, (self._next(key, reading) for key in known)), None)
+        return self._next(_like(part), reading, has_id=part.id is not None)
+
+    def _next(self, key: _Key, reading: _Reading, *, has_id: bool = False) -> _Call | None:
+        """Return the first known call with something in common that an input has not repeated so far.
+
+        Of calls that share an id, as when agents each number theirs from 1, it repeats the last ones.
+        A call that was repeated by its id ``has_id`` in inputs, and no other one.
+        """
+        calls, repeats = self._calls.get(key, []), reading.repeats or Counter()
+        first = reading.next.get(key, max(0, len(calls) - (repeats[key] or len(calls))))
+        for index in range(first, len(calls)):
+            reading.next[key] = index + 1
+            if calls[index] not in reading.calls and not (has_id and calls[index].repeated):
+                return calls[index]
+        return None
+
+    def _answered(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
+        """Return the call that a response answers: by its id, else by the name, else the first open one."""
+        known = self._calls.get(("id", part.id), []) if part.id else []
+        found = [call for call in reading.open if part.id in call.ids]
+        if not found and not known:
+            found = [call for call in reading.open if call.part.name == part.name] or reading.open
+            known = self._calls.get(("name", part.name or ""), [])
+        if found:
+            reading.open.remove(call := found[0])
+            return call
+        unanswered = (call for call in known if call.response is None)
+        return next(unanswered, known[-1] if part.id and known else None)
+
+    def _add_response(self, call: _Call, part: hub.ToolCallResponse) -> None:
+        if call.response is None:
+            self._identify(call, part.id)
+            call.response = self._put(replace(part, id=call.part.id))
+            return
+        if call.told is not None:
+            self._count_other(call.told, part.response)
+            self._change(call.response, response=part.response)
+            call.told = None
+        self._change(call.response, failed=part.failed or None)
+
+    def _count_other(self, told: str, seen: str) -> None:
+        """Count the response in a span, of which the model saw another."""
+        if told not in seen and parse_json(told) != parse_json(seen):
+            self._losses.add("responses in other words than the model's", told)
 
     def _add_tool_run(self, run: ToolRun) -> None:
-        call = self._call_of(run.call)
+        call = self._runs.get(id(run.call)) or self._executed(run.call)
         if call is None:
-            self._append("assistant", (run.call,))
-            call = self._call_of(run.call)
-        else:
-            self._change(call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms)
-        if call is not None and call.response is not None:
-            self._change(call.response, failed=run.failed or None)
+            self._messages.append(("assistant", []))
+            call = self._new_call(run.call)
+        call.was_run = True
+        self._runs[id(run.call)] = call
+        self._identify(call, run.call.id)
+        call.part = self._change(
+            call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms
+        )
+        if call.response is not None:
+            response = self._change(call.response, failed=run.failed or None)
+            self._count_other(run.response or "", response.response)
         elif run.response is not None or run.failed:
-            response = hub.ToolCallResponse(run.response or "", run.call.id, run.call.name, failed=run.failed)
-            self._append("tool", (response,))
+            self._messages.append(("tool", []))
+            text, call.told = run.response or "", run.response or ""
+            call.response = self._put(
+                hub.ToolCallResponse(text, call.part.id, call.part.name, failed=run.failed)
+            )
 
-    def _call_of(self, recorded: hub.ToolCall) -> _Call | None:
-        """Return the call that a tool execution answers or has already answered."""
-        if recorded.id is None:
-            return self._unanswered("name", recorded.name)
-        return self._unanswered("id", recorded.id) or self._last.get(recorded.id)
+    def _executed(self, recorded: hub.ToolCall) -> _Call | None:
+        """Return the call of a tool execution: by its id, else by name and arguments, else by name."""
+        known = self._calls.get(("id", recorded.id), []) if recorded.id else []
+        like = self._calls.get(_like(recorded), []) if not known else []
+        named = self._calls.get(("name", recorded.name), []) if not known else []
+        waiting = (call for call in (*known, *like, *named) if not call.was_run and call.response is None)
+        answered = (call for call in (*known, *like) if not call.was_run)
+        return next(waiting, None) or next(answered, None) or next(reversed(known), None)
 
-    def _change(self, position: _Position, **changes: Any) -> None:
-        """Set the attributes of a part that are not None."""
-        message, number = position
-        parts = list(self._messages[message].parts)
+    def _change(self, position: _Position, **changes: Any) -> Any:
+        """Set the attributes of a part that are not None, and return it."""
+        parts, number = self._messages[position[0]][1], position[1]
         known = {name: value for name, value in changes.items() if value is not None}
         parts[number] = replace(parts[number], **known)
-        self._messages[message] = replace(self._messages[message], parts=tuple(parts))
+        return parts[number]
 
 
-def _key(role: str, part: hub.Part) -> _Key:
+def _ids(identity: str, name: str) -> Iterator[_Key]:
+    """Yield what calls with an id have in common, at first calls of the same tool."""
+    yield "id", identity, name
+    yield "id", identity
+
+
+def _like(call: hub.ToolCall) -> _Key:
+    """Return what calls of a tool with the same arguments have in common; tracers may write only a value."""
+    arguments = parse_json(call.arguments)
+    if isinstance(arguments, dict) and len(arguments) == 1:
+        (arguments,) = arguments.values()
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or None, sort_keys=True)
+    return "like", call.name, text
+
+
+def _text(role: str, part: hub.Part) -> _Key:
     match part:
-        case hub.ToolCall(id=str(identity)) | hub.ToolCallResponse(id=str(identity)):
-            return "", type(part), identity
         case hub.Text() | hub.Reasoning():
-            text = part.content.strip()
-        case hub.ToolCall():
-            text = part.name
+            text = part.content
         case hub.ToolCallResponse():
-            text = part.response.strip()
+            text = part.response
         case hub.Error():
             text = part.message
-        case hub.ToolDefinition():
+        case hub.ToolDefinition() | hub.ToolCall():
             text = part.name
-    return role, type(part), text
+    return role, type(part).__name__, text.strip()

@@ -11,7 +11,6 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -171,31 +170,7 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
             instructions = [{"type": "text", "content": instructions}]
         system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
-    return ModelCall((*system, *_linked(inputs)), outputs)
-
-
-def _linked(messages: tuple[hub.Message, ...]) -> tuple[hub.Message, ...]:
-    """Return a conversation whose calls have the ids of their responses.
-
-    The instrumentation of the OpenAI Agents SDK repeats a call with the id of its item, where the call itself
-    and its response have the id of the call.
-    """
-    parts = [part for message in messages for part in message.parts]
-    called = [part.id for part in parts if isinstance(part, hub.ToolCall)]
-    answered = [part.id for part in parts if isinstance(part, hub.ToolCallResponse)]
-    known_calls, known_answers = set(called), set(answered)
-    unanswered = [call_id for call_id in called if call_id not in known_answers]
-    uncalled = [call_id for call_id in answered if call_id not in known_calls]
-    if not uncalled or len(uncalled) != len(unanswered) or None in (*uncalled, *unanswered):
-        return messages
-    ids = dict(zip(unanswered, uncalled, strict=True))
-    return tuple(
-        replace(message, parts=tuple(_with_id(part, ids) for part in message.parts)) for message in messages
-    )
-
-
-def _with_id(part: hub.Part, ids: dict[str | None, str | None]) -> hub.Part:
-    return replace(part, id=ids.get(part.id, part.id)) if isinstance(part, hub.ToolCall) else part
+    return ModelCall((*system, *inputs), outputs)
 
 
 def _details(span: Span, losses: Losses) -> dict[str, Any]:

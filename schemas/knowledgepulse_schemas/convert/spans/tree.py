@@ -252,12 +252,12 @@ class _Tree:
         events = self._events(root, nodes)
         if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
             events = [root.event, *events]
-            return conversation(events, _earlier_runs(events, losses))
-        if isinstance(root.event, ModelCall) and not _has_user(conversation(events)):
+            return conversation(events, _earlier_runs(events, losses), losses)
+        if isinstance(root.event, ModelCall) and not any(map(_asks, events)):
             events = [ModelCall(input=root.event.input), *events]
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
             events.append(ModelCall(output=root.event.output))
-        messages = conversation(events, _earlier_runs(events, losses))
+        messages = conversation(events, _earlier_runs(events, losses), losses)
         if isinstance(root.event, ModelCall) and not _has_answer(messages):
             messages += _untold(root.event.output, messages)
         transcript = hub.transcript_of(messages)
@@ -347,6 +347,11 @@ def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
 
 def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
     return isinstance(event, ModelCall) and any(message.parts for message in event.output)
+
+
+def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
+    """Check for a model call with a text of the user."""
+    return isinstance(event, ModelCall) and _has_user([*event.input, *event.output])
 
 
 def _has_answer(messages: list[hub.Message]) -> bool:

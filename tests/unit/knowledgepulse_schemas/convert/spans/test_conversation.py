@@ -3,6 +3,7 @@
 import pytest
 
 from knowledgepulse_schemas.convert.common.hub import Message, Text, ToolCall, ToolCallResponse
+from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun, conversation
 
 ASK = Message("user", (Text("Fix it"),))
@@ -119,3 +120,60 @@ def test_executions_with_a_reused_id_answer_one_call_each():
         ("first", False),
         ("second", True),
     ]
+
+
+def called(identity, answer_identity, answer, arguments=None):
+    """A call with an id, and its answer with another."""
+    call = Message("assistant", (ToolCall("shell", arguments or {}, identity),))
+    return call, Message("tool", (ToolCallResponse(answer, answer_identity),))
+
+
+def test_a_call_with_other_ids_in_its_response_and_its_execution_is_one():
+    call, answer = called("item", "call", "made")
+
+    found = parts(
+        ModelCall((ASK,), (call,)),
+        ToolRun(ToolCall("shell", {}, "span"), "made"),
+        ModelCall((ASK, call, answer), (DONE,)),
+    )
+
+    assert found == [*ASK.parts, *call.parts, ToolCallResponse("made", "item", "shell"), *DONE.parts]
+
+
+def test_an_input_repeats_a_call_under_the_id_that_its_output_did_not_have():
+    (first, _), (again, answer) = called("call", None, ""), called("item", "call", "made")
+    (second, _), (other, _) = called("call 2", None, ""), called("item 2", None, "")
+
+    assert parts(
+        ModelCall((ASK,), (first,)),
+        ModelCall((ASK, again, answer), (second,)),
+        ModelCall((ASK, again, answer, other), (DONE,)),
+    ) == [*ASK.parts, *first.parts, *answer.parts, *second.parts, *DONE.parts]
+
+
+def test_a_like_call_with_another_id_is_another_once_inputs_repeat_the_first_by_its_id():
+    (first, one), (second, two) = called("1", "1", "one"), called("2", "2", "two")
+
+    found = parts(ModelCall((ASK, first, one)), ModelCall((ASK, first, one)), ModelCall((ASK, second, two)))
+
+    assert found == [*ASK.parts, *first.parts, *one.parts, *second.parts, *two.parts]
+
+
+def test_the_response_of_a_tool_is_what_the_model_saw():
+    losses = Losses()
+    events = [
+        ModelCall((ASK,), (CALL,)),
+        ToolRun(ToolCall("shell", id="1"), "Traceback: no rule", failed=True),
+        ModelCall((ASK, CALL, ANSWER), (DONE,)),
+    ]
+
+    messages = conversation(events, losses=losses)
+
+    assert messages[2] == Message("tool", (ToolCallResponse("made", "1", "shell", failed=True),))
+    assert losses["responses in other words than the model's"].characters == len("Traceback: no rule")
+
+
+def test_executions_without_content_are_a_call_each():
+    found = parts(*(ToolRun(ToolCall("shell")) for _ in range(3)))
+
+    assert found == [ToolCall("shell")] * 3
