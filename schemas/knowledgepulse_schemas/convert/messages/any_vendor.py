@@ -9,7 +9,15 @@ from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.input_format import InputFormat
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json, without
-from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, langchain, openai, vercel
+from knowledgepulse_schemas.convert.messages import (
+    anthropic,
+    bedrock,
+    gemini,
+    langchain,
+    openai,
+    vercel,
+    wrapped,
+)
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.convert.spans import genai
 
@@ -29,7 +37,7 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
     Raises:
         ConversionError: the value was recognised as a vendor's messages, but is malformed.
     """
-    value = parse_json(value)
+    value = wrapped.arguments_of(value, path, losses)
     if isinstance(value, dict):
         return _of_object(value, role, path, losses)
     if isinstance(value, list) and value:

@@ -39,6 +39,7 @@ def response_of(
         failed: Whether the tracer flags a failure.
     """
     parsed = parse_json(value)
+    value = parsed if isinstance(parsed, str) else value
     if (message := _tool_message(parsed, path, losses)) is not None:
         return hub.ToolCallResponse(
             message.response, call_id or message.id, name or message.name, failed=failed or message.failed
@@ -52,6 +53,19 @@ def response_of(
             parsed = value = output
     text = _joined(parsed, path, losses) if _are_blocks(parsed) else as_text(value)
     return hub.ToolCallResponse(text, call_id, name, failed=failed)
+
+
+def arguments_of(value: Any, path: str, losses: Losses) -> Any:
+    """Return what a tracer recorded as the arguments of a Python function: its only one, or else by name."""
+    match parse_json(value):
+        case {"kwargs": dict(named), "args": [argument], **rest} if not named:
+            count_others(rest, set(), path, losses)
+            return argument
+        case {"kwargs": dict(named), **rest}:
+            count_others(rest, set(), path, losses)
+            return named
+        case parsed:
+            return parsed
 
 
 def parts_of(content: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Part, ...] | None:

@@ -71,7 +71,7 @@ class _Call:
         repeated: whether an input repeated it by one of them.
         was_run: whether a span of its execution was found.
         response: the position of its response.
-        told: the response in the words of its execution's span, as long as no message has it.
+        told: whether the response is in the words of the execution's span, as no message has had it.
     """
 
     part: hub.ToolCall
@@ -80,7 +80,7 @@ class _Call:
     repeated: bool = False
     was_run: bool = False
     response: _Position | None = None
-    told: str | None = None
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -222,14 +222,16 @@ class _Conversation:
             self._identify(call, part.id)
             call.response = self._put(replace(part, id=call.part.id))
             return
-        if call.told is not None:
-            self._count_other(call.told, part.response)
+        kept = self._change(call.response, failed=part.failed or None)
+        if not call.told:
+            self._count_other(part.response, kept.response)
+        else:
+            self._count_other(kept.response, part.response)
             self._change(call.response, response=part.response)
-            call.told = None
-        self._change(call.response, failed=part.failed or None)
+            call.told = False
 
     def _count_other(self, told: str, seen: str) -> None:
-        """Count the response in a span, of which the model saw another."""
+        """Count a response that is told otherwise than the model saw it at first."""
         if told not in seen and parse_json(told) != parse_json(seen):
             self._losses.add("responses in other words than the model's", told)
 
@@ -238,6 +240,8 @@ class _Conversation:
         if call is None:
             self._messages.append(("assistant", []))
             call = self._new_call(run.call)
+        elif _like(call.part) != _like(run.call):
+            self._losses.add("arguments in other words than the model's", run.call.arguments)
         call.was_run = True
         self._runs[id(run.call)] = call
         self._identify(call, run.call.id)
@@ -249,10 +253,8 @@ class _Conversation:
             self._count_other(run.response or "", response.response)
         elif run.response is not None or run.failed:
             self._messages.append(("tool", []))
-            text, call.told = run.response or "", run.response or ""
-            call.response = self._put(
-                hub.ToolCallResponse(text, call.part.id, call.part.name, failed=run.failed)
-            )
+            response = hub.ToolCallResponse(run.response or "", call.part.id, call.part.name, run.failed)
+            call.response, call.told = self._put(response), True
 
     def _executed(self, recorded: hub.ToolCall) -> _Call | None:
         """Return the call of a tool execution: by its id, else by name and arguments, else by name."""

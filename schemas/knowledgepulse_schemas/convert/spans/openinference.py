@@ -10,7 +10,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
-from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json, text_or_none
+from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none
 from knowledgepulse_schemas.convert.messages import wrapped
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun
@@ -118,14 +118,18 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
 
 
 def _contents(message: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> Iterator[hub.Part]:
-    content = message.get("content")
+    content, blocks = message.get("content"), [*_blocks(message, path, losses)]
     parts = None
     if role != "tool":
         parts = wrapped.parts_of(content, role, f"{path}.message.content", losses)
     if parts is not None:
         yield from parts
-    elif content not in (None, ""):
+    elif content not in (None, "", hub.join_texts(blocks)):  # some write a text in both
         yield hub.Text(as_text(content))
+    yield from blocks
+
+
+def _blocks(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     for item in _list(message.get("contents")):
         match item:
             case {"message_content": {"text": str(text), **content}, **rest}:
@@ -150,8 +154,8 @@ def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
     used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
     return span.tool_run(
-        span.text("tool.name") or span.name,
-        parse_json(span.attributes.get("input.value")),
+        span.text("tool.name") or span.name.removesuffix(".__call__"),  # DSPy's
+        span.attributes.get("input.value"),
         span.attributes.get("output.value"),
         error,
         losses,

@@ -105,6 +105,7 @@ class Span:
             losses.add("errors of tools that responded", error.message)
         known = _END_OF_TIME > self.end > self.start > 0
         latency = (self.end - self.start) / 1e6 if known else None
+        arguments = wrapped.arguments_of(arguments, "arguments", losses)
         call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
         return ToolRun(call, text, failed or error is not None or (answer is not None and answer.failed))
 
