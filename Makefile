@@ -158,6 +158,10 @@ examples-check: $(VENV)/.test ## check the examples in TypeScript, which takes N
 registry-check: $(VENV)/.test ## check the client of a registry against a real one, which takes npm
 	REGISTRY=$(abspath $(VENV))/registry tests/registry.sh $(BIN)/pytest
 
+.PHONY: findings
+findings: ## run what is known of other programs' behaviour, which takes Java 17, Maven, Go, npm; NAMES="kafka-go-read-committed"
+	@findings/run $(NAMES)
+
 .PHONY: dist
 dist: ## build the wheel and the sdist in dist/, install them in an empty environment, and run demo and score there
 	tests/dist.sh
