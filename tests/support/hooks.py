@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from rich.progress import Progress
+import msgspec
 
-from knowledgepulse_worker.tools.convert.convert_command import converted
+from knowledgepulse_worker.tools.convert import apart
 
 
-def converted_here(files, format_name, report, options):
-    """Return what :func:`~knowledgepulse_worker.tools.convert.apart.converted_apart` does."""
-    with Progress(disable=True) as progress:
-        return list(converted(files, format_name, report, progress, options))
+def converted_here(files, format_name, options, take):
+    """Do what :func:`~knowledgepulse_worker.tools.convert.apart.converted_apart` does."""
+    convert = apart.converting(msgspec.msgpack.encode({"format_name": format_name, "options": options}))
+    for name in files:
+        answer = convert(name.encode("utf-8", "surrogateescape"))
+        take(name, msgspec.msgpack.decode(answer, type=apart.ConvertedFile))

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from knowledgepulse_worker.cli import entry
-from knowledgepulse_worker.tools.publish import publish_command
+from knowledgepulse_worker.tools.publish import publication
 from support.conversions import FOLDER, read_cases
 from support.hooks import converted_here
 from support.mutations import as_json, as_lines, as_toml, damaged, mutated
@@ -121,7 +121,7 @@ def kp_worker(*arguments):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_mutated_file_gives_a_result_or_a_clear_line(name, samples, tmp_path, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
-    monkeypatch.setattr(publish_command, "converted_apart", converted_here)
+    monkeypatch.setattr(publication, "converted_apart", converted_here)
     words = COMMANDS[name].split()
     read = [word for word in words if word in samples]
     before = _reset_peak()

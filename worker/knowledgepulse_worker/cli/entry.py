@@ -122,6 +122,10 @@ _COMMANDS = (
 )
 
 
+_WARN_THEMSELVES = {"work", "publish"}
+"""Commands that others start: a parent has warned, and an agent waits for a hook."""
+
+
 class _Group(CommandGroup):
     """Import the invoked command, and print the message of an expected error instead of a traceback."""
 
@@ -193,7 +197,7 @@ class _Group(CommandGroup):
 def main(ctx: click.Context) -> None:
     """Score AI agents' reasoning traces from Kafka and route them by quality."""
     leave_out_attempts()
-    if ctx.invoked_subcommand != "work":  # its parent has said so
+    if ctx.invoked_subcommand not in _WARN_THEMSELVES:
         _warn_of_ignored_variables()
 
 
@@ -221,10 +225,10 @@ def _require_streams() -> None:
 def _warn_of_ignored_variables() -> None:
     """Name the variables that begin as settings do and are none, such as those of a Kubernetes Service."""
     if any(name.upper().startswith("KP_") for name in os.environ):
-        from knowledgepulse_worker.settings import ignored_variables  # noqa: PLC0415 - `--help` need not wait for pydantic
+        from knowledgepulse_worker.settings import warning_of_ignored_variables  # noqa: PLC0415 - `--help` need not wait for pydantic
 
-        if ignored := ignored_variables():
-            click.echo(f"ignored, since settings are KP_<SECTION>__<KEY>: {', '.join(ignored)}", err=True)
+        if warning := warning_of_ignored_variables():
+            click.echo(warning, err=True)
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """The settings: models, loading, explaining errors, rendering."""
 
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
-from knowledgepulse_worker.settings.explaining import ignored_variables
+from knowledgepulse_worker.settings.explaining import ignored_variables, warning_of_ignored_variables
 from knowledgepulse_worker.settings.loading import (
     load_policy,
     load_settings,
@@ -52,4 +52,5 @@ __all__ = [
     "render",
     "sections",
     "settings_from",
+    "warning_of_ignored_variables",
 ]

@@ -76,6 +76,13 @@ def ignored_variables() -> list[str]:
     return [name for name in _foreign_variables() if NESTED not in name]
 
 
+def warning_of_ignored_variables() -> str | None:
+    """Return a line that names them; None if there are none."""
+    if ignored := ignored_variables():
+        return f"ignored, since settings are KP_<SECTION>__<KEY>: {', '.join(ignored)}"
+    return None
+
+
 def unknown_variables() -> Iterator[str]:
     """Describe the KP_ variables of unknown sections; the model itself rejects unknown keys of a section."""
     for name in _foreign_variables():

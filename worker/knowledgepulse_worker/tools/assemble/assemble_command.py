@@ -11,7 +11,8 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.convert.convert_command import conversion_options, read_options
+from knowledgepulse_worker.tools.convert.conversion_options import conversion_options
+from knowledgepulse_worker.tools.convert.convert_command import read_options
 
 
 @click.command()

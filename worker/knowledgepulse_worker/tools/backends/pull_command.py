@@ -29,9 +29,9 @@ from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState, source_name
 from knowledgepulse_worker.tools.backends.topic_output import topic_name, topic_output
 from knowledgepulse_worker.tools.common.record_key import KeyBy
+from knowledgepulse_worker.tools.convert.conversion_options import conversion_options
 from knowledgepulse_worker.tools.convert.convert_command import (
     ConversionReport,
-    conversion_options,
     read_options,
 )
 from knowledgepulse_worker.tools.terminal.arguments import Moment

@@ -1,9 +1,9 @@
-"""The conversion of files in a process of its own, for hooks: an agent waits only so long for its end."""
+"""The conversion of files in a process of its own, for hooks: none holds up the sessions after it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from rich.progress import Progress
@@ -11,13 +11,12 @@ from rich.progress import Progress
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
-from knowledgepulse_worker.errors import InputError, WorkerError
+from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
 from knowledgepulse_worker.tools.terminal.console import errors
-from knowledgepulse_worker.tools.terminal.files import Document
 
-CONVERSION_LIMIT = 10.0
+CONVERSION_LIMIT = 60.0
 """Seconds that the conversion of a file may take."""
 
 _FACTORY = f"{__name__}:converting"
@@ -32,7 +31,7 @@ class _Task(msgspec.Struct):
     options: Options
 
 
-class _ConvertedFile(msgspec.Struct):
+class ConvertedFile(msgspec.Struct):
     """A file's traces in JSON, the number of runs that could not be converted, and why it cannot be read."""
 
     traces: list[bytes] = []
@@ -45,7 +44,7 @@ def converting(argument: bytes) -> ChildFunction:
     task = msgspec.msgpack.decode(argument, type=_Task)
 
     def convert_file(name: bytes) -> bytes:
-        report, result = ConversionReport(), _ConvertedFile()
+        report, result = ConversionReport(), ConvertedFile()
         try:
             with Progress(disable=True) as progress:
                 for trace in converted([_decoded(name)], task.format_name, report, progress, task.options):
@@ -59,37 +58,28 @@ def converting(argument: bytes) -> ChildFunction:
 
 
 def converted_apart(
-    files: Iterable[str], format_name: str, report: ConversionReport, options: Options
-) -> list[Document]:
-    """Return the traces of files, and report failures, among them files that take too long.
+    files: Iterable[str], format_name: str, options: Options, take: Callable[[str, ConvertedFile], None]
+) -> None:
+    """Convert files, and pass each to a function with its result; failures have been printed.
 
     Raises:
-        InputError: a file cannot be read.
         SettingsError: no process can be started.
     """
     task = msgspec.msgpack.encode(_Task(format_name, options))
-    documents: list[Document] = []
-    asyncio.run(_convert(files, task, report, documents))  # of a result, Python 3.11 makes a text at the end
-    return documents
+    asyncio.run(_convert(files, task, take))
 
 
-async def _convert(
-    files: Iterable[str], task: bytes, report: ConversionReport, documents: list[Document]
-) -> None:
+async def _convert(files: Iterable[str], task: bytes, take: Callable[[str, ConvertedFile], None]) -> None:
     async with ChildProcess(_FACTORY, task, CONVERSION_LIMIT, "conversion") as child:
         for name in files:
             try:
                 answer = await child.call(_encoded(name))
             except CallError as error:
-                report.failed += 1
                 failure = _FAILURES.get(error.reason, str(error))
                 errors.print(printable_line(f"{name}: not converted: {failure}"), markup=False, emoji=False)
-                continue
-            result = msgspec.msgpack.decode(answer, type=_ConvertedFile)
-            if result.problem is not None:
-                raise InputError(result.problem)
-            report.failed += result.failed
-            documents += [Document(name, trace) for trace in result.traces]
+                take(name, ConvertedFile(failed=1))
+            else:
+                take(name, msgspec.msgpack.decode(answer, type=ConvertedFile))
 
 
 def _encoded(name: str) -> bytes:

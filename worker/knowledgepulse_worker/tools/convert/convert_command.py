@@ -7,65 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
-from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_schemas.convert import AUTO, Conversion, ConversionError, Losses, Options
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.printable import printable_line
+from knowledgepulse_worker.tools.convert.conversion_options import FORMAT, conversion_options
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines, read_domains, read_outcomes
-from knowledgepulse_worker.tools.terminal.arguments import EXISTING
+from knowledgepulse_worker.tools.terminal.arguments import files_argument
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
-from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, files_argument, opened
-from knowledgepulse_worker.tools.terminal.options import with_options
+from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, opened
 
 _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
-
-
-conversion_options = with_options(
-    click.option(
-        "--domain",
-        metavar="[NAME=]DOMAIN",
-        multiple=True,
-        help="Task domain of the traces, or of those of an agent, service, project or format. Repeatable.",
-    ),
-    click.option("--domain-map", type=EXISTING, help="TOML file of such task domains."),
-    click.option(
-        "--outcomes",
-        type=EXISTING,
-        help="JSON Lines file of how runs ended: the run's or trace's `id`, `success` and `confidence`.",
-    ),
-    click.option(
-        "--visibility",
-        type=click.Choice(get_args(Visibility)),
-        default="private",
-        help="Visibility of the traces.",
-    ),
-    click.option(
-        "--privacy-level",
-        type=click.Choice(get_args(PrivacyLevel)),
-        default="private",
-        help="Privacy level of the traces. Private traces never leave the organization.",
-    ),
-    click.option(
-        "--keep-prompt",
-        is_flag=True,
-        help="Keep system text and tool definitions, as task.system and task.tools.",
-    ),
-    click.option(
-        "--per-request", is_flag=True, help="Make one trace per user request instead of one per run."
-    ),
-    click.option(
-        "--objective",
-        metavar="TEXT",
-        help="Objective of runs that contain no user message, such as streams without a prompt.",
-    ),
-)
 
 
 @click.command()
@@ -73,7 +31,7 @@ conversion_options = with_options(
 @click.option(
     "--from",
     "format_name",
-    type=click.Choice([AUTO, *INPUT_FORMATS]),
+    type=FORMAT,
     default=AUTO,
     help="Format of the files.",
 )
@@ -141,13 +99,14 @@ def read_options(
 ) -> Options:
     """Return the options of a conversion; raise an InputError if a file is invalid."""
     rules = (rule.rpartition("=") for rule in domain)
+    given = {name: value for name, value in others.items() if value is not None}
     return Options(
         domains={
             **({} if domain_map is None else read_domains(domain_map)),
             **{name or DEFAULT_DOMAIN: own for name, _, own in rules},
         },
         outcomes={} if outcomes is None else read_outcomes(outcomes),
-        **others,
+        **given,
     )
 
 

@@ -6,10 +6,13 @@ import errno
 import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import click
 
@@ -125,4 +128,31 @@ class NumberInRange(click.FloatRange, Number):
 
 SHARE = NumberInRange(0, 1, min_open=True)
 SCORE = NumberInRange(0, 1)
+
+
+class LazyChoice(click.Choice[str]):
+    """A choice among the values of a ``Literal``, or the names of a table, imported when they are needed.
+
+    Args:
+        target: where they are, ``module:attribute``.
+        others: further values, which come first.
+    """
+
+    def __init__(self, target: str, *others: str) -> None:
+        self._target = target
+        self._others = others
+        self.case_sensitive = True
+
+    @cached_property
+    def choices(self) -> Sequence[str]:  # type: ignore[override]
+        """All values."""
+        module, attribute = self._target.split(":")
+        values = getattr(import_module(module), attribute)
+        return (*self._others, *(get_args(values) or values))
+
+
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+files_argument = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
+"""Files to read; `-` is standard input."""

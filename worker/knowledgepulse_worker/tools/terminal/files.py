@@ -20,11 +20,6 @@ from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
-files_argument = click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
-)
-"""Files to read; `-` is standard input."""
-
 _GZIP = b"\x1f\x8b"
 _MAX_DOCUMENT = 16_777_216
 """Bytes of a file that is read as one document, to tell its format."""

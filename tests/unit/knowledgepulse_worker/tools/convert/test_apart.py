@@ -7,9 +7,7 @@ import tracemalloc
 import pytest
 
 from knowledgepulse_schemas.convert import Options
-from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert import apart
-from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from support.hooks import converted_here
 
 MESSAGES = [{"role": "user", "content": "Fix the tests"}, {"role": "assistant", "content": "Done"}]
@@ -23,43 +21,48 @@ def file(tmp_path):
     return str(path)
 
 
-def test_the_traces_are_those_of_this_process(file):
-    here, there = ConversionReport(), ConversionReport()
-
-    [expected] = converted_here([file], "auto", here, OPTIONS)
-    [document] = apart.converted_apart([file], "auto", there, OPTIONS)
-
-    assert document.text == expected.text
-    assert json.loads(document.text)["metadata"]["task_domain"] == "code"
-    assert here.failed == there.failed == 0
+@pytest.fixture
+def results():
+    return {}
 
 
-def test_traces_take_twice_their_memory_while_they_arrive(tmp_path):
+def test_the_traces_are_those_of_this_process(file, results):
+    here = {}
+
+    converted_here([file], "auto", OPTIONS, here.__setitem__)
+    apart.converted_apart([file], "auto", OPTIONS, results.__setitem__)
+
+    assert results == here
+    assert json.loads(results[file].traces[0])["metadata"]["task_domain"] == "code"
+
+
+def test_traces_take_twice_their_memory_while_they_arrive(tmp_path, results):
     """They took four times their memory: Python 3.11 makes a text of a coroutine's result at its end."""
     path = tmp_path / "long.json"
     path.write_text(json.dumps([MESSAGES[0], {"role": "assistant", "content": "x" * 5_000_000}]))
     tracemalloc.start()
     try:
-        [document] = apart.converted_apart([str(path)], "auto", ConversionReport(), OPTIONS)
+        apart.converted_apart([str(path)], "auto", OPTIONS, results.__setitem__)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert peak < 2.5 * len(document.text)
+    assert peak < 2.5 * len(results[str(path)].traces[0])
 
 
-def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(file, tmp_path, monkeypatch, capsys):
+def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(
+    file, tmp_path, results, monkeypatch, capsys
+):
     monkeypatch.setattr(apart, "CONVERSION_LIMIT", 0.3)
     os.mkfifo(endless := str(tmp_path / "endless"))
-    report = ConversionReport()
 
-    documents = apart.converted_apart([endless, file], "auto", report, OPTIONS)
+    apart.converted_apart([endless, file], "auto", OPTIONS, results.__setitem__)
 
-    assert [document.location for document in documents] == [file]
-    assert report.failed == 1
+    assert [(result.failed, len(result.traces)) for result in results.values()] == [(1, 0), (0, 1)]
     assert f"{endless}: not converted: it takes longer than" in capsys.readouterr().err
 
 
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="nosuch: cannot be read"):
-        apart.converted_apart([str(tmp_path / "nosuch")], "auto", ConversionReport(), OPTIONS)
+def test_a_file_that_cannot_be_read_is_told(tmp_path, results):
+    apart.converted_apart([name := str(tmp_path / "nosuch")], "auto", OPTIONS, results.__setitem__)
+
+    assert "nosuch: cannot be read" in results[name].problem

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from knowledgepulse_kafka.errors import DeliveryError, TooLargeError
 from knowledgepulse_worker.cli import entry
-from knowledgepulse_worker.tools.publish import publish_command
+from knowledgepulse_worker.tools.publish import publication
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def publish(monkeypatch, tmp_path):
             publisher.published.records, publisher.published.confirmed = sent, confirmed
             raise error
 
-        monkeypatch.setattr(publish_command, "publish_lines", publish_lines)
+        monkeypatch.setattr(publication, "publish_lines", publish_lines)
         file = tmp_path / "traces.jsonl"
         file.write_text("{}\n")
         return CliRunner().invoke(entry.main, ["publish", str(file), *options]).output

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 import stat
+import subprocess
+import sys
 import tracemalloc
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,8 +19,10 @@ from click.testing import CliRunner
 from knowledgepulse_kafka.errors import DeliveryError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.cli import entry
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.publish import publish_command
+from knowledgepulse_worker.tools.publish import publication, publish_command
+from knowledgepulse_worker.tools.publish import spool as spool_module
 from knowledgepulse_worker.tools.publish.spool import Spool
+from support import killed_hooks
 from support.hooks import converted_here
 
 
@@ -33,7 +41,7 @@ def broker(monkeypatch):
         Broker.got += lines
 
     Broker.got = []
-    Broker.patch = lambda function: monkeypatch.setattr(publish_command, "publish_lines", function)
+    Broker.patch = lambda function: monkeypatch.setattr(publication, "publish_lines", function)
     Broker.patch(publish_lines)
     return Broker
 
@@ -65,7 +73,8 @@ def spool(tmp_path):
 
 @pytest.fixture
 def publish(spool, monkeypatch):
-    monkeypatch.setattr(publish_command, "converted_apart", converted_here)
+    monkeypatch.setattr(publication, "converted_apart", converted_here)
+    monkeypatch.setattr(publish_command, "go_on_apart", lambda: None)
 
     def run(given, *options):
         words = ["publish", "--hook", "--spool", str(spool), *options, "-"]
@@ -154,14 +163,125 @@ def test_only_its_owner_reads_the_spool(publish, broker, session, spool):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_file_is_whole_or_not_there(spool):
-    def lines():
-        yield b"a"
-        raise OSError(28, "No space left on device")
+@contextmanager
+def full_disk():
+    """Let no file grow beyond 1,000 bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    with pytest.raises(InputError, match="cannot be written: No space left on device"):
-        Spool(spool).add(lines())
-    assert waiting(spool) == []
+
+def test_what_a_full_disk_does_not_take_is_published_all_the_same(broker, spool):
+    """Kafka was there, and nothing was published."""
+    traces = [json.dumps({"id": f"kp:trace:{number}", "x": "x" * 400}).encode() for number in range(4)]
+    words = ["publish", "--spool", str(spool), "-"]
+
+    with full_disk():
+        done = CliRunner().invoke(entry.main, words, input=b"\n".join(traces))
+
+    assert [line.strip() for line in broker.got] == traces
+    assert done.output.startswith(f"{spool}: cannot be written: File too large\n")
+    assert (done.exit_code, waiting(spool)) == (1, [])
+
+
+def test_a_session_that_finds_no_place_is_published_all_the_same(publish, broker, session, spool):
+    hook = session("s1", ask="Fix the tests " * 100)
+    with full_disk():
+        done = publish(hook)
+
+    assert [json.loads(line)["metadata"]["native_id"] for line in broker.got] == ["s1"]
+    assert done.output == f"{spool}: cannot be written: File too large\n"
+    assert (done.exit_code, waiting(spool)) == (1, [])
+
+
+def test_a_session_waits_as_it_is_before_anything_else_can_fail(publish, session, spool):
+    hook = session("s1")
+
+    assert publish(hook, "--config", "/nosuch.toml").exit_code != 0
+
+    [kept] = spool.iterdir()
+    file = Path(json.loads(hook)["transcript_path"])
+    assert (kept.suffix, kept.read_bytes()) == (".session", file.read_bytes())
+    assert kept.stat().st_mtime_ns == file.stat().st_mtime_ns
+
+
+def test_a_session_of_any_size_waits_at_once(session, spool, monkeypatch):
+    monkeypatch.setattr(spool_module, "_MAX_COPY", 10)
+    file = Path(json.loads(session("s1"))["transcript_path"])
+
+    Spool(spool).keep(file)
+
+    [kept] = spool.iterdir()
+    assert kept.samefile(file)
+
+
+def test_a_session_that_cannot_be_converted_is_kept_and_holds_up_nothing(publish, broker, session, spool):
+    hook = session("s1")
+    file = Path(json.loads(hook)["transcript_path"])
+    file.write_text('{"a": 1}')
+
+    done = publish(hook)
+
+    [kept] = spool.iterdir()
+    assert (kept.suffix, kept.read_text()) == (".rejected", '{"a": 1}')
+    assert (done.exit_code, done.output.splitlines()[-1]) == (
+        1,
+        f"{kept.with_suffix('.session')}: not converted; kept in {kept}",
+    )
+    assert publish(session("s2")).exit_code == 0
+    assert len(broker.got) == 1
+
+
+def test_a_hook_that_is_killed_at_any_moment_loses_nothing(tmp_path):
+    """The next one publishes its session under the same id, once more if need be."""
+    killed = subprocess.run(
+        [sys.executable, "-m", "support.killed_hooks", str(tmp_path)],
+        cwd=Path(killed_hooks.__file__).parents[1],
+        check=True,
+        capture_output=True,
+    )
+    moments = json.loads(killed.stdout)
+
+    safe = [sorted(set(ids)) for was_kept, ids in moments if was_kept]
+    assert len(moments) - len(safe) <= 3  # before it has written anything
+    assert len(safe) > 10
+    assert safe == [["s1", "s2"]] * len(safe)
+
+
+APART = """
+import sys
+from knowledgepulse_worker.tools.publish.hook import go_on_apart
+go_on_apart()
+"""
+
+
+def test_the_rest_is_done_by_a_process_that_the_agent_does_not_end(tmp_path):
+    """Codex ends a hook after 3 seconds."""
+    apart, go_on, done = pipes = [str(tmp_path / name) for name in ("apart", "go_on", "done")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    rest = (
+        f"open({apart!r}, 'w').close(); open({go_on!r}).read()\n"
+        f"print('x' * 1_000_000, file=sys.stderr); open({done!r}, 'w').write('done')\n"
+    )
+    hook = subprocess.Popen(
+        [sys.executable, "-c", APART + rest], stderr=subprocess.PIPE, start_new_session=True
+    )
+    Path(apart).read_text()
+    os.killpg(hook.pid, signal.SIGKILL)
+    hook.communicate()
+    Path(go_on).write_text("")
+
+    assert Path(done).read_text() == "done"
+
+
+def test_what_the_other_process_prints_and_its_status_are_those_of_the_hook():
+    command = [sys.executable, "-c", f"{APART}sys.exit('no topic')"]
+    hook = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (hook.returncode, hook.stdout, hook.stderr) == (1, "", "no topic\n")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -281,7 +401,7 @@ def test_what_another_hook_is_writing_is_left_alone(publish, broker, session, sp
 
 def test_a_hook_does_not_wait_for_one_that_publishes(publish, broker, session, spool):
     """Which publishes what was added meanwhile, before it ends."""
-    publish_lines, added = publish_command.publish_lines, []
+    publish_lines, added = publication.publish_lines, []
 
     def publish_while_another_adds(lines, publisher, limit):
         if not added:

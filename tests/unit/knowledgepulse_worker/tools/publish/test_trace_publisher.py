@@ -9,7 +9,8 @@ import pytest
 from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
-from knowledgepulse_worker.tools.publish import TracePublisher, publish_lines, trace_publisher
+from knowledgepulse_worker.tools.publish import trace_publisher
+from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher, publish_lines
 
 
 class Publisher:

@@ -1,0 +1,278 @@
+"""Publishing files and what waits in a spool, converted before if they are sessions."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from rich.progress import DownloadColumn
+
+from knowledgepulse_kafka import CLIENT
+from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
+from knowledgepulse_schemas.convert import AUTO, Options
+from knowledgepulse_worker.errors import InputError, InvalidRecordError
+from knowledgepulse_worker.message_text import counted
+from knowledgepulse_worker.settings import Settings, load_settings, warning_of_ignored_variables
+from knowledgepulse_worker.terminal.printable import printable_line
+from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
+from knowledgepulse_worker.tools.convert.apart import ConvertedFile, converted_apart
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted, read_options
+from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool, opened, reject, reject_line
+from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
+from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
+from knowledgepulse_worker.tools.terminal.files import (
+    Document,
+    lines_of,
+    print_rejected,
+    refuse_other_files,
+)
+
+SPOOL_LIMIT = 15.0
+"""Seconds to publish what waits in a spool, for which an agent or a person may wait."""
+
+
+class _NoFileError(InputError):
+    """What waits in a spool is no file."""
+
+
+@dataclass
+class Publication:
+    """What one command publishes.
+
+    Attributes:
+        format_name: the format of the files; None for traces.
+        is_hook: whether the files are sessions that an agent has just ended; then only errors are printed.
+    """
+
+    settings: Settings
+    key: KeyBy
+    format_name: str | None
+    options: Options
+    is_hook: bool
+    _report: ConversionReport = field(default_factory=ConversionReport)
+    _failures: int = 0  # besides those of the report
+
+    @classmethod
+    def of(
+        cls,
+        config: Path | None,
+        key: KeyBy,
+        format_name: str | None,
+        options: dict[str, Any],
+        *,
+        is_hook: bool,
+    ) -> Self:
+        """Read the settings and the options of the conversion."""
+        if warning := warning_of_ignored_variables():
+            _print(warning)
+        return cls(load_settings(config), key, format_name, read_options(**options), is_hook)
+
+    @property
+    def exit_status(self) -> int:
+        """The command's exit status."""
+        return 1 if self._report.failed or self._failures else 0
+
+    def publish(self, files: Iterable[str], skip: int) -> None:
+        """Publish files without their first records."""
+        with self._documents(files) as documents:
+            lines = (document.text for document in islice(documents, skip, None))
+            self._send(lines, TracePublisher(self.settings, self.key), skip=skip)
+
+    def rehearse(self, files: Iterable[str], skip: int) -> None:
+        """Print the effect that publishing would have."""
+        with self._documents(files) as documents:
+            self._failures += _rehearse(islice(documents, skip, None), self.settings, self.key)
+
+    def publish_spooled(self, files: Iterable[str], spool: Spool) -> None:
+        """Publish what waits in a spool, and files, which wait there, too, as far as it can be written.
+
+        The sessions of a hook have found no place there.
+        """
+        with self._documents(files) as documents:
+            lines: Iterable[bytes] = (document.text for document in documents)
+            if self.is_hook:
+                self._failures += bool(files)
+            else:
+                lines = self._add(lines, spool)
+            self._send_waiting(spool)
+            self._send_unplaced(lines)
+
+    @contextmanager
+    def _documents(self, files: Iterable[str]) -> Iterator[Iterable[Document]]:
+        """Yield what is published of files, and report the conversion if there was one."""
+        if self.format_name is None and not self.is_hook:
+            refuse_other_files(files)
+        with progress_bars(DownloadColumn()) as progress:
+            if self.is_hook:
+                yield self._converted(files)
+            elif self.format_name is None:
+                yield lines_of(files, progress)
+            else:
+                yield converted(files, self.format_name, self._report, progress, self.options)
+        if self.format_name is not None and not self.is_hook:
+            self._report.show()
+
+    def _converted(self, files: Iterable[str]) -> list[Document]:
+        documents: list[Document] = []
+
+        def take(name: str, result: ConvertedFile) -> None:
+            if result.problem is not None:
+                raise InputError(result.problem)
+            self._failures += result.failed
+            documents.extend(Document(name, trace) for trace in result.traces)
+
+        converted_apart(files, self.format_name or AUTO, self.options, take)
+        return documents
+
+    def _add(self, lines: Iterable[bytes], spool: Spool, name: str = "") -> Iterable[bytes]:
+        """Let lines wait in a spool; return those that have no place there."""
+        try:
+            spool.add(lines, name)
+        except NotSpooledError as error:
+            _print(f"{error}")
+            self._failures += 1
+            return error.lines
+        return ()
+
+    def _send_unplaced(self, lines: Iterable[bytes]) -> None:
+        lines = filter(None, lines)
+        if first := next(lines, None):
+            self._send(chain([first], lines), TracePublisher(self.settings, self.key), limit=SPOOL_LIMIT)
+
+    def _send_waiting(self, spool: Spool) -> None:
+        """Publish what waits in a spool, also what other processes add meanwhile."""
+        while not spool.is_empty:
+            with spool.taken() as is_free:
+                if not is_free:
+                    if not self.is_hook:
+                        _print(f"{spool.folder}: another process publishes what waits there")
+                    return
+                self._convert_waiting(spool)
+                deadline = time.monotonic() + SPOOL_LIMIT
+                for file in spool.traces:
+                    try:
+                        self._send_file(file, deadline)
+                    except NoBrokerError as error:
+                        _print(f"{error}; waiting in {spool.folder}: {len(spool.traces)}")
+                        return
+                    except (TooLargeError, _NoFileError) as error:
+                        self._set_aside(file, error)
+                    else:
+                        file.unlink()
+
+    def _convert_waiting(self, spool: Spool) -> None:
+        """Put the traces of waiting sessions in their place."""
+        sessions = []
+        for session in spool.sessions:
+            try:
+                _opened(session).close()
+                sessions.append(str(session))
+            except _NoFileError as error:
+                self._set_aside(session, error)
+        if sessions:
+            take = partial(self._take, spool)
+            converted_apart(sessions, self.format_name or AUTO, self.options, take)
+
+    def _take(self, spool: Spool, name: str, result: ConvertedFile) -> None:
+        session = Path(name)
+        self._send_unplaced(self._add(result.traces, spool, session.stem))
+        if result.failed or result.problem:
+            self._set_aside(session, result.problem or f"{name}: not converted")
+        else:
+            session.unlink()
+
+    def _set_aside(self, file: Path, problem: object) -> None:
+        self._failures += 1
+        _print(f"{problem}; kept in {reject(file)}")
+
+    def _send_file(self, file: Path, deadline: float) -> None:
+        """Publish a file's traces but those that are too large, which are set aside."""
+        publisher = TracePublisher(self.settings, self.key)
+
+        def lines() -> Iterator[bytes]:
+            for number, line in enumerate(opened_file, 1):
+                try:
+                    publisher.require_size(line.strip())
+                except TooLargeError as error:
+                    self._failures += 1
+                    _print(f"{error}; kept in {reject_line(file, number, line)}")
+                else:
+                    yield line
+
+        with _opened(file) as opened_file:
+            self._send(lines(), publisher, limit=deadline - time.monotonic())
+
+    def _send(
+        self,
+        lines: Iterable[bytes],
+        publisher: TracePublisher,
+        *,
+        skip: int | None = None,
+        limit: float | None = None,
+    ) -> None:
+        # The publisher warns that no broker answers; its client would log each attempt.
+        logging.getLogger(CLIENT).setLevel(logging.CRITICAL)
+        published = publisher.published
+        try:
+            publish_lines(lines, publisher, limit)
+        except BaseException as error:  # Ctrl-C and SIGTERM too
+            if skip is not None and not self.is_hook:
+                _print_how_to_continue(published, skip, is_too_large=isinstance(error, TooLargeError))
+            raise
+        if self.is_hook:
+            return
+        errors.print(f"{counted(published.records, 'record')} published to {publisher.topic}")
+        if published.without_key:
+            without, key = published.without_key, publisher.key_by
+            errors.print(f"{without} of them have no {key} and were published without a key")
+
+
+def _opened(file: Path) -> BinaryIO:
+    if (opened_file := opened(file)) is None:
+        raise _NoFileError(f"{file}: is no file, such as a link or a folder")
+    return opened_file
+
+
+def _print(line: str) -> None:
+    errors.print(printable_line(line), markup=False, emoji=False)
+
+
+def _print_how_to_continue(published: PublishProgress, skip: int, *, is_too_large: bool) -> None:
+    done, unknown = skip + published.confirmed, published.records - published.confirmed
+    if is_too_large and unknown <= 1:  # this one was sent and refused, or is larger than any trace may be
+        errors.print(f"record {done + 1} is too large; continue after it with --skip {done + 1}")
+        return
+    if published.records:
+        errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
+    if unknown:
+        errors.print(f"the next {unknown} may or may not have been published")
+
+
+def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
+    """Print the effect that publishing would have; return the number of invalid documents."""
+    from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
+
+    records = without_key = invalid = 0
+    for document in documents:
+        value = document.text.strip()
+        records += 1
+        without_key += key_of(value, key) is None
+        try:
+            decode_trace(value, settings.limits.trace_bytes)
+        except InvalidRecordError as error:
+            invalid += 1
+            print_rejected(document, error)
+    where = f"{settings.topics.raw} at {settings.kafka.bootstrap_servers}"
+    errors.print(f"{counted(records, 'record')} would be published to {where}, keyed by {key}")
+    if without_key:
+        errors.print(f"{without_key} of them have no {key} and would be published without a key")
+    if invalid:
+        errors.print(f"{invalid} of them are invalid and would become dead letters")
+    return invalid
