@@ -275,13 +275,12 @@ class _Steps:
         self.failed = self.failed or response.failed
 
     def _tool_of(self, response: hub.ToolCallResponse) -> Step | None:
-        if response.id in self._tools:
-            return self._tools[response.id]
-        if response.name:
+        tool = self._tools.get(response.id or "")
+        if response.name and (tool is None or tool["name"] != response.name):  # agents may share ids
             return self._tool(response.name, response.mcp_server)
         if response.id is None and self._tools_without_id:
             return self._tools_without_id.popleft()
-        return None
+        return tool
 
     def _tool(self, name: str, mcp_server: str | None) -> Step:
         """Return a tool, which all steps with it share."""

@@ -141,7 +141,7 @@ def node_of(
         agent=agent,
         silent=silent,
         event=event,
-        error=error if agent else None,
+        error=error,
         agent_id=agent_id,
         names=tuple(name for name in names if name),
         outcome=hub.outcome_of(scores),

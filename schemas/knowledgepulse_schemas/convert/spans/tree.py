@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -133,7 +135,7 @@ class _Tree:
         depths = self._depths()
         roots = {agent.id: agent for agent in agents}
         said: dict[tuple[str, str], Node] = {}  # the agent that first said a text or made a call
-        for agent in sorted(agents, key=lambda node: (node.start, node.end, node.id)):
+        for agent in sorted(agents, key=_time):
             calls = self._model_calls(agent)
             earlier = _continued(calls, said)
             if earlier is not None and (around := self._around(earlier, agent, depths)) is not None:
@@ -176,9 +178,9 @@ class _Tree:
         return None
 
     def _model_calls(self, agent: Node) -> list[ModelCall]:
-        """Return the model calls of an agent in time order."""
-        nodes = sorted(self._below(agent), key=lambda node: (node.start, node.end, node.id))
-        return [node.event for node in nodes if isinstance(node.event, ModelCall) and not node.agent]
+        """Return the model calls of an agent in order."""
+        events = (node.event for node in self._below(agent) if not node.agent)
+        return [event for event in events if isinstance(event, ModelCall)]
 
     def _outside(self, roots: list[Node]) -> Losses:
         """Return the content outside of all runs as losses, which the first run reports."""
@@ -201,12 +203,16 @@ class _Tree:
                 rest += self._children.get(node.id, [])
 
     def _below(self, root: Node) -> Iterator[Node]:
-        """Yield a node and all its descendants."""
-        rest = [root]
+        """Yield a node and all its descendants in order: by time, but none before the one around it.
+
+        A child may have begun in its parent's millisecond, or by another clock.
+        """
+        rest = [(_time(root), root)]
         while rest:
-            node = rest.pop()
+            (start, *_), node = heappop(rest)
             yield node
-            rest += self._children.get(node.id, [])
+            for child in self._children.get(node.id, ()):
+                heappush(rest, ((max(start, child.start), child.end, child.id), child))
 
     def _has_content(self, root: Node) -> bool:
         return any(node.event is not None or node.problem is not None for node in self._below(root))
@@ -219,7 +225,7 @@ class _Tree:
         for node in self._below(root):
             if node.problem is not None:
                 raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
-        nodes = sorted(self._below(root), key=lambda node: (node.start, node.end, node.id))
+        nodes = list(self._below(root))
         losses = Losses()
         messages = self._messages(root, nodes, losses)
         if not any(message.parts for message in messages):
@@ -240,7 +246,7 @@ class _Tree:
             native_id=f"{root.trace_id}/{root.id}",
             span=_span_of(root),
             ended_at=_datetime(root.end),
-            ending="without_error" if root.error is None else "failed",
+            ending="without_error" if root.error is None and _has_answer(messages) else "failed",
             agent_id=root.agent_id,
             names=root.names if root.agent else _names(root, nodes),
             outcome=root.outcome,
@@ -267,36 +273,26 @@ class _Tree:
         return messages
 
     def _events(self, root: Node, nodes: list[Node]) -> list[ModelCall | ToolRun | hub.Error]:
-        """Return the calls below the root in time order.
+        """Return the calls below the root in order.
 
-        A tool that ran an agent responds after all that happened below it.
+        A tool that ran an agent responds after all that happened below it; then, too, an agent fails.
         """
-        timed: list[tuple[int, int, ModelCall | ToolRun | hub.Error]] = []
-        last = self._last_below(root)
-        for node in nodes:
-            if node.event is not None and not node.agent and not self._is_repeated(node):
-                if isinstance(node.event, ToolRun) and node.id in last:
-                    timed.append((node.start, 0, replace(node.event, response=None, failed=False)))
-                    timed.append((max(node.start, last[node.id]), 1, node.event))
-                else:
-                    timed.append((node.start, 0, node.event))
-            elif node.agent and node.error is not None and node is not root:
-                timed.append((node.end, 0, node.error))
-        timed.sort(key=lambda item: item[:2])
-        return [event for *_, event in timed]
-
-    def _last_below(self, root: Node) -> dict[str, int]:
-        """Return when the last event below a node happened, by its id, for nodes that have one."""
-        last: dict[str, int] = {}
-        for node in reversed(list(self._below(root))):  # children first
-            times = [last[node.id]] if node.id in last else []
-            if node.event is not None and not node.agent:
-                times.append(node.start)
-            elif node.agent and node.error is not None:
-                times.append(node.end)
-            if times and node.parent_id is not None and node is not root:
-                last[node.parent_id] = max(*times, last.get(node.parent_id, 0))
-        return last
+        placed: list[tuple[tuple[int, int], ModelCall | ToolRun | hub.Error]] = []
+        last: dict[str, int] = {}  # the place of the last event in or below a node
+        for place, node in reversed(list(enumerate(nodes))):  # children first
+            end = max(place, last.get(node.id, -1))
+            if node.agent and node.error is not None and node is not root:
+                placed.append(((end, 1 - place), node.error))
+            elif node.event is None or node.agent or self._is_repeated(node):
+                end = last.get(node.id, -1)
+            elif isinstance(node.event, ToolRun) and end > place:
+                placed.append(((place, -len(nodes)), replace(node.event, response=None, failed=False)))
+                placed.append(((end, 1 - place), node.event))
+            else:
+                placed.append(((place, -len(nodes)), node.event))
+            last[node.parent_id or ""] = max(end, last.get(node.parent_id or "", -1))
+        placed.sort(key=itemgetter(0))
+        return [event for _, event in placed]
 
     def _is_repeated(self, node: Node) -> bool:
         """Check whether an enclosing span of another tracer records the same call."""
@@ -308,6 +304,10 @@ class _Tree:
             seen.add(parent.id)
             parent = self._nodes.get(parent.parent_id or "")
         return False
+
+
+def _time(node: Node) -> tuple[int, int, str]:
+    return node.start, node.end, node.id
 
 
 def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Node | None:
