@@ -1,7 +1,9 @@
 """A trace as OpenAI's chat messages with tools, and as an ATIF trajectory.
 
 Each call gets its result: the observation with its id, or else with its tool, or else the next one. A result
-that came after other steps moves up to its call, because chat formats require it there.
+that came after other steps moves up to its call, because chat formats require it there. What the assistant
+says in a row, such as a thought and then the answer, is one turn, because templates require the roles to
+alternate: the last text is said, and those before it are its reasoning.
 
 Sources: https://platform.openai.com/docs/guides/fine-tuning, also for the weights, and the types of
 ``openai``;
@@ -18,6 +20,7 @@ from typing import Any
 import msgspec
 
 from knowledgepulse_worker.scoring.counts import names_failure
+from knowledgepulse_worker.tools.export.manifest import Arguments
 
 
 class _Tool(msgspec.Struct, frozen=True):
@@ -59,12 +62,14 @@ class Turn:
     Attributes:
         role: the speaker.
         text: the text.
+        reasoning: what the assistant wrote before the text; empty if there is nothing.
         calls: the simultaneous tool calls, in ATIF's form.
         results: the results of the calls by id, unless the trace lacks them.
     """
 
     role: str
     text: str
+    reasoning: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
 
@@ -84,14 +89,24 @@ class _Turns(list[Turn]):
                 self._call(number, step, step.tool, parallel=not answered)
                 answered = False
             else:
-                self.append(Turn("assistant", step.content or ""))
+                self._say(step.content or "")
                 answered = True
+
+    def _say(self, text: str) -> Turn:
+        """Return the turn of the assistant with this text: the last one, if it has no calls."""
+        last = self[-1]
+        if last.role != "assistant" or last.calls:
+            last = Turn("assistant", text)
+            self.append(last)
+        elif text.strip():
+            last.reasoning = "\n\n".join(filter(None, (last.reasoning, last.text)))
+            last.text = text
+        return last
 
     def _call(self, number: int, step: _Step, tool: _Tool, *, parallel: bool) -> None:
         last = self[-1]
         if step.content or last.role != "assistant" or (last.calls and not parallel):
-            last = Turn("assistant", step.content or "")
-            self.append(last)
+            last = self._say(step.content or "")
         given = step.tool_call_id
         name = given if isinstance(given, str) and given else f"call_{number}"
         while name in self._ids:  # some agents number the calls of each turn
@@ -148,7 +163,9 @@ def reasons_of(turns: Sequence[Turn]) -> Iterator[str]:
         yield min(reasons, default="")
 
 
-def chat_of(trace_id: str, conversation: Conversation, *, weights: bool = False) -> dict[str, Any]:
+def chat_of(
+    trace_id: str, conversation: Conversation, *, weights: bool = False, arguments: Arguments = "text"
+) -> dict[str, Any]:
     """Return a line of fine-tuning data: id, messages, and the tools that were called or defined.
 
     A call without a result in the trace gets an empty one, because the format requires a result for all calls
@@ -160,16 +177,20 @@ def chat_of(trace_id: str, conversation: Conversation, *, weights: bool = False)
         weights: whether each message of the assistant has a ``weight``: 0 if there is a reason not to learn
             it, or else 1. The reasons are then in ``reasons``, a text for each message; see
             :func:`reasons_of`.
+        arguments: the form of the calls' arguments: their JSON as text, as in OpenAI's format, or an object,
+            as most chat templates expect.
     """
     messages: list[dict[str, Any]] = []
     reasons: list[str] = []
     turns = turns_of(conversation)
     for turn, reason in zip(turns, reasons_of(turns), strict=True):
         message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+        if turn.reasoning:
+            message["reasoning_content"] = turn.reasoning
         if weights and turn.role == "assistant":
             message["weight"] = 0 if reason else 1
         if turn.calls:
-            message["tool_calls"] = [_chat_call(**call) for call in turn.calls]
+            message["tool_calls"] = [_chat_call(**call, form=arguments) for call in turn.calls]
         messages.append(message)
         if turn.results or turn is not turns[-1]:
             names = [call["tool_call_id"] for call in turn.calls]
@@ -186,9 +207,23 @@ def chat_of(trace_id: str, conversation: Conversation, *, weights: bool = False)
     return line
 
 
-def _chat_call(tool_call_id: str, function_name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": function_name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+def _chat_call(
+    tool_call_id: str, function_name: str, arguments: dict[str, Any], form: Arguments
+) -> dict[str, Any]:
+    given = arguments if form == "object" else json.dumps(arguments, ensure_ascii=False)
+    function = {"name": function_name, "arguments": given}
     return {"id": tool_call_id, "type": "function", "function": function}
+
+
+def without_tail(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of :func:`chat_of` that ends with the assistant's last message.
+
+    Nothing after it can be learnt, and trainers refuse or drop lines that end otherwise. Without a message of
+    the assistant, the line has no messages.
+    """
+    roles = [message["role"] for message in line["messages"]]
+    end = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+    return line | {name: line[name][:end] for name in ("messages", "reasons") if name in line}
 
 
 def _tools(conversation: Conversation) -> list[dict[str, Any]]:
@@ -215,6 +250,8 @@ def trajectory_of(trace_id: str, agent: str, conversation: Conversation) -> dict
     for number, turn in enumerate(turns_of(conversation), start=1):
         source = "agent" if turn.role == "assistant" else turn.role
         step: dict[str, Any] = {"step_id": number, "source": source, "message": turn.text}
+        if turn.reasoning:
+            step["reasoning_content"] = turn.reasoning
         if turn.calls:
             step["tool_calls"] = turn.calls
         if turn.results:

@@ -14,7 +14,10 @@ from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.tools.export.candidates import reason_text
 from knowledgepulse_worker.tools.export.manifest import (
     CLEANER,
+    CUT,
+    MESSAGES,
     NOT_CLEAN,
+    NOTHING_SAID,
     SPLITS,
     TABLE,
     Choices,
@@ -55,29 +58,44 @@ _ESCAPES = {ord(character): f"\\{character}" for character in "\\|`<>[]*_#"}
 
 def cards(manifest: Manifest) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each card: the dataset's, and those of the formats' folders."""
-    yield CARD, _page(_metadata(manifest, f"{TABLE}/"), _text(manifest))
-    if manifest.total("split"):
-        for name in manifest.choices.also:
-            metadata = _metadata(manifest, "", _features(name, weights=manifest.choices.weights))
-            yield f"{name}/{CARD}", _page(metadata, _format_text(name))
+    yield CARD, _page(_metadata(manifest, TABLE, f"{TABLE}/"), _text(manifest))
+    for name in _formats(manifest):
+        metadata = _metadata(manifest, name, "", _features(name, weights=manifest.choices.weights))
+        yield f"{name}/{CARD}", _page(metadata, _format_text(name))
+
+
+def _formats(manifest: Manifest) -> list[Format]:
+    """Return the formats that have files."""
+    return [name for name in manifest.choices.also if _splits(manifest, name)]
+
+
+def _splits(manifest: Manifest, folder: str) -> list[str]:
+    """Return the splits that have files in a folder."""
+    return [
+        split for split in SPLITS if any(path.startswith(f"{folder}/{split}/") for path in manifest.files)
+    ]
 
 
 def _page(metadata: Iterator[str], text: Iterator[str]) -> bytes:
     return "\n".join(["---", *metadata, "---\n", *text, ""]).encode()
 
 
-def _metadata(manifest: Manifest, folder: str, features: Iterable[str] = ()) -> Iterator[str]:
+def _metadata(manifest: Manifest, folder: str, place: str, features: Iterable[str] = ()) -> Iterator[str]:
     """Yield the lines from which the hub and `datasets` learn the files of each split, and their types.
 
-    ``folder``: the folder of the splits. One without files is named, too: `datasets` then refuses an empty
-    dataset, and would otherwise take the manifest for its data.
+    A split is named even without traces: `datasets` then refuses the folder, and would otherwise take the
+    manifest for its data.
+
+    Args:
+        manifest: the manifest.
+        folder: the folder of the splits.
+        place: the start of its paths, seen from the card.
+        features: the lines about the types.
     """
     version = int(File.of(manifest.to_json()).sha256[:8], 16)
-    exported = manifest.total("split") or SPLITS[:1]
     yield "tags: [agent, traces, knowledgepulse]\nconfigs:\n- config_name: default\n  data_files:"
-    yield from (
-        f"  - {{split: {split}, path: '{folder}{split}/**'}}" for split in SPLITS if split in exported
-    )
+    for split in _splits(manifest, folder) or SPLITS[:1]:
+        yield f"  - {{split: {split}, path: '{place}{split}/**'}}"
     yield f"dataset_info:\n  version: 0.0.{version}"
     yield from features
 
@@ -104,10 +122,15 @@ def _text(manifest: Manifest) -> Iterator[str]:
         f"{counted(len(exports), 'export')}. The traces date from {days[0]} to {days[-1]} (UTC). "
         "`manifest.json` lists the hash of each file and the offsets that each export read.\n"
     )
-    for folder in choices.also if rows else ():
+    for folder in _formats(manifest):
         yield (
             f"The folder `{folder}` contains the same traces as {_FORMATS[folder]}: "
             f"`load_dataset('./{folder}')`.\n"
+        )
+    if cut := manifest.total(MESSAGES):
+        yield (
+            f"In {counted(cut.get(CUT, 0), 'trace')}, messages after the assistant's last are cut. Without a "
+            f"message of the assistant, there are none: {counted(cut.get(NOTHING_SAID, 0), 'trace')}.\n"
         )
     yield "Traces that share a run, a task or an objective are in the same split, as are traces whose"
     similarity = f"a cosine similarity of {NEAR_SIMILARITY:g} or more"

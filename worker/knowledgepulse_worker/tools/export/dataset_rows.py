@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -21,8 +21,21 @@ from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.ledger_records import decode_vector
 from knowledgepulse_worker.scoring import Dimensions
 from knowledgepulse_worker.tools.export.candidates import Candidate
-from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
-from knowledgepulse_worker.tools.export.manifest import TABLE, Choices, File, Format, PlannedRecord
+from knowledgepulse_worker.tools.export.chat_messages import (
+    Conversation,
+    chat_of,
+    trajectory_of,
+    without_tail,
+)
+from knowledgepulse_worker.tools.export.manifest import (
+    CUT,
+    NOTHING_SAID,
+    TABLE,
+    Choices,
+    File,
+    Format,
+    PlannedRecord,
+)
 
 _BUFFER = 67_108_864
 """Bytes of traces and lines that are kept in memory before they are written, to one file per target."""
@@ -31,13 +44,21 @@ _LONGEST_NAME = 200
 """Largest number of characters of a folder's name; file systems accept 255."""
 
 
-def _line(candidate: Candidate, conversation: Conversation, name: Format, *, weights: bool) -> dict[str, Any]:
-    if name == "messages":
-        return chat_of(candidate.members.id, conversation, weights=weights)
-    return trajectory_of(candidate.members.id, candidate.agent or "unknown", conversation)
+class Line(NamedTuple):
+    """A trace's line in a format.
+
+    Attributes:
+        format: the format.
+        text: the line; empty if the format has none for the trace.
+        cut: what is left out of chat messages, a value of the fact :data:`MESSAGES`; empty for nothing.
+    """
+
+    format: Format
+    text: str
+    cut: str = ""
 
 
-def lines_of(candidate: Candidate, trace: bytes, choices: Choices) -> Iterator[tuple[Format, str]]:
+def lines_of(candidate: Candidate, trace: bytes, choices: Choices) -> Iterator[Line]:
     """Yield a trace's line in each format.
 
     Raises:
@@ -45,8 +66,26 @@ def lines_of(candidate: Candidate, trace: bytes, choices: Choices) -> Iterator[t
         ValueError: it contains an integer with more digits than Python converts.
     """
     for name in choices.also:
-        line = _line(candidate, decode_members(trace, Conversation), name, weights=choices.weights)
-        yield name, json.dumps(line, ensure_ascii=False) + "\n"
+        conversation = decode_members(trace, Conversation)
+        if name == "messages":
+            yield _messages(candidate, conversation, choices)
+        else:
+            trajectory = trajectory_of(candidate.members.id, candidate.agent or "unknown", conversation)
+            yield Line(name, _json(trajectory))
+
+
+def _messages(candidate: Candidate, conversation: Conversation, choices: Choices) -> Line:
+    line = chat_of(
+        candidate.members.id, conversation, weights=choices.weights, arguments=choices.arguments
+    )  # fmt: skip
+    kept = without_tail(line) if choices.without_tail else line
+    if not kept["messages"]:
+        return Line("messages", "", NOTHING_SAID)
+    return Line("messages", _json(kept), "" if len(kept["messages"]) == len(line["messages"]) else CUT)
+
+
+def _json(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def _score_part(name: str) -> Callable[[Candidate], Any]:
@@ -153,9 +192,10 @@ class Files:
         }
         target = f"{planned.split}/{_folder(candidate.domain)}/{candidate.day}"
         self._rows[target].append(row)
-        for name, line in lines_of(candidate, trace, self.choices):
-            self._lines[name, target].append(line)
-            self._size += len(line)
+        for line in lines_of(candidate, trace, self.choices):
+            if line.text:
+                self._lines[line.format, target].append(line.text)
+                self._size += len(line.text)
         self._size += len(trace)
         if self._size > _BUFFER:
             yield from self.write()

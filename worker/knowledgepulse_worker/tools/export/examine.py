@@ -20,10 +20,12 @@ class ExaminedTrace(NamedTuple):
     Attributes:
         trace: the trace.
         is_clean: whether the SDK's cleaner finds nothing in it; None if it was not run.
+        cut: what is left out of its chat messages; see :class:`Line`.
     """
 
     trace: ReasoningTrace
     is_clean: bool | None
+    cut: str
 
 
 async def examined(rules: Rules, candidate: Candidate, record: RawRecord) -> ExaminedTrace | LeftOutRecord:
@@ -37,12 +39,12 @@ async def examined(rules: Rules, candidate: Candidate, record: RawRecord) -> Exa
     if departure_rule is not None and (held := departure_rule.held_by_content(lambda: bool(is_clean))):
         return LeftOutRecord(held)
     try:
-        for _ in lines_of(candidate, rules.trace(record, candidate), rules.choices):
-            pass
+        lines = lines_of(candidate, rules.trace(record, candidate), rules.choices)
+        cut = "".join(line.cut for line in lines)
     except (InvalidRecordError, ValueError):  # a number too large for a double, or for Python
         return LeftOutRecord("not_convertible")
     if rules.scan is not None:
         secret = await asyncio.to_thread(rules.scan, value)
         if secret is not False:
             return LeftOutRecord("unscanned" if secret is None else "secret")
-    return ExaminedTrace(trace, is_clean)
+    return ExaminedTrace(trace, is_clean, cut)

@@ -42,6 +42,18 @@ if TYPE_CHECKING:
     "or was repeated in vain, and name the reasons.",
 )
 @click.option(
+    "--arguments",
+    type=click.Choice(["text", "object"]),
+    default="text",
+    help="With --also messages: write the arguments of calls as JSON text, which is OpenAI's form, or as an "
+    "object, which most chat templates expect.",
+)
+@click.option(
+    "--keep-tail",
+    is_flag=True,
+    help="With --also messages: keep what follows the assistant's last message, which many trainers refuse.",
+)
+@click.option(
     "--for",
     "audience",
     type=click.Choice(["inside", "network"]),
@@ -113,8 +125,14 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
     `--for network`. The next export completes one that was interrupted. All exports to a folder must use the
     same options.
     """
-    if options["weights"] and "messages" not in options["also"]:
-        raise click.UsageError("--weights needs --also messages, whose messages get the weights")
+    of_messages = {
+        "--weights": options["weights"],
+        "--arguments object": options["arguments"] == "object",
+        "--keep-tail": options["keep_tail"],
+    }
+    if any(of_messages.values()) and "messages" not in options["also"]:
+        named = next(name for name, given in of_messages.items() if given)
+        raise click.UsageError(f"{named} needs --also messages, which it changes")
     if sum(options["shares"]) > 100:
         raise click.UsageError("--shares: validation and test add up to more than 100 percent")
     if Path(folder).is_file():
@@ -181,7 +199,13 @@ async def _export(
 def _told(export: Export, choices: Choices) -> str:
     """Return the result of an export in words: what was left out and why, and what the user can do."""
     from knowledgepulse_worker.tools.export.candidates import REMEDIES, reason_text  # noqa: PLC0415
-    from knowledgepulse_worker.tools.export.manifest import CLEANER, NOT_CLEAN  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.manifest import (  # noqa: PLC0415
+        CLEANER,
+        CUT,
+        MESSAGES,
+        NOT_CLEAN,
+        NOTHING_SAID,
+    )
 
     rows = sum(export.counts.get("split", {}).values())
     parts = [f"export {export.number}: {rows:,} of {export.read:,} records exported"]
@@ -194,6 +218,13 @@ def _told(export: Export, choices: Choices) -> str:
         parts.append(
             f"in {unclean:,}, the SDK's cleaner finds secrets or personal data (`--redact` removes them)"
         )
+    cut = export.counts.get(MESSAGES, {})
+    if CUT in cut:
+        parts.append(
+            f"in {cut[CUT]:,}, messages after the assistant's last are cut (`--keep-tail` keeps them)"
+        )
+    if NOTHING_SAID in cut:
+        parts.append(f"{cut[NOTHING_SAID]:,} not in `messages`: the assistant says nothing")
     return "; ".join(parts)
 
 
@@ -228,6 +259,7 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
     choices = given | {
         "domain": tuple(sorted({*options["domain"]})),
         "also": tuple(sorted({*options["also"]})),
+        "without_tail": "messages" in options["also"] and not options["keep_tail"],
         "policy": options["policy"] and policy.digest,
         "visibilities": VISIBILITIES
         if inside

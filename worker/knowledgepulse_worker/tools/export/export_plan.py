@@ -18,11 +18,12 @@ from knowledgepulse_worker.scoring import embedding_text
 from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOutRecord, Rules
 from knowledgepulse_worker.tools.export.dataset_rows import read_rows
 from knowledgepulse_worker.tools.export.dataset_store import Store
-from knowledgepulse_worker.tools.export.examine import examined
+from knowledgepulse_worker.tools.export.examine import ExaminedTrace, examined
 from knowledgepulse_worker.tools.export.export_inputs import ExportInputs
 from knowledgepulse_worker.tools.export.manifest import (
     CLEAN,
     CLEANER,
+    MESSAGES,
     NOT_CLEAN,
     SPLITS,
     TABLE,
@@ -117,10 +118,12 @@ class _Reading:
         if isinstance(checked, LeftOutRecord):
             self.dropped[checked.key] += 1
             return
-        candidate, is_clean = checked
+        candidate, trace = checked
         facts = [*candidate.facts()]
-        if is_clean is not None:
-            facts.append((CLEANER, CLEAN if is_clean else NOT_CLEAN))
+        if trace.is_clean is not None:
+            facts.append((CLEANER, CLEAN if trace.is_clean else NOT_CLEAN))
+        if trace.cut:
+            facts.append((MESSAGES, trace.cut))
         groups = candidate.groups(self._rules.tasks)
         self._found.append(_FoundCandidate(part, record.offset, groups, candidate.score, facts))
         if len(self._texts) == _BATCH_TRACES:
@@ -128,11 +131,8 @@ class _Reading:
 
     async def _checked(
         self, record: RawRecord, changed_ms: int | None
-    ) -> tuple[Candidate, bool | None] | LeftOutRecord:
-        """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out.
-
-        With the candidate, return whether it is clean; None if the SDK's cleaner was not run.
-        """
+    ) -> tuple[Candidate, ExaminedTrace] | LeftOutRecord:
+        """Return a record's candidate, whose text waits to be embedded, or the reason for leaving it out."""
         rules = self._rules
         candidate = rules.candidate(record, changed_ms)
         if isinstance(candidate, LeftOutRecord):
@@ -148,7 +148,7 @@ class _Reading:
         self._seen.add(identity)
         if rules.embedder is not None:
             self._texts.append(embedding_text(trace.trace, rules.text))
-        return candidate, trace.is_clean
+        return candidate, trace
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:

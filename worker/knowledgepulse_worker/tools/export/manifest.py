@@ -32,12 +32,18 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 Format = Literal["messages", "atif"]
+Arguments = Literal["text", "object"]
+"""The form of a call's arguments in chat messages."""
+
 Audience = Literal["inside", "network"]
 """Who may read a dataset: the organization, or everyone."""
 
 
 CLEANER, CLEAN, NOT_CLEAN = "cleaner", "finds nothing", "finds something"
 """The name and the values of the fact that tells whether the SDK's cleaner finds something in a trace."""
+
+MESSAGES, CUT, NOTHING_SAID = "messages", "cut", "none"
+"""The name and the values of the fact that a trace's chat messages are cut off, or that there are none."""
 
 _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -51,6 +57,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         min_score: the lowest score.
         policy: the digest of the policy under which traces are rescored; None keeps their own scores.
         weights: whether the chat messages of the assistant have weights.
+        arguments: the form of the arguments of calls in chat messages.
+        without_tail: whether chat messages end with the assistant's last one.
         audience: who may read the dataset.
         visibilities: the visibilities of its traces; for everyone, without `private`.
         privacy_levels: the privacy levels of its traces; for everyone, without `private`.
@@ -80,6 +88,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     audience: Audience = "network"  # that of the datasets of release 0.3, which did not say it
     redact: str | None = None
     weights: bool = False
+    arguments: Arguments = "text"
+    without_tail: bool = False
 
     @property
     def departure_rule(self) -> DepartureRule | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import files
 
 import msgspec
 import pytest
@@ -14,10 +13,19 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 from pydantic import TypeAdapter
 
 from knowledgepulse_schemas.convert import convert
-from knowledgepulse_worker.tools.export.chat_messages import Conversation, chat_of, trajectory_of
+from knowledgepulse_worker.tools.export.chat_messages import (
+    Conversation,
+    chat_of,
+    trajectory_of,
+    without_tail,
+)
 
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
+
+ANSWER, REPLY = {"type": "thought", "content": "Done."}, {"type": "observation", "content": "Thank you."}
+CALL = {"type": "tool_call", "tool": {"name": "run"}}
+RESULT = CALL | {"type": "observation", "content": "ran"}
 
 
 def conversation(objective, steps, **task):
@@ -31,16 +39,17 @@ def again(document, source):
 
 
 def shape(trace, *members):
-    """Return the steps as messages tell them: no recoveries, and what is said with a call before it."""
+    """Return the steps as messages tell them: no recoveries, and what is said in a row at once."""
     found = []
     for step in trace["steps"]:
         tool = step.get("tool") or {}
         name = f"mcp__{tool['mcp_server']}__{tool['name']}" if tool.get("mcp_server") else tool.get("name")
         kind = step["type"] if step["type"] == "observation" else "call" if tool else "thought"
         content = step.get("content") or ""
-        if kind == "call" and content:
-            found.append(("thought", content))
-        if kind == "thought" and not content.strip():
+        if kind != "observation" and content.strip():
+            before = [found.pop()[1]] if found and found[-1][0] == "thought" else []
+            found.append(("thought", "\n\n".join([*before, content])))
+        if kind == "thought":
             continue
         called = (name, step.get("input") or {}) if kind == "call" else content
         found.append((kind, called, *(step.get(member) for member in members)))
@@ -121,13 +130,13 @@ def test_results_go_to_their_calls_and_calls_without_one_are_answered_for_the_fo
         (message["role"], message["content"], [called["id"] for called in message.get("tool_calls", ())])
         for message in line["messages"]
     ]
+    assert line["messages"][5]["reasoning_content"] == "Wait."
     assert told == [
         ("system", "Be brief.", []),
         ("user", "Fix it", []),
         ("assistant", "", ["a", "b"]),
         ("tool", "of a", []),
         ("tool", "of b", []),
-        ("assistant", "Wait.", []),
         ("assistant", "Now what?", ["a_5"]),
         ("tool", "", []),
         ("user", "By the way", []),
@@ -139,27 +148,49 @@ def test_results_go_to_their_calls_and_calls_without_one_are_answered_for_the_fo
     assert [tool["function"]["name"] for tool in line["tools"]] == ["run"]
 
 
-@pytest.mark.reference
-@pytest.mark.parametrize("template", ["qwen2_5", "qwen3", "llama3_1", "deepseekv3"])
-def test_templates_of_public_tokenizers_take_the_messages(template, real_traces):
-    from transformers.utils.chat_template_utils import render_jinja_template
+def test_thoughts_before_an_answer_are_its_reasoning():
+    """Templates refuse two messages of the assistant in a row, or train the thought as an answer."""
+    said = [
+        {"type": "thought", "content": text} for text in ("They greet me.", "I greet back.", "Hello!", " ")
+    ]
+    call = {"type": "tool_call", "tool": {"name": "wave"}}
 
-    (source,) = (path.read_text() for path in files("trl") if path.name == f"{template}.jinja")
-    for value in real_traces[:: len(real_traces) // 10]:
-        line = chat_of("kp:trace:1", msgspec.json.decode(value, type=Conversation))
-        (text,), _ = render_jinja_template(
-            [line["messages"]],
-            tools=line.get("tools"),
-            chat_template=source,
-            bos_token="",
-            eos_token="",
-        )
-        told = [message["content"].strip() for message in line["messages"] if message["role"] == "user"]
-        assert all(said in text for said in told)
-        called = [
-            call["function"]["name"] for message in line["messages"] for call in message.get("tool_calls", ())
-        ]
-        assert all(name in text for name in called)
+    line = chat_of("kp:trace:1", conversation("Hi", [*said, call]), weights=True)
+    trajectory = trajectory_of("kp:trace:1", "an agent", conversation("Hi", [*said, call]))
+
+    assert [message["role"] for message in line["messages"]] == ["user", "assistant"]
+    message = line["messages"][1]
+    assert (message["reasoning_content"], message["content"]) == ("They greet me.\n\nI greet back.", "Hello!")
+    assert (line["reasons"], len(message["tool_calls"])) == (["", ""], 1)
+    assert trajectory["steps"][1]["reasoning_content"] == message["reasoning_content"]
+    Trajectory.model_validate(trajectory)
+
+
+def test_arguments_are_text_or_an_object():
+    given = {"seats": [{"row": 4}], "until": None}
+    read = conversation("Book it", [{"type": "tool_call", "tool": {"name": "book"}, "input": given}])
+
+    def arguments(**options):
+        return chat_of("kp:trace:1", read, **options)["messages"][1]["tool_calls"][0]["function"]["arguments"]
+
+    assert json.loads(arguments()) == arguments(arguments="object") == given
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        ([ANSWER, REPLY], ["user", "assistant"]),
+        ([ANSWER, REPLY, ANSWER], ["user", "assistant", "user", "assistant"]),
+        ([ANSWER, CALL, RESULT], ["user", "assistant"]),
+        ([REPLY], []),
+    ],
+)
+def test_without_its_tail_a_line_ends_with_the_assistant(steps, kept):
+    line = without_tail(chat_of("kp:trace:1", conversation("Do it", steps), weights=True))
+
+    assert [message["role"] for message in line["messages"]] == kept
+    assert len(line["reasons"]) == len(kept)
+    assert (line["id"], "tools" in line) == ("kp:trace:1", CALL in steps)
 
 
 def test_a_message_whose_call_failed_or_was_repeated_in_vain_has_the_weight_0():

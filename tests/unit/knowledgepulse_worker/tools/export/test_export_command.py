@@ -23,7 +23,7 @@ from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.tools.export.dataset_rows import Files
 
 FOREIGN = "not a scored trace written by a worker or by `kp-worker score --traces`"
-OPTIONS = ("--not-cleaned", "--embedder", "lexical", "--also", "messages", "--also", "atif")
+OPTIONS = ("--not-cleaned", "--embedder", "lexical", "--also", "messages", "--also", "atif", "--keep-tail")
 
 
 @pytest.fixture
@@ -140,6 +140,50 @@ def test_datasets_finds_nothing_in_a_dataset_without_traces(tmp_path, scored, lo
         loaded(tmp_path / "set")
 
 
+def test_messages_end_with_the_assistant_s_last_unless_their_tail_is_kept(tmp_path, scored):
+    """Trainers refuse or drop the others; the table and the trajectories have all traces whole."""
+    thought, reply = {"type": "thought", "content": "Done"}, {"type": "observation", "content": "Thank you"}
+    traces = rows_of(scored)[:3]
+    for trace, steps in zip(traces, ([thought], [thought, reply], [reply]), strict=True):
+        trace["steps"] = [{"step_id": number, **step} for number, step in enumerate(steps)]
+    scored.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    options = ("--not-cleaned", "--embedder", "none", "--also", "messages", "--also", "atif")
+
+    def lengths(folder, name, member):
+        files = (tmp_path / folder / name).rglob("*.jsonl")
+        return sorted(len(row[member]) for path in files for row in rows_of(path))
+
+    assert export(tmp_path / "cut", scored, *options) == (
+        0,
+        (
+            "export 1: 3 of 3 records exported; in 1, messages after the assistant's last are cut "
+            "(`--keep-tail` keeps them); 1 not in `messages`: the assistant says nothing\n"
+        ),
+    )
+    status, said = export(tmp_path / "kept", scored, *options, "--keep-tail")
+    assert (status, said) == (0, "export 1: 3 of 3 records exported\n")
+    assert (lengths("cut", "messages", "messages"), lengths("cut", "atif", "steps")) == ([2, 2], [2, 2, 3])
+    assert lengths("kept", "messages", "messages") == [2, 2, 3]
+    card = (tmp_path / "cut/README.md").read_text()
+    assert "In 1 trace, messages after the assistant's last are cut." in card
+
+
+def test_a_dataset_of_a_former_release_is_continued_only_with_its_tail(tmp_path, scored):
+    """Its manifest does not have the option; a dataset without messages is not asked."""
+    lines = scored.read_bytes().splitlines(keepends=True)
+    for name, options in (("messages", ("--also", "messages", "--keep-tail")), ("table", ())):
+        scored.write_bytes(lines[0])
+        assert export(tmp_path / name, scored, "--embedder", "none", *options)[0] == 0
+        manifest = json.loads((tmp_path / name / "manifest.json").read_text())
+        assert manifest["choices"].pop("without_tail") is False
+        del manifest["choices"]["arguments"]
+        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest))
+        scored.write_bytes(b"".join(lines[:2]))
+        assert export(tmp_path / name, scored, "--embedder", "none", *options)[0] == 0
+    status, said = export(tmp_path / "messages", scored, "--embedder", "none", "--also", "messages")
+    assert (status, "without_tail was False, is True" in said) == (1, True), said
+
+
 def test_other_libraries_read_the_table(dataset, traces):
     import duckdb
     import pandas as pd
@@ -252,6 +296,8 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
     [
         (("--shares", "60", "50"), "--shares: validation and test add up to more than 100 percent"),
         (("--weights", "--also", "atif"), "--weights needs --also messages"),
+        (("--arguments", "object", "--also", "atif"), "--arguments object needs --also messages"),
+        (("--keep-tail",), "--keep-tail needs --also messages"),
     ],
 )
 def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
@@ -611,12 +657,13 @@ def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, real_traces,
     scored = tmp_path / "scored.jsonl"
     scored.write_text("".join(json.dumps(line).replace('"XX"', number) + "\n" for line in lines))
     options = ("--embedder", "none", "--not-cleaned")
+    of_messages = ("--also", also, "--keep-tail") if also == "messages" else ("--also", also)
 
-    status, said = export(tmp_path / "set", scored, *options, "--also", also)
+    status, said = export(tmp_path / "set", scored, *options, *of_messages)
 
     why = "a number that `--also` cannot convert (without `--also`, the table has them)"
     assert (status, said) == (0, f"export 1: 2 of 3 records exported; 1 left out: {why}\n")
-    assert export(tmp_path / "set", scored, *options, "--also", also) == (0, "no new records to export\n")
+    assert export(tmp_path / "set", scored, *options, *of_messages) == (0, "no new records to export\n")
     assert export(tmp_path / "table", scored, *options)[1] == "export 1: 3 of 3 records exported\n"
 
 
