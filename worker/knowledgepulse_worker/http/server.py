@@ -26,6 +26,7 @@ from aiohttp import web
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.http.pages import DATA_HEADERS, PAGE, PAGE_HEADERS, shows_content
+from knowledgepulse_worker.http.unreadable_requests import requests
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 
@@ -284,7 +285,12 @@ async def listening(
         StartError: the address is invalid or in use.
     """
     runner = web.AppRunner(
-        app, access_log=None, keepalive_timeout=IDLE_LIMIT, shutdown_timeout=SHUTDOWN_LIMIT
+        app,
+        logger=requests,
+        access_log=None,
+        auto_decompress=False,  # no page reads a compressed body
+        keepalive_timeout=IDLE_LIMIT,
+        shutdown_timeout=SHUTDOWN_LIMIT,
     )
     await runner.setup()
     _limit_connections(runner)

@@ -27,6 +27,9 @@ from knowledgepulse_worker.settings.explaining import (
 from knowledgepulse_worker.settings.models import Settings
 from knowledgepulse_worker.settings.setting_paths import sections
 
+_MAX_DEPTH = 100
+"""Levels of tables and arrays in a settings file; no setting has a tenth of them."""
+
 
 def load_settings(config: Path | None = None) -> Settings:
     """Read the file, if any, and the environment.
@@ -58,14 +61,26 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
         content: its content.
 
     Raises:
-        SettingsError: the content is not TOML.
+        SettingsError: the content is not TOML, or is nested too deeply.
     """
     try:
-        return tomllib.loads(content.decode("utf-8-sig"))
+        values = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise SettingsError(f"{config}: is not TOML: it is not a text in UTF-8") from None
     except (ValueError, RecursionError) as error:  # integers have a limit, too
         raise SettingsError(f"{config}: is not TOML: {error}") from error
+    if _is_deeper(values, _MAX_DEPTH):
+        raise SettingsError(f"{config}: its keys are nested more than {_MAX_DEPTH} levels deep")
+    return values
+
+
+def _is_deeper(values: dict[str, Any], limit: int) -> bool:
+    """Return whether tables and arrays are nested more deeply; a key with dots nests without a bracket."""
+    level: list[Any] = [values]
+    for _ in range(limit):
+        parents = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [value for parent in parents for value in parent if isinstance(value, dict | list)]
+    return bool(level)
 
 
 def settings_from(values: Mapping[str, Any], config: Path | None = None) -> Settings:

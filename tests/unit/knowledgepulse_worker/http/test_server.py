@@ -10,9 +10,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_worker.http import server as worker_web
+from knowledgepulse_worker.http import unreadable_requests
 from knowledgepulse_worker.http.pages import PAGE, PAGE_HEADERS
 from knowledgepulse_worker.http.server import serving, socket_address, socket_name
+from knowledgepulse_worker.http.unreadable_requests import UnreadableRequests
 from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.demo.processes import free_ports
@@ -229,6 +232,32 @@ async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, se
     async with serving(settings, "@kp-nobody") as port:
         port.settings = settings
         assert await raw(port, sent) == b""
+
+
+async def test_requests_that_cannot_be_read_are_counted_in_one_line(front, monkeypatch, caplog):
+    """Each was a traceback in the log, and a client can send thousands of them in a second."""
+    now = 0.0
+    counting = UnreadableRequests(LogInterval(lambda: now))
+    monkeypatch.setattr(unreadable_requests.requests, "filters", [counting])
+    chunked = b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n"
+
+    async def send(rest):
+        reader, writer = await asyncio.open_connection("127.0.0.1", front.settings.port)
+        async with asyncio.timeout(60):
+            writer.write(b"POST /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + rest)
+            said = await reader.read()
+        writer.close()
+        return said
+
+    assert (await send(b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxyz")).startswith(b"HTTP/1.1 405")
+    for _ in range(3):
+        await send(chunked)
+    now = 61.0
+    await send(chunked)
+    assert caplog.messages == [
+        "requests to the web port that could not be read: 1, the last one with BadHttpMessage",
+        "requests to the web port that could not be read: 3, the last one with BadHttpMessage",
+    ]
 
 
 async def test_a_probe_is_answered_however_many_connections_wait(front, monkeypatch, caplog):

@@ -16,6 +16,7 @@ from knowledgepulse_worker.settings import (
     KafkaSettings,
     Settings,
     ignored_variables,
+    load_policy,
     load_settings,
     render,
     sections,
@@ -377,6 +378,15 @@ def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path):
     config.write_text('[kafka]\ngroup = "g"', encoding="utf-8-sig")
 
     assert load_settings(config).kafka.group == "g"
+
+
+def test_a_key_of_thousands_of_dots_is_named(tmp_path):
+    """It is nested without a bracket, at which the parser would stop."""
+    config = tmp_path / "worker.toml"
+    config.write_text(f"[policy.domains]\n{'.'.join('a' * 3000)} = 1\n")
+    for load in (load_settings, load_policy):
+        with pytest.raises(errors.SettingsError, match="keys are nested more than 100 levels deep"):
+            load(config)
 
 
 @pytest.mark.parametrize(
