@@ -128,7 +128,7 @@ async def test_each_score_becomes_an_event_and_a_child_of_the_agents_span(scored
 
     counts = await evaluated(scored)
 
-    assert counts == {"sent": 20, "refused": 0, "without_span": 3, "foreign": 0}
+    assert counts == {"sent": 20, "refused": 0, "failed": 0, "without_span": 3, "foreign": 0}
     found, spans = dict(await events(scored)), dict(await child_spans(scored))
     assert found.keys() == spans.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
     assert len({span.span_id for span in spans.values()}) == 20
@@ -163,7 +163,7 @@ async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored):
         found = await read_all(scored, 20)
         assert await command.stop() == 0, command.log()
 
-    assert "scores sent, 0 refused; skipped " in command.log()
+    assert "scores sent, 0 refused, 0 failed; skipped " in command.log()
     assert sorted(ids for ids, _ in found) == sorted({ids for ids, _ in found})
     assert len(await events(scored)) == len(await child_spans(scored)) == 20
 

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from knowledgepulse_worker.cli import entry
-from knowledgepulse_worker.tools.publish import publication, publish_command
+from knowledgepulse_worker.tools.publish import publication, publish_command, waiting_files
 from support.hooks import converted_here
 
 _STEPS = {"open", "os.link", "os.remove", "os.rename", "os.truncate", "os.utime"}
@@ -55,17 +55,19 @@ def _hook(place: Path, name: str, moment: int | None) -> int:
     hook.write_text(json.dumps({"transcript_path": str(session)}))
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    publication.publish_lines = lambda lines, *_: _published(place, lines)
+    waiting_files.publish_lines = lambda lines, publisher, _: _published(place, lines, publisher)
     if moment is not None:
         _kill_at(moment, place / "spool")
     entry.main(["publish", "--hook", "--spool", str(place / "spool"), str(hook)])
     raise AssertionError  # it exits
 
 
-def _published(place: Path, lines) -> None:
+def _published(place: Path, lines, publisher) -> None:
     with (place / "published").open("a") as file:
         for line in lines:
             file.write(json.loads(line)["metadata"]["native_id"] + "\n")
+            file.flush()
+            publisher.published.confirmed += 1
 
 
 def _kill_at(moment: int, spool: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,8 +23,9 @@ from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 from knowledgepulse_worker.tools.convert.apart import ConvertedFile, converted_apart
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted, read_options
-from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool, opened, reject, reject_line
+from knowledgepulse_worker.tools.publish.spool import NotSpooledError, Spool, opened, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
+from knowledgepulse_worker.tools.publish.waiting_files import WaitingFiles
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
     Document,
@@ -155,17 +155,26 @@ class Publication:
                         _print(f"{spool.folder}: another process publishes what waits there")
                     return
                 self._convert_waiting(spool)
-                deadline = time.monotonic() + SPOOL_LIMIT
-                for file in spool.traces:
-                    try:
-                        self._send_file(file, deadline)
-                    except NoBrokerError as error:
-                        _print(f"{error}; waiting in {spool.folder}: {len(spool.traces)}")
-                        return
-                    except (TooLargeError, _NoFileError) as error:
-                        self._set_aside(file, error)
-                    else:
-                        file.unlink()
+                if not self._send_files(spool):
+                    return
+
+    def _send_files(self, spool: Spool) -> bool:
+        """Publish the files of traces in a spool; return whether the brokers took all of them in time."""
+        _silence_client()
+        files = spool.traces
+        waiting = WaitingFiles(partial(TracePublisher, self.settings, self.key), SPOOL_LIMIT)
+        try:
+            waiting.publish(files)
+        except NoBrokerError as error:
+            left = sum(map(Path.exists, files))
+            done = f"{counted(len(files) - left, 'file')} published; " if left < len(files) else ""
+            _print(f"{done}{error}; waiting in {spool.folder}: {left}")
+            return False
+        finally:
+            self._failures += waiting.rejected
+        if waiting.records:
+            self._print_published(waiting.records, waiting.without_key)
+        return True
 
     def _convert_waiting(self, spool: Spool) -> None:
         """Put the traces of waiting sessions in their place."""
@@ -192,23 +201,6 @@ class Publication:
         self._failures += 1
         _print(f"{problem}; kept in {reject(file)}")
 
-    def _send_file(self, file: Path, deadline: float) -> None:
-        """Publish a file's traces but those that are too large, which are set aside."""
-        publisher = TracePublisher(self.settings, self.key)
-
-        def lines() -> Iterator[bytes]:
-            for number, line in enumerate(opened_file, 1):
-                try:
-                    publisher.require_size(line.strip())
-                except TooLargeError as error:
-                    self._failures += 1
-                    _print(f"{error}; kept in {reject_line(file, number, line)}")
-                else:
-                    yield line
-
-        with _opened(file) as opened_file:
-            self._send(lines(), publisher, limit=deadline - time.monotonic())
-
     def _send(
         self,
         lines: Iterable[bytes],
@@ -217,8 +209,7 @@ class Publication:
         skip: int | None = None,
         limit: float | None = None,
     ) -> None:
-        # The publisher warns that no broker answers; its client would log each attempt.
-        logging.getLogger(CLIENT).setLevel(logging.CRITICAL)
+        _silence_client()
         published = publisher.published
         try:
             publish_lines(lines, publisher, limit)
@@ -226,12 +217,19 @@ class Publication:
             if skip is not None and not self.is_hook:
                 _print_how_to_continue(published, skip, is_too_large=isinstance(error, TooLargeError))
             raise
+        self._print_published(published.records, published.without_key)
+
+    def _print_published(self, records: int, without_key: int) -> None:
         if self.is_hook:
             return
-        errors.print(f"{counted(published.records, 'record')} published to {publisher.topic}")
-        if published.without_key:
-            without, key = published.without_key, publisher.key_by
-            errors.print(f"{without} of them have no {key} and were published without a key")
+        errors.print(f"{counted(records, 'record')} published to {self.settings.topics.raw}")
+        if without_key:
+            errors.print(f"{without_key} of them have no {self.key} and were published without a key")
+
+
+def _silence_client() -> None:
+    """The publisher warns that no broker answers; its client would log each attempt."""
+    logging.getLogger(CLIENT).setLevel(logging.CRITICAL)
 
 
 def _opened(file: Path) -> BinaryIO:

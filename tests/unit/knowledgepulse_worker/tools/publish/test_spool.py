@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from knowledgepulse_kafka.errors import DeliveryError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.cli import entry
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.publish import publication, publish_command
+from knowledgepulse_worker.tools.publish import publication, publish_command, waiting_files
 from knowledgepulse_worker.tools.publish import spool as spool_module
 from knowledgepulse_worker.tools.publish.spool import Spool
 from support import killed_hooks
@@ -28,20 +28,31 @@ from support.hooks import converted_here
 
 @pytest.fixture
 def broker(monkeypatch):
-    """A broker that keeps what it gets, and fails as told."""
+    """A broker that keeps what it gets, and fails as told.
+
+    Attributes:
+        failure: the error of each connection after some lines are confirmed; None for none.
+        confirms: the number of these lines.
+        connections: the number of connections.
+    """
 
     class Broker:
-        failure = None
+        failure, confirms, connections = None, 0, 0
         got: list[bytes] = []  # noqa: RUF012 - one object
 
     def publish_lines(lines, publisher, limit):
-        lines = list(lines)
-        if Broker.failure is not None:
-            raise Broker.failure
-        Broker.got += lines
+        Broker.connections += 1
+        for line in lines:
+            if Broker.failure is not None and publisher.published.records == Broker.confirms:
+                raise Broker.failure
+            Broker.got.append(line)
+            publisher.published.records += 1
+            publisher.published.confirmed += 1
 
     Broker.got = []
-    Broker.patch = lambda function: monkeypatch.setattr(publication, "publish_lines", function)
+    Broker.patch = lambda function: [
+        monkeypatch.setattr(module, "publish_lines", function) for module in (publication, waiting_files)
+    ]
     Broker.patch(publish_lines)
     return Broker
 
@@ -144,6 +155,50 @@ def test_only_the_traces_of_a_file_that_are_too_large_are_set_aside(publish, bro
     assert [line.strip() for line in broker.got] == traces[:3]
     assert [path.name.split(".", 1)[1] for path in sorted(spool.iterdir())] == ["2.rejected", "5.rejected"]
     assert {path.read_bytes() for path in spool.iterdir()} == {LARGE + b"\n"}
+
+
+def test_thousands_of_files_leave_over_one_connection(publish, broker, session, spool):
+    """Each had one of its own, so that 15 seconds were over after some hundreds."""
+    for number in range(200):
+        Spool(spool).add([f'{{"id": "{number}"}}'.encode()])
+    assert publish(session("s1")).exit_code == 0
+    assert (broker.connections, len(broker.got), waiting(spool)) == (1, 201, [])
+
+
+def test_what_is_confirmed_before_the_time_is_over_is_not_sent_again(publish, broker, session, spool):
+    for number in range(5):
+        Spool(spool).add([f'{{"id": "{number}", "line": {line}}}'.encode() for line in range(2)])
+    broker.failure, broker.confirms = NoBrokerError("no confirmation in time"), 5
+
+    done = publish(session("s1"))
+    broker.failure = None
+    publish(session("s2"))
+
+    assert done.output == f"2 files published; no confirmation in time; waiting in {spool}: 4\n"
+    assert [json.loads(line).get("id") for line in broker.got[:7]] == ["0", "0", "1", "1", "2", "2", "2"]
+    assert (len(broker.got), waiting(spool)) == (5 + 6 + 2, [])
+
+
+def test_a_trace_that_the_topic_refuses_holds_up_no_file_beside_it(publish, broker, session, spool):
+    for number in range(3):
+        Spool(spool).add([f'{{"id": "{number}"}}'.encode()])
+    publish_lines = waiting_files.publish_lines
+
+    def refuse_one(lines, publisher, limit):
+        def accepted():
+            for line in lines:
+                if b'"1"' in line:
+                    raise TooLargeError("raw-traces: MessageSizeTooLargeError")
+                yield line
+
+        publish_lines(accepted(), publisher, limit)
+
+    broker.patch(refuse_one)
+    done = publish(session("s1"))
+
+    assert (done.exit_code, done.output.count("; kept in ")) == (1, 1)
+    assert [json.loads(line).get("id", "")[:1] for line in broker.got] == ["0", "2", "k"]
+    assert waiting(spool) == [".rejected"]
 
 
 def test_what_fails_otherwise_waits(publish, broker, session, spool):
@@ -401,7 +456,7 @@ def test_what_another_hook_is_writing_is_left_alone(publish, broker, session, sp
 
 def test_a_hook_does_not_wait_for_one_that_publishes(publish, broker, session, spool):
     """Which publishes what was added meanwhile, before it ends."""
-    publish_lines, added = publication.publish_lines, []
+    publish_lines, added = waiting_files.publish_lines, []
 
     def publish_while_another_adds(lines, publisher, limit):
         if not added:
