@@ -115,8 +115,8 @@ class Truth:
         for turn in script.turns:
             if turn.held:
                 continue
-            self.texts.append(turn.text)
-            self.order.append(turn.text)
+            self.texts += filter(None, [turn.text])
+            self.order += filter(None, [turn.text])
             self.calls += turn.calls
             self.order += [_called(call.tool, call.arguments) for call in turn.calls]
             for call in turn.calls:
@@ -138,7 +138,7 @@ class Truth:
         for result in results:
             call = next((call for call in missing if self._is_result(result, call)), None)
             missing.remove(call) if call else others.append(result)
-        others = [result for result in others if result not in self._asked]
+        others = [result for result in others if not any(text in result for text in self._asked)]
         return not missing and len(others) <= (self._script.answer is None)
 
     def _is_result(self, found: str, call: Call) -> bool:

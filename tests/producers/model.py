@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -19,10 +20,10 @@ SIDE_ANSWER = Turn("Weighing bread")
 
 
 class ScriptedModel:
-    """Answers each request with the script's turn that comes next.
+    """Answers each request with the script's turn that comes next; see `Producer` for ``texts``.
 
     A request holds the conversation, so no state is needed: the next turn is the one behind the last whose
-    text the request holds. Requests that are repeated get the same answer again.
+    text or calls the request holds. Requests that are repeated get the same answer again.
 
     Attributes:
         requests: the bodies of the requests, in order.
@@ -30,8 +31,9 @@ class ScriptedModel:
         holding: is set as soon as the answer to a held turn is awaited.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, texts: dict[str, str]) -> None:
         self._script = script
+        self._texts = texts
         self.requests: list[dict[str, Any]] = []
         self.seen: set[str] = set()
         self.holding = asyncio.Event()
@@ -52,13 +54,25 @@ class ScriptedModel:
         return await self._send(http, protocol, turn, body, stream=request.stream)
 
     def _next_turn(self, request: Request, body: str) -> Turn:
-        asked = "\n".join(request.asked)
-        conversation = max(self._script.conversations, key=lambda each: asked.rfind(each.objective))
-        if conversation.objective not in asked:
+        conversation = self._conversation(request)
+        if conversation is None:
             return SIDE_ANSWER
-        said = [n for n, turn in enumerate(conversation.turns) if turn.text in body]
+        said = [n for n, turn in enumerate(conversation.turns) if _is_said(turn, f"{body} {request.before}")]
         turn = conversation.turns[min(max(said, default=-1) + 1, len(conversation.turns) - 1)]
+        if self._texts:
+            return _in_text(turn, self._texts)
         return SIDE_ANSWER if turn.calls and not request.has_tools else turn
+
+    def _conversation(self, request: Request) -> Script | None:
+        """Return the conversation whose objective was asked last, or to which the request adds."""
+        asked = "\n".join(request.asked)
+        last = max(self._script.conversations, key=lambda each: asked.rfind(each.objective))
+        if last.objective in asked:
+            return last
+        added_to = (
+            each for each in self._script.conversations for turn in each.turns if turn.text == request.before
+        )
+        return next(added_to, None)
 
     async def _send(
         self, http: web.Request, protocol: ModuleType, turn: Turn, body: dict[str, Any], *, stream: bool
@@ -70,3 +84,17 @@ class ScriptedModel:
         for part in protocol.streamed(turn, body):
             await response.write(part.encode())
         return response
+
+
+def _is_said(turn: Turn, body: str) -> bool:
+    """Some programs keep of a turn with calls only the calls."""
+    return (turn.text != "" and turn.text in body) or any(call.id in body for call in turn.calls)
+
+
+def _in_text(turn: Turn, texts: dict[str, str]) -> Turn:
+    """Return a turn whose call is a part of its text."""
+    if not turn.calls:
+        return replace(turn, text=texts["answer"].format(text=turn.text))
+    (call,) = turn.calls
+    arguments = json.dumps(call.arguments)
+    return Turn(texts["call"].format(text=turn.text, tool=call.tool, arguments=arguments))

@@ -45,7 +45,7 @@ def play(producer: Producer, run: str, output: Path) -> Played:
     for folder in ("home", "work"):
         (output / folder).mkdir(parents=True)
     followed = script(run, producer.tools)
-    model = ScriptedModel(followed)
+    model = ScriptedModel(followed, producer.texts)
     asyncio.run(_play(producer, run, followed, model, output))
     (output / "requests.jsonl").write_text("".join(map(_line, model.requests)))
     return Played(followed, model.seen, sorted(output.glob(producer.document)))

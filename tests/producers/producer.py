@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = Path(__file__).parent / "runners"
+SHARED = Path(__file__).parent / "python" / "requirements.txt"
 ENVIRONMENTS = ROOT / ".venv" / "producers"
 
 
@@ -35,6 +36,7 @@ class Producer:
         convert: options of `kp-worker convert` that the documents tell to give.
         environment: variables that are set.
         tools: how it calls the tools of the script.
+        texts: what the model says in a ``call`` and in an ``answer``, if the program reads calls from texts.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Producer:
     convert: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     tools: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -104,7 +107,17 @@ def producers() -> Iterator[Producer]:
 def _install_python(place: Path, packages: list[str]) -> None:
     uv = [sys.executable, "-m", "uv"]
     _run(*uv, "venv", "--quiet", "--python", sys.executable, "--allow-existing", place)
-    _run(*uv, "pip", "install", "--quiet", "--python", place / "bin" / "python", *packages)
+    _run(
+        *uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        place / "bin" / "python",
+        *packages,
+        "--requirement",
+        SHARED,
+    )
 
 
 def _install_node(place: Path, packages: list[str]) -> None:

@@ -14,7 +14,13 @@ RUNS = tomllib.loads((Path(__file__).parent / "runs.toml").read_text())
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a tool, under the name and with the arguments that a producer's tool has."""
+    """A call of a tool, under the name and with the arguments that a producer's tool has.
+
+    Attributes:
+        command: what a coding agent runs instead.
+        asks: the agent that the tool runs.
+        answers: whether the call ends the run, and its result is the answer.
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -23,6 +29,7 @@ class Call:
     result: str = ""
     fails: bool = False
     asks: str = ""
+    answers: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Script:
     def answer(self) -> str | None:
         """The last text, if the run comes to its end with it."""
         last = self.turns[-1]
+        if last.calls and last.calls[-1].answers:
+            return last.calls[-1].result
         return None if last.calls or last.held else last.text
 
     @property
@@ -90,15 +99,32 @@ def script(run: str, tools: dict[str, Any]) -> Script:
     """Return a run for a producer, whose ``tools`` say how it calls those of the script.
 
     ``{"weigh": {"name": "bash", "arguments": {"command": "{command}"}}}`` makes shell commands of the
-    script's calls of ``weigh``. Tools that are not named are called as in the script.
+    script's calls of ``weigh``. Tools that are not named are called as in the script. The tool ``answer``
+    gives the answer, where a program expects a call for it; ``finish`` is called before the answer.
     """
     return _script(RUNS[run], tools, "")
 
 
 def _script(data: dict[str, Any], tools: dict[str, Any], agent: str) -> Script:
-    turns = tuple(_turn(turn, tools, f"{agent}{n}") for n, turn in enumerate(data["turns"]))
+    said = _ended(data["turns"], tools)
+    turns = tuple(_turn(turn, tools, f"{agent}{n}") for n, turn in enumerate(said))
     agents = {name: _script(part, tools, name) for name, part in data.get("agents", {}).items()}
     return Script(**data | {"turns": turns, "agents": agents})
+
+
+def _ended(turns: list[dict[str, Any]], tools: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return turns that end with the calls that a program expects around an answer."""
+    *before, last = turns
+    if "calls" in last or "held" in last:
+        return turns
+    if "finish" in tools:
+        finish = {"tool": "finish", "arguments": {}, "result": tools["finish"]["result"]}
+        before.append({"text": "That is all I have to know.", "calls": [finish]})
+    if "answer" in tools:
+        answer = last["text"]
+        call = {"tool": "answer", "arguments": {"answer": answer}, "result": answer, "answers": True}
+        last = {"text": "", "calls": [call]}
+    return [*before, last]
 
 
 def _turn(data: dict[str, Any], tools: dict[str, Any], place: str) -> Turn:

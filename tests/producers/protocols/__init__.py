@@ -17,12 +17,14 @@ class Request:
         results: what the tools answered, as the model sees it.
         has_tools: whether any tool is offered.
         stream: whether the answer shall be streamed.
+        before: the model's last text, if the request adds to a conversation that the API keeps.
     """
 
     asked: list[str]
     results: list[str]
     has_tools: bool
     stream: bool
+    before: str = ""
 
 
 def text_of(content: Any) -> str:

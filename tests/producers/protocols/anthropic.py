@@ -28,7 +28,7 @@ def answer(turn: Turn, body: dict[str, Any]) -> dict[str, Any]:
     calls = [
         {
             "type": "tool_use",
-            "id": call.id.replace("call_", "toolu_"),
+            "id": f"toolu_{call.id}",
             "name": call.tool,
             "input": call.arguments,
         }

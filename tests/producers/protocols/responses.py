@@ -19,6 +19,7 @@ def request(body: dict[str, Any], path: str) -> Request:
         results=[text_of(item["output"]) for item in items if str(item.get("type")).endswith("call_output")],
         has_tools=bool(body.get("tools")),
         stream=bool(body.get("stream")),
+        before=_text_in(body.get("previous_response_id") or "resp_"),
     )
 
 
@@ -109,7 +110,7 @@ def _message(turn: Turn) -> dict[str, Any]:
 def _call(call: Call) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "id": call.id.replace("call_", "fc_"),
+        "id": f"fc_{call.id}",
         "call_id": call.id,
         "name": call.tool,
         "arguments": json.dumps(call.arguments),
@@ -118,5 +119,9 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _mark(turn: Turn) -> str:
-    """Return what tells a turn from others in an id."""
-    return turn.text.encode().hex()[:24]
+    """Return a turn's text as a part of an id."""
+    return turn.text.encode().hex()
+
+
+def _text_in(response_id: str) -> str:
+    return bytes.fromhex(response_id.removeprefix("resp_")).decode()

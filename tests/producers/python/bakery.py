@@ -41,6 +41,25 @@ def tracer_provider():
     return provider
 
 
+def by_openinference(*instrumentors):
+    """Let instrumentors of OpenInference record, with or without content."""
+    from openinference.instrumentation import TraceConfig
+
+    hidden = not SCRIPT["content"]
+    config = TraceConfig(hide_inputs=hidden, hide_outputs=hidden)
+    provider = tracer_provider()
+    for instrumentor in instrumentors:
+        instrumentor().instrument(tracer_provider=provider, config=config)
+
+
+def by_openllmetry(*instrumentors):
+    """Let instrumentors of OpenLLMetry record, with or without content."""
+    os.environ["TRACELOOP_TRACE_CONTENT"] = str(SCRIPT["content"]).lower()
+    provider = tracer_provider()
+    for instrumentor in instrumentors:
+        instrumentor().instrument(tracer_provider=provider)
+
+
 def told(error):
     """Print an error that ends a run as the script wants it, such as that of a limit."""
     print(f"{type(error).__name__}: {error}", file=sys.stderr)

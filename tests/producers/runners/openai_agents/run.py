@@ -12,7 +12,19 @@ from agents import (
     set_trace_processors,
 )
 from agents.tracing import TracingProcessor
-from bakery import INSTRUCTIONS, MODEL, OBJECTIVE, OUTPUT, RUN, SCRIPT, VARIANT, told, tracer_provider, weigh
+from bakery import (
+    INSTRUCTIONS,
+    MODEL,
+    OBJECTIVE,
+    OUTPUT,
+    RUN,
+    SCRIPT,
+    VARIANT,
+    by_openinference,
+    by_openllmetry,
+    told,
+    weigh,
+)
 
 
 class Writer(TracingProcessor):
@@ -38,18 +50,14 @@ def instrument():
     if VARIANT.startswith("own"):
         set_trace_processors([Writer()])
     elif VARIANT.startswith("openinference"):
-        from openinference.instrumentation import TraceConfig
         from openinference.instrumentation.openai_agents import OpenAIAgentsInstrumentor
 
-        hidden = not SCRIPT["content"]
-        config = TraceConfig(hide_inputs=hidden, hide_outputs=hidden)
-        OpenAIAgentsInstrumentor().instrument(tracer_provider=tracer_provider(), config=config)
+        by_openinference(OpenAIAgentsInstrumentor)
     elif VARIANT == "openllmetry":
-        os.environ["TRACELOOP_TRACE_CONTENT"] = str(SCRIPT["content"]).lower()
         from opentelemetry.instrumentation.openai_agents import OpenAIAgentsInstrumentor
 
         set_trace_processors([])
-        OpenAIAgentsInstrumentor().instrument(tracer_provider=tracer_provider())
+        by_openllmetry(OpenAIAgentsInstrumentor)
     elif VARIANT == "logfire":
         import logfire
 
@@ -59,6 +67,7 @@ def instrument():
     elif VARIANT == "mlflow":
         import mlflow
 
+        set_trace_processors([])
         mlflow.openai.autolog()
 
 
