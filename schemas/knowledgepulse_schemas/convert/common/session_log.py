@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
+from knowledgepulse_schemas.convert.common.exit_codes import written_exit_code
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.packed import PackedMessages
 from knowledgepulse_schemas.convert.common.reading import (
@@ -74,6 +75,7 @@ class Transcript:
         self.run = hub.Run(framework, PackedMessages())  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._early: dict[str, int] = {}  # position of a response whose call is still to come
+        self._answers: dict[str, int] = {}  # hash of the last response, by id of the call
         self._failed: set[str] = set()  # ids of calls
 
     @property
@@ -82,22 +84,44 @@ class Transcript:
         return self.run.losses
 
     def add(self, role: hub.Role, parts: Iterable[hub.Part], at: datetime | None = None) -> int | None:
-        """Add a message, and return its position; None if it has no parts."""
-        parts = tuple(parts)
-        if not parts:
-            return None
+        """Add a message, and return its position; None if it tells nothing that earlier ones do not."""
         position = len(self.run.messages)
         early: list[hub.Part] = []
+        told: list[hub.Part] = []
         for part in parts:
             if isinstance(part, hub.ToolCall) and part.id is not None:
-                if self._early.get(part.id, position) < position:
-                    early.append(self._taken(part.id))
-                self._calls[part.id] = position
-            elif isinstance(part, hub.ToolCallResponse) and part.id and part.id not in self._calls:
-                self._early[part.id] = position
-        self.run.messages.append(hub.Message(role, parts, at))
+                if part in told or self._is_open(part):
+                    continue
+                early += self._add_call(part.id, position)
+            elif isinstance(part, hub.ToolCallResponse) and part.id is not None:
+                if self._is_answer_again(part.id, part.response):
+                    continue
+                if part.id not in self._calls:
+                    self._early[part.id] = position
+            told.append(_judged(part))
+        if not told:
+            return None
+        self.run.messages.append(hub.Message(role, tuple(told), at))
         self.add("tool", early, at)
         return position
+
+    def _add_call(self, call_id: str, position: int) -> Iterator[hub.Part]:
+        """Note the position of a call, and yield its response if that was written before it."""
+        if self._early.get(call_id, position) < position:
+            yield self._taken(call_id)
+        self._calls[call_id] = position
+        self._answers.pop(call_id, None)
+
+    def _is_open(self, call: hub.ToolCall) -> bool:
+        """Check for a call that is told again before its response, as programs do when it runs."""
+        return call.id not in self._answers and self.call_of(call.id) == call
+
+    def _is_answer_again(self, call_id: str, response: str) -> bool:
+        """Check for the last response to a call."""
+        answer = hash(response)
+        is_again = self._answers.get(call_id) == answer
+        self._answers[call_id] = answer
+        return is_again
 
     def _taken(self, call_id: str) -> hub.Part:
         """Take out a response that was written before its call."""
@@ -181,10 +205,6 @@ class Transcript:
         """Mark the responses to a call as failed, also those that are still to come."""
         self._failed.add(call_id)
 
-    def has_call(self, part: hub.Part) -> bool:
-        """Return whether an earlier message has the same call with the same id."""
-        return isinstance(part, hub.ToolCall) and self.call_of(part.id) == part
-
     def finish(self, *, ended: bool | None = None) -> hub.Run:
         """Return the run.
 
@@ -253,6 +273,13 @@ def event_of(model: type[_Event], line: dict[str, Any], losses: Losses) -> _Even
     except ConversionError:
         losses.add_unknown("events of another form", line)
         return None
+
+
+def _judged(part: hub.Part) -> hub.Part:
+    """Return a response with the failure that its program wrote into it; any other part unchanged."""
+    if isinstance(part, hub.ToolCallResponse) and not part.failed and written_exit_code(part.response):
+        return replace(part, failed=True)
+    return part
 
 
 def _is_response(part: hub.Part, call_id: str) -> bool:

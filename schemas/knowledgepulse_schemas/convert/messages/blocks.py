@@ -13,6 +13,7 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.exit_codes import exit_code_of
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, without
 from knowledgepulse_schemas.convert.common.words import words
@@ -50,7 +51,9 @@ _ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
 _SERVER = "mcp_server_name"
 _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error", "tool_call_error")
-_STATES = ("success", "status")
+_STATES = ("success", "status", "outcome")
+_FAILURES = ("error", "failed", "retried", "denied")
+"""What a response's status or outcome may say of a failure."""
 
 
 def _with_type(block: dict[str, Any]) -> dict[str, Any]:
@@ -91,6 +94,8 @@ def is_failed(response: dict[str, Any]) -> bool:
     return (
         response.get("success") is False
         or response.get("status") == "error"
+        or response.get("outcome") in _FAILURES
+        or exit_code_of(response) != 0
         or any(response.get(flag) not in (None, False, "") for flag in _FAILED)
     )
 

@@ -254,9 +254,6 @@ class Session:
             transcript.named(message.model)
         is_notice = message.model == _SYNTHETIC and not line.api_error
         role: hub.Role = "system" if is_notice else "assistant"
-        parts = tuple(
-            part for part in parts if not transcript.has_call(part)
-        )  # iFlow repeats it when it runs
         transcript.add(role, parts, transcript.reached(line.timestamp))
         if any(hub.cut_off(message.stop_reason)):
             self._cut_off[transcript] = message.id

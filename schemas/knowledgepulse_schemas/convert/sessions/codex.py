@@ -73,10 +73,6 @@ _EVENTS = words(
 """Events that are about the interface, or whose content is also in items of the API."""
 _NOTICE = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md instructions )")
 """How texts begin that Codex itself puts among the user's."""
-_EXIT_CODE = re.compile(
-    r"(?:Chunk ID: \w+\n)?(?:Wall time: [\d.]+ seconds\n)?(?:Process exited with code|Exit code:) (-?\d+)\n"
-)
-"""The lines that Codex puts before a command's output."""
 
 
 def _recognises(line: dict[str, Any]) -> bool:
@@ -306,8 +302,7 @@ def _judged(response: hub.ToolCallResponse, losses: Losses) -> hub.ToolCallRespo
         case {"metadata": {"exit_code": exit_code, **metadata}, "output": str(output), **rest}:
             count_others(rest | metadata, set(), "response_item[].output", losses)
             return replace(response, response=output, failed=bool(exit_code))
-    code = _EXIT_CODE.match(response.response)
-    return replace(response, failed=response.failed or (code is not None and code[1] != "0"))
+    return response
 
 
 def _has_failed(event: dict[str, Any]) -> bool:

@@ -29,7 +29,7 @@ from knowledgepulse_schemas.convert.common.reading import (
     without,
 )
 from knowledgepulse_schemas.convert.common.session_log import Transcript, lines_of, project_of
-from knowledgepulse_schemas.convert.messages.blocks import Parts
+from knowledgepulse_schemas.convert.messages.blocks import Parts, is_failed
 
 NAME = "opencode"
 
@@ -200,9 +200,8 @@ def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, loss
             count_others(rest, set(), f"{path}.time", losses)
     yield "assistant", hub.ToolCall(tool, state.get("input"), call_id, latency_ms=latency)
     if state.get("status") in ("completed", "error"):
-        failed = state["status"] == "error"
-        text = as_text(state.get("error" if failed else "output"))
-        yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=failed)
+        text = as_text(state.get("error" if state["status"] == "error" else "output"))
+        yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=is_failed(state))
 
 
 FORMAT = of_session(NAME, __doc__, "info messages", _recognises, _runs)

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.exit_codes import exit_code_of
 from knowledgepulse_schemas.convert.common.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
@@ -190,7 +191,10 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
     if event.observation is not None:
         content = _content(event.observation.content, f"{path}.observation.content", losses)
         text = hub.join_texts(content)
-        failed = failed or event.observation.is_error is True
+        extra = event.observation.model_extra or {}
+        failed = (
+            failed or event.observation.is_error is True or exit_code_of(extra) > 0
+        )  # below, it still ran
     else:
         text = event.error or event.rejection_reason or ""
     return hub.message("tool", hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
@@ -271,10 +275,7 @@ def _legacy_observation(event: _LegacyEvent, kind: str, path: str, losses: Losse
     tool = event.tool or _Metadata()
     extras = event.extras or {}
     losses.add(f"{path}.extras", extras)
-    metadata = extras.get("metadata")
-    code = extras.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
-    code = event.exit_code if code is None else code
-    failed = kind == "error" or (isinstance(code, int) and code > 0)
+    failed = kind == "error" or (exit_code_of(extras) or event.exit_code or 0) > 0
     text = as_text(event.content) or as_text(event.message)
     return hub.message(
         "tool", hub.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed)

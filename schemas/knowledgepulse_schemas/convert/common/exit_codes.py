@@ -1,0 +1,35 @@
+"""The exit code of a command, by which its result is a failure although its status may be a success."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_NAMES = ("exit_code", "exitCode", "exit")
+_AROUND = ("metadata", "shellExecution")
+"""Members of a result that may hold it."""
+_BEFORE = re.compile(
+    r"(?:Chunk ID: \w+\n)?(?:Wall time: [\d.]+ seconds\n)?"
+    r"(?:Process exited with code|Exit code:) (-?\d+)\n"  # Codex
+)
+_AFTER = re.compile(
+    r"(?:\nExit Code: (-?\d+)(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*"  # Gemini CLI
+    r"|\nReturn code: (-?\d+)"  # gptme
+    r"|<shellId: \w+ completed with exit code (-?\d+)>)"  # Copilot CLI
+    r"\s*(?:</untrusted_context>\s*)?\Z"
+)
+_LINES = 300
+"""The most characters of the lines that a program writes after a command's output."""
+
+
+def exit_code_of(result: dict[str, Any]) -> int:
+    """Return the exit code in a member of a command's result; 0 if there is none."""
+    around = (result[name] for name in _AROUND if isinstance(result.get(name), dict))
+    codes = (members.get(name) for members in (result, *around) for name in _NAMES)
+    return next((code for code in codes if type(code) is int), 0)
+
+
+def written_exit_code(text: str) -> int:
+    """Return the exit code in the lines that a program writes around a command's output; 0 without any."""
+    found = _BEFORE.match(text) or _AFTER.search(text[-_LINES:])
+    return int(next(filter(None, found.groups()))) if found else 0
