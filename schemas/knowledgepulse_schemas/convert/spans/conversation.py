@@ -16,11 +16,15 @@ from knowledgepulse_schemas.convert.common.reading import parse_json
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A model call as recorded by a tracer. Its input is the whole conversation so far."""
+    """A model call as recorded by a tracer. Its input is the whole conversation so far.
+
+    ``whole``: whether the tracer recorded no messages, only what the call was given and what it returned.
+    """
 
     input: tuple[hub.Message, ...] = ()
     output: tuple[hub.Message, ...] = ()
     error: hub.Error | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,14 @@ class ToolRun:
     call: hub.ToolCall
     response: str | None = None
     failed: bool = False
+
+    def with_inner(self, inner: ToolRun) -> ToolRun:
+        """Return the execution with what another tracer, whose span is within this one, knows of it."""
+        if self.call.name != inner.call.name:
+            return self
+        call = replace(self.call, id=self.call.id or inner.call.id)
+        response = inner.response if self.response is None else self.response
+        return ToolRun(call, response, self.failed or inner.failed)
 
 
 def conversation(
@@ -223,7 +235,7 @@ class _Conversation:
             call.response = self._put(replace(part, id=call.part.id))
             return
         kept = self._change(call.response, failed=part.failed or None)
-        if not call.told:
+        if not call.told or not part.response:
             self._count_other(part.response, kept.response)
         else:
             self._count_other(kept.response, part.response)

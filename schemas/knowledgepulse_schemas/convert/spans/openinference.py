@@ -69,7 +69,8 @@ def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Los
     whole = _values(span, set() if inputs and outputs else used, error)
     used.add("llm.finish_reason")
     error = error or next(hub.cut_off(span.attributes.get("llm.finish_reason")), None)
-    return ModelCall((*tools, *(inputs or whole.input)), outputs or whole.output, error)
+    messages = (*tools, *(inputs or whole.input)), outputs or whole.output
+    return ModelCall(*messages, error, whole=not inputs and not outputs)
 
 
 def _messages(

@@ -255,7 +255,7 @@ class _Tree:
 
     def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
         """Return the messages of the calls below the root, or the root's own if those have none."""
-        events = self._events(root, nodes)
+        events = self._events(root, nodes, losses)
         if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
             events = [root.event, *events]
             return conversation(events, _earlier_runs(events, losses), losses)
@@ -272,18 +272,19 @@ class _Tree:
                 _count_unsaid(node.event, transcript, losses)
         return messages
 
-    def _events(self, root: Node, nodes: list[Node]) -> list[ModelCall | ToolRun | hub.Error]:
+    def _events(self, root: Node, nodes: list[Node], losses: Losses) -> list[ModelCall | ToolRun | hub.Error]:
         """Return the calls below the root in order.
 
         A tool that ran an agent responds after all that happened below it; then, too, an agent fails.
         """
+        repeats = self._repeats(nodes, losses)
         placed: list[tuple[tuple[int, int], ModelCall | ToolRun | hub.Error]] = []
         last: dict[str, int] = {}  # the place of the last event in or below a node
         for place, node in reversed(list(enumerate(nodes))):  # children first
             end = max(place, last.get(node.id, -1))
             if node.agent and node.error is not None and node is not root:
                 placed.append(((end, 1 - place), node.error))
-            elif node.event is None or node.agent or self._is_repeated(node):
+            elif node.event is None or node.agent or node.id in repeats:
                 end = last.get(node.id, -1)
             elif isinstance(node.event, ToolRun) and end > place:
                 placed.append(((place, -len(nodes)), replace(node.event, response=None, failed=False)))
@@ -294,20 +295,53 @@ class _Tree:
         placed.sort(key=itemgetter(0))
         return [event for _, event in placed]
 
-    def _is_repeated(self, node: Node) -> bool:
-        """Check whether an enclosing span of another tracer records the same call."""
+    def _repeats(self, nodes: list[Node], losses: Losses) -> set[str]:
+        """Return the ids of the calls that other spans tell better.
+
+        Of model calls within each other, that with the longest output counts, or else the outermost. Those
+        without messages count only if no other has any. A tool's span has what one of it within it knows.
+        """
+        repeats: set[str] = set()
+        calls = [node for node in nodes if node.event is not None and not node.agent]
+        has_messages = any(isinstance(node.event, ModelCall) and not node.event.whole for node in calls)
+        for node in calls:
+            around = self._call_around(node, repeats)
+            if has_messages and isinstance(node.event, ModelCall) and node.event.whole:
+                losses.add("model calls without messages", _contents(node.event))
+            elif around is None or type(around.event) is not type(node.event):
+                continue
+            elif isinstance(node.event, ModelCall) and _length(node) > _length(around):
+                repeats.add(around.id)
+                continue
+            elif isinstance(node.event, ToolRun) and isinstance(around.event, ToolRun):
+                around.event = around.event.with_inner(node.event)
+            repeats.add(node.id)
+        return repeats
+
+    def _call_around(self, node: Node, repeats: set[str]) -> Node | None:
+        """Return the innermost call around a call, of the same agent, that is no repeat."""
         seen = {node.id}
         parent = self._nodes.get(node.parent_id or "")
         while parent is not None and parent.id not in seen and not parent.agent:
-            if parent.event is not None and not is_empty(parent.event):
-                return type(parent.event) is type(node.event)
+            if parent.event is not None and not is_empty(parent.event) and parent.id not in repeats:
+                return parent
             seen.add(parent.id)
             parent = self._nodes.get(parent.parent_id or "")
-        return False
+        return None
 
 
 def _time(node: Node) -> tuple[int, int, str]:
     return node.start, node.end, node.id
+
+
+def _length(node: Node) -> int:
+    """Return the number of characters of a model call's output."""
+    output = node.event.output if isinstance(node.event, ModelCall) else ()
+    parts = (part for message in output for part in message.parts)
+    return sum(
+        len(f"{part.name}{part.arguments}") if isinstance(part, hub.ToolCall) else len(_text_of(part))
+        for part in parts
+    )
 
 
 def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Node | None:
