@@ -22,7 +22,8 @@ _ELEMENTS = (
 )
 _OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})>", re.MULTILINE)
 _HEADING = re.compile(
-    r"\s*# (?:AGENTS\.md instructions "  # Codex
+    r"Calling tools:\n\[\{'id': "  # smolagents
+    r"|\s*# (?:AGENTS\.md instructions "  # Codex
     r"|task_progress (?:List|LIST|RECOMMENDED)|TODO LIST (?:UPDATE|CREATION) REQUIRED|FOCUS CHAIN )"  # Cline
 )
 _IDE = re.compile(r"\s*# Context from my IDE setup:\n")
@@ -30,10 +31,11 @@ _IDE_REQUEST = re.compile(r"^## My request for Codex:[ \t]*\n", re.MULTILINE)
 _OPENCLAW = re.compile(
     r"\s*(?:[A-Z][\w ]* \(untrusted metadata\):\n```json\n.*?\n```\s*)*"
     r"(?:\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [^\]\n]+\] "
-    r"|\[OpenClaw heartbeat poll\]\s*\Z)?",
+    r"|\[OpenClaw heartbeat poll\]\s*\Z"
+    r"|New task:\n)?",  # smolagents
     re.DOTALL,
 )
-"""The sender and the time before a message to OpenClaw; always matches."""
+"""The sender and the time before a message to OpenClaw, or a title; always matches."""
 _TERMINUS = "You are an AI assistant tasked with solving command-line tasks"
 _TASKS = (
     (  # OpenHands, for a model without function calls
@@ -41,6 +43,7 @@ _TASKS = (
         "--------------------- NEW TASK DESCRIPTION ---------------------",
         "--------------------- END OF NEW TASK DESCRIPTION ---------------------",
     ),
+    ("", "\nCurrent Task: ", "\n\nThis is the expected criteria for your final answer: "),  # CrewAI
     (_TERMINUS, "\nTask Description:\n", "\nCurrent terminal state:\n"),
     (_TERMINUS, "\nInstruction:\n", "\nYour response must be a JSON object that matches this schema:\n"),
 )
@@ -73,8 +76,8 @@ def _split(text: str) -> tuple[list[str], str]:
     own = []
     rest = text
     for beginning, mark, end_mark in _TASKS:
-        example, found, task = rest.partition(mark)
-        if found and example.lstrip().startswith(beginning):
+        example, _, task = rest.partition(mark)
+        if end_mark in task and example.lstrip().startswith(beginning):
             rest, _, after = task.partition(end_mark)
             own += [text.strip() for text in (example, after) if text.strip()]
     if rest.lstrip().startswith(_DEMONSTRATION) and _DEMONSTRATION_END in rest:

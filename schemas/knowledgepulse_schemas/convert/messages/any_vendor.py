@@ -45,6 +45,8 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
             losses.add(f"{path}[] after the first", value[1:])
             return messages_of(value[0], role, f"{path}[0]", losses)
         if all(isinstance(item, dict) for item in value):
+            if all(any(recognises(item) for recognises, _ in _RESPONSES) for item in value):
+                return tuple(part for item in value for part in _of_object(item, role, f"{path}[]", losses))
             return _of_list(value, role, path, losses)
         if all(isinstance(item, str) for item in value):
             value = "\n".join(value)
@@ -96,6 +98,20 @@ def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses
     """Return the message of a Gemini candidate, or of a response of the Agent Development Kit."""
     count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
     return gemini.answer_of(value, path, losses)
+
+
+def _response(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages of a response of OpenAI's Responses API."""
+    count_others(value, {"output"}, path, losses)
+    return messages_of(value["output"], role, f"{path}.output", losses)
+
+
+def _task(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages in the output of a task of CrewAI, or else what was asked and said."""
+    count_others(value, {"description", "messages", "raw"}, path, losses)
+    asked = messages_of(value.get("messages") or value["description"], "user", f"{path}.messages", losses)
+    told = messages_of(value["raw"], role, f"{path}.raw", losses)
+    return asked if asked[-1:] == told else asked + told
 
 
 def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
@@ -183,6 +199,8 @@ _RESPONSES: tuple[
 ] = (
     (_has_list("generations"), _generations),
     (_has_list("choices"), _completion),
+    (lambda value: value.get("object") == "response" and isinstance(value.get("output"), list), _response),
+    (lambda value: {"description", "raw"} <= value.keys(), _task),
     (_is_choice, _completion),
     (_has_list("candidates"), _candidates),
     (lambda value: gemini.recognises(value.get("content")), _candidate),

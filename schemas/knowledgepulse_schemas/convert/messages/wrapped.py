@@ -51,6 +51,11 @@ def response_of(
     match parsed:
         case {"output": output} if len(parsed) == 1:  # as LangChain's tracer wraps what is no text
             parsed = value = output
+        case {"id": _, "name": _, "response": response} if len(parsed) == 3:  # ADK
+            parsed = value = response
+        case {"blocks": list(blocks), "raw_output": _, "is_error": error, **rest}:  # LlamaIndex
+            count_others(rest, {"tool_name", "raw_input"}, path, losses)
+            parsed, failed = [{"type": "text", **block} for block in blocks], failed or error is True
     text = _joined(parsed, path, losses) if _are_blocks(parsed) else as_text(value)
     return hub.ToolCallResponse(text, call_id, name, failed=failed)
 

@@ -71,7 +71,7 @@ def conversation(
 
 
 _Key = tuple[str, ...]  # what texts or calls have in common
-_Position = tuple[int, int]  # of a part: index of its message, index in the message
+_Position = tuple[list[hub.Part], int]  # of a part: those of its message, and the index among them
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +105,7 @@ class _Reading:
         calls: the calls so far.
         open: those of them that have no response so far.
         next: the index of the first known call that may follow, by what the calls have in common.
+        thoughts: the agent's new messages since the last call, which an output did not tell.
     """
 
     repeats: Counter[_Key] | None = None
@@ -112,6 +113,7 @@ class _Reading:
     calls: set[_Call] = field(default_factory=set)
     open: list[_Call] = field(default_factory=list)
     next: dict[_Key, int] = field(default_factory=dict)
+    thoughts: list[list[hub.Part]] = field(default_factory=list)
 
 
 class _Conversation:
@@ -153,13 +155,16 @@ class _Conversation:
                 self._add_response(call, part)
             else:
                 self._add_text(role, part, reading)
-        if not self._messages[-1][1]:
+        parts = self._messages[-1][1]
+        if not parts:
             self._messages.pop()
+        elif role == "assistant" and reading.repeats is not None:
+            reading.thoughts.append(parts)
 
     def _put(self, part: hub.Part) -> _Position:
         parts = self._messages[-1][1]
         parts.append(part)
-        return len(self._messages) - 1, len(parts) - 1
+        return parts, len(parts) - 1
 
     def _add_text(self, role: hub.Role, part: hub.Part, reading: _Reading) -> None:
         key = _text(role, part)
@@ -172,15 +177,30 @@ class _Conversation:
         call = None if reading.repeats is None else self._repeated(part, reading)
         if call is None:
             call = self._new_call(part)
-        elif part.id is not None:
-            call.repeated = True
+        else:
+            call.repeated = part.id is not None
             self._identify(call, part.id)
+            self._move(reading, call.position[0])
+        reading.thoughts = []
         reading.calls.add(call)
         reading.open.append(call)
 
+    def _move(self, reading: _Reading, before: list[hub.Part]) -> None:
+        """Move what the agent said before a repeated call, as inputs may hold more than outputs."""
+        role, parts = self._messages[-1]
+        if parts and role == "assistant":
+            reading.thoughts.append(parts)
+            self._messages.append((role, []))
+        for thought in reading.thoughts:
+            message = self._messages.pop(self._index(thought))
+            self._messages.insert(self._index(before), message)
+
+    def _index(self, parts: list[hub.Part]) -> int:
+        return next(index for index, (_, own) in enumerate(self._messages) if own is parts)
+
     def _new_call(self, part: hub.ToolCall) -> _Call:
         call = _Call(part, self._put(part))
-        for key in (("name", part.name), _like(part)):
+        for key in (("all",), ("name", part.name), _like(part)):
             self._calls.setdefault(key, []).append(call)
         self._identify(call, part.id)
         return call
@@ -226,8 +246,19 @@ class _Conversation:
         if found:
             reading.open.remove(call := found[0])
             return call
+        if not part.id and not part.name and not known:
+            return self._retold(part, reading)
         unanswered = (call for call in known if call.response is None)
         return next(unanswered, known[-1] if part.id and known else None)
+
+    def _retold(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
+        """Return the call whose response is in that of an input which tells the calls in texts alone."""
+        for call in self._calls.get(("all",), []):
+            told = self._change(call.response).response if call.response is not None else ""
+            if told and told in part.response and call not in reading.calls:
+                reading.calls.add(call)
+                return call
+        return None
 
     def _add_response(self, call: _Call, part: hub.ToolCallResponse) -> None:
         if call.response is None:
@@ -279,7 +310,7 @@ class _Conversation:
 
     def _change(self, position: _Position, **changes: Any) -> Any:
         """Set the attributes of a part that are not None, and return it."""
-        parts, number = self._messages[position[0]][1], position[1]
+        parts, number = position
         known = {name: value for name, value in changes.items() if value is not None}
         parts[number] = replace(parts[number], **known)
         return parts[number]

@@ -5,6 +5,7 @@ Source: https://arize-ai.github.io/openinference/spec/; the names of ``openinfer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none
 from knowledgepulse_schemas.convert.messages import wrapped
+from knowledgepulse_schemas.convert.messages.any_vendor import messages_of
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.spans.span import Span, node_of, unflatten
@@ -24,6 +26,9 @@ _TOOLS = "llm.tools"
 _VALUES = {"input.value", "output.value", "input.mime_type", "output.mime_type"}
 _READ = {"role", "content", "contents", "tool_calls"} | {"function_call_name", "function_call_arguments_json"}
 _READ_OF_TOOL = {"role", "content", "contents", "tool_call_id", "name"}
+_ROLES = hub.ROLES | {"tool-response": "tool"}  # smolagents
+_TITLE = re.compile(r"\A(?:Observation|Error):\n")
+"""What smolagents writes before a response."""
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -46,7 +51,9 @@ def node(span: Span) -> Node:
     elif kind == "RETRIEVER":
         event = _retrieval(span, used, error)
     elif kind == "AGENT":
-        event = _values(span, used, None)
+        event = ModelCall(
+            _value(span, "input", "user", used, losses), _value(span, "output", "assistant", used, losses)
+        )
     own_name = span.text("agent.name", "graph.node.name")
     return node_of(
         span,
@@ -66,34 +73,33 @@ def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Los
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
     used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
     tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
-    whole = _values(span, set() if inputs and outputs else used, error)
     used.add("llm.finish_reason")
-    error = error or next(hub.cut_off(span.attributes.get("llm.finish_reason")), None)
-    messages = (*tools, *(inputs or whole.input)), outputs or whole.output
-    return ModelCall(*messages, error, whole=not inputs and not outputs)
+    return ModelCall(
+        (*tools, *(inputs or _value(span, "input", "user", used, losses))),
+        outputs or _value(span, "output", "assistant", used, losses),
+        error or next(hub.cut_off(span.attributes.get("llm.finish_reason")), None),
+        whole=not inputs and not outputs,
+    )
 
 
 def _messages(
     span: Span, prefix: str, default: hub.Role, used: set[str], losses: Losses
 ) -> tuple[hub.Message, ...]:
+    """Return the messages in numbered attributes; none if they have no content."""
     values = unflatten(span.attributes, prefix)
     used.update(name for name in span.attributes if name == prefix or name.startswith(f"{prefix}."))
-    return tuple(
+    messages = tuple(
         _message(message, default, f"{prefix}[]", losses)
         for message in values or ()
         if isinstance(message, dict)
     )
+    return messages if any(message.parts for message in messages) else ()
 
 
-def _values(span: Span, used: set[str], error: hub.Error | None) -> ModelCall:
-    """Return a call of which only the whole input and output were recorded, not the messages."""
-    used |= _VALUES
-    inputs, outputs = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
-    return ModelCall(
-        (hub.message("user", hub.Text(inputs)),) if inputs else (),
-        (hub.message("assistant", hub.Text(outputs)),) if outputs else (),
-        error,
-    )
+def _value(span: Span, name: str, role: hub.Role, used: set[str], losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages in a call's whole input or output."""
+    used |= {f"{name}.value", f"{name}.mime_type"}
+    return messages_of(span.attributes.get(f"{name}.value"), role, f"{name}.value", losses)
 
 
 def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
@@ -102,15 +108,17 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
         losses.add(path, value)
         return hub.message(default)
     count_others(value, {"message"}, path, losses)
-    role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
+    role = _ROLES.get(as_text(message.get("role")).lower(), default)
+    if "role" not in message and "contents" in message:  # reasoning, of the Agents SDK for JavaScript
+        thoughts = _contents(message, "assistant", path, losses)
+        return hub.message("assistant", hub.reasoning(hub.join_texts(thoughts)))
     texts = list(_contents(message, role, path, losses))
     if role == "tool":
         call_id, name = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
         count_others(message, _READ_OF_TOOL, f"{path}.message", losses)
-        own = f"{path}.message.content"
-        return hub.message(
-            role, wrapped.response_of(hub.join_texts(texts), own, losses, call_id=call_id, name=name)
-        )
+        text = _TITLE.sub("", hub.join_texts(texts))
+        response = wrapped.response_of(text, f"{path}.message.content", losses, call_id=call_id, name=name)
+        return hub.message(role, response)
     count_others(message, _READ, f"{path}.message", losses)
     parts = [*texts, *_tool_calls(message, path, losses)]
     if (name := text_or_none(message.get("function_call_name"))) is not None:

@@ -259,10 +259,10 @@ class _Tree:
         if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
             events = [root.event, *events]
             return conversation(events, _earlier_runs(events, losses), losses)
-        if isinstance(root.event, ModelCall) and not any(map(_asks, events)):
-            events = [ModelCall(input=root.event.input), *events]
+        if isinstance(root.event, ModelCall) and not any(map(_asks, (*events, ModelCall(root.event.output)))):
+            events = [ModelCall(root.event.input), *events]
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
-            events.append(ModelCall(output=root.event.output))
+            events.append(ModelCall(root.event.output))  # which may repeat calls
         messages = conversation(events, _earlier_runs(events, losses), losses)
         if isinstance(root.event, ModelCall) and not _has_answer(messages):
             messages += _untold(root.event.output, messages)
@@ -396,7 +396,12 @@ def _has_answer(messages: list[hub.Message]) -> bool:
 
 def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
     """Return the end of an agent's output that its calls do not tell: often only it has the answer."""
-    told = {_said(part) for message in messages for part in message.parts}
+    told = {
+        _said(part)
+        for message in messages
+        for part in message.parts
+        if not isinstance(part, hub.ToolCallResponse)
+    }
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
 
