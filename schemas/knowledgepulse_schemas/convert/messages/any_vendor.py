@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -18,10 +18,11 @@ from knowledgepulse_schemas.convert.messages import (
     vercel,
     wrapped,
 )
+from knowledgepulse_schemas.convert.messages.blocks import parts_of
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.convert.spans import genai
 
-_WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
+_WRAPPERS = ("messages", "contents", "replies", "input", "output", "message", "content")
 
 
 def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
@@ -106,6 +107,14 @@ def _response(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) 
     return messages_of(value["output"], role, f"{path}.output", losses)
 
 
+def _answer(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the message in an answer of Mastra or the Vercel AI SDK."""
+    count_others(value, {"text", "toolCalls"}, path, losses)
+    text = messages_of(as_text(value["text"]), role, f"{path}.text", losses)
+    calls = [call for call in value.get("toolCalls") or () if isinstance(call, dict)]
+    return (*text, *(vercel.messages_of(calls, f"{path}.toolCalls", losses) if calls else ()))
+
+
 def _task(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the messages in the output of a task of CrewAI, or else what was asked and said."""
     count_others(value, {"description", "messages", "raw"}, path, losses)
@@ -129,15 +138,9 @@ def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losse
 
 
 def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    if all(langchain.is_message(item) for item in values):
-        return tuple(langchain.messages_of(values, path, losses))
-    if all(gemini.recognises(item) for item in values):
-        return tuple(gemini.message_of(item, role, path, losses) for item in values)
-    if all("role" in item and isinstance(item.get("parts"), list) for item in values):
-        return genai.messages_of(values, path, losses)
-    for vendor in (vercel, bedrock, anthropic):
-        if vendor.recognises(values):
-            return tuple(vendor.messages_of(values, path, losses))
+    for recognises, convert in _LISTS:
+        if recognises(values):
+            return tuple(convert(values, role, path, losses))
     if openai.are_items(values):
         tools = [item["content"] for item in values if _defines_tool(item)]
         for item in filter(_defines_tool, values):
@@ -145,6 +148,22 @@ def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tu
         values = [_as_chat(item) for item in values if not _defines_tool(item)]
         return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
     return (hub.Message(role, (hub.Text(as_text(values)),)),)
+
+
+def _has_parts(message: dict[str, Any]) -> bool:
+    return "role" in message and isinstance(message.get("parts"), list)
+
+
+def _has_untyped(message: dict[str, Any]) -> bool:
+    """Check for a message of Haystack or Genkit, whose blocks tell by their members what they are."""
+    content = message.get("content")
+    return "role" in message and isinstance(content, list) and not any("type" in block for block in content)
+
+
+def _untyped(message: dict[str, Any], path: str, losses: Losses) -> hub.Message:
+    count_others(message, {"role", "content"}, path, losses)
+    parts = (part for _, part in parts_of(message["content"], f"{path}.content", losses))
+    return hub.message(hub.role_of(as_text(message["role"]), path), *parts)
 
 
 def _defines_tool(message: dict[str, Any]) -> bool:
@@ -194,6 +213,24 @@ def _is_choice(value: dict[str, Any]) -> bool:
 
 
 _Object = dict[str, Any]
+_LISTS: tuple[
+    tuple[Callable[[Any], bool], Callable[[Any, hub.Role, str, Losses], Iterable[hub.Message]]], ...
+] = (
+    (lambda values: all(map(langchain.is_message, values)), lambda v, _, *to: langchain.messages_of(v, *to)),
+    (
+        lambda values: all(map(gemini.recognises, values)),
+        lambda values, *to: (gemini.message_of(value, *to) for value in values),
+    ),
+    (lambda values: all(map(_has_parts, values)), lambda v, _, *to: genai.messages_of(v, *to)),
+    (vercel.recognises, lambda values, _, *to: vercel.messages_of(values, *to)),
+    (bedrock.recognises, lambda values, _, *to: bedrock.messages_of(values, *to)),
+    (anthropic.recognises, lambda values, _, *to: anthropic.messages_of(values, *to)),
+    (
+        lambda values: all(map(_has_untyped, values)),
+        lambda values, _, *to: (_untyped(value, *to) for value in values),
+    ),
+)
+"""The vendors' lists of messages."""
 _RESPONSES: tuple[
     tuple[Callable[[_Object], bool], Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]], ...
 ] = (
@@ -201,6 +238,7 @@ _RESPONSES: tuple[
     (_has_list("choices"), _completion),
     (lambda value: value.get("object") == "response" and isinstance(value.get("output"), list), _response),
     (lambda value: {"description", "raw"} <= value.keys(), _task),
+    (lambda value: "text" in value and not {"toolCalls", "files"}.isdisjoint(value), _answer),
     (_is_choice, _completion),
     (_has_list("candidates"), _candidates),
     (lambda value: gemini.recognises(value.get("content")), _candidate),

@@ -26,13 +26,13 @@ _REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
 _CALL = words(
     """
     tool_use toolCall toolUse tool.call tool-call tool_call tool_call_chunk invalid_tool_call function_call
-    functionCall
+    functionCall toolRequest
     """
 )
 _RESPONSE = words(
     """
     tool_result toolResult tool.result tool-result tool-return function_result retry-prompt tool_call_result
-    functionResponse
+    functionResponse toolResponse
     """
 )
 _WRAPPERS = {"part"} | _CALL | _RESPONSE
@@ -45,7 +45,7 @@ _MEDIA = words(
 )
 """Types of blocks that hold no text, reasoning or call."""
 _NAMES = ("name", "toolName", "tool_name", "tool_type")
-_CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "id")
+_CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "ref", "id")
 _RESPONSE_IDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id", *_CALL_IDS)
 _ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
 _SERVER = "mcp_server_name"

@@ -34,7 +34,7 @@ class Dialect:
     """How a tracer records calls; a name may be that of an attribute, or of an event's after its own and "/".
 
     Attributes:
-        kind: the attribute of a span's kind.
+        kind: the attribute of a span's kind; without one, its kind is its name.
         kinds: the kinds that are calls, in lower case.
         inputs: names of a call's input, of which the first that a span has counts.
         outputs: names of its output.
@@ -95,6 +95,61 @@ DIALECTS = (
         inputs=("mlflow.spanInputs",),
         outputs=("mlflow.spanOutputs",),
         root=True,
+    ),
+    Dialect(  # Logfire's integration of the OpenAI Agents SDK, whose model calls follow OpenTelemetry's
+        "logfire.msg_template",
+        {"function: {name}": "tool"},
+        inputs=("input",),
+        outputs=("output",),
+        names=("name",),
+    ),
+    Dialect(  # LangSmith's SDK
+        "langsmith.span.kind",
+        {"llm": "model", "tool": "tool", "retriever": "tool"},
+        inputs=("gen_ai.prompt",),
+        outputs=("gen_ai.completion",),
+        names=("gen_ai.tool.name",),
+        ids=("gen_ai.tool.call.id",),
+        root=True,
+    ),
+    Dialect(  # Mastra, whose steps hold model calls that follow OpenTelemetry's conventions
+        "mastra.span.type",
+        {"agent_run": "agent", "model_step": "model", "tool_call": "tool", "mcp_tool_call": "tool"},
+        inputs=("mastra.agent_run.input", "mastra.model_step.input", "gen_ai.tool.call.arguments"),
+        outputs=("mastra.agent_run.output", "mastra.model_step.output", "gen_ai.tool.call.result"),
+        names=("gen_ai.tool.name",),
+        ids=("gen_ai.tool.call.id",),
+    ),
+    Dialect(
+        "genkit:metadata:subtype",
+        {"agent": "agent", "flow": "agent", "model": "model", "tool": "tool"},
+        inputs=("genkit:input",),
+        outputs=("genkit:output",),
+        names=("genkit:name",),
+        root=True,
+    ),
+    Dialect(  # Spring AI; its model calls have no content
+        "spring.ai.kind",
+        {"tool_call": "tool"},
+        inputs=("spring.ai.tool.call.arguments",),
+        outputs=("spring.ai.tool.call.result",),
+        names=("spring.ai.tool.definition.name",),
+        ids=("spring.ai.tool.call.id",),
+        root=True,
+    ),
+    Dialect(  # Haystack
+        "",
+        {
+            "haystack.agent.run": "agent",
+            "haystack.agent.step.llm": "model",
+            "haystack.agent.step.tool": "tool",
+        },
+        inputs=("haystack.agent.input", "haystack.agent.step.llm.input", "haystack.agent.step.tool.input"),
+        outputs=(
+            *("haystack.agent.output", "haystack.agent.step.llm.output", "haystack.agent.step.tool.output"),
+        ),
+        names=("haystack.tool.name",),
+        failure=("haystack.tool.error", True),
     ),
     Dialect(  # what :func:`attributes_of` makes of a record
         "knowledgepulse.kind",
@@ -194,11 +249,13 @@ def with_failures(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _dialect_of(span: Span) -> Dialect | None:
-    return next((dialect for dialect in DIALECTS if dialect.kind in span.attributes), None)
+    return next(
+        (d for d in DIALECTS if d.kind in span.attributes or (not d.kind and span.name in d.kinds)), None
+    )
 
 
 def _kind(span: Span, dialect: Dialect) -> str:
-    return as_text(parse_json(span.attributes[dialect.kind])).lower()
+    return as_text(parse_json(span.attributes.get(dialect.kind, span.name))).lower()
 
 
 def _failed(span: Span, dialect: Dialect) -> bool:

@@ -246,7 +246,7 @@ class _Tree:
             native_id=f"{root.trace_id}/{root.id}",
             span=_span_of(root),
             ended_at=_datetime(root.end),
-            ending="without_error" if root.error is None and _has_answer(messages) else "failed",
+            ending="failed" if root.error is not None or _is_cut_off(nodes, messages) else "without_error",
             agent_id=root.agent_id,
             names=root.names if root.agent else _names(root, nodes),
             outcome=root.outcome,
@@ -386,6 +386,13 @@ def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
 def _asks(event: ModelCall | ToolRun | hub.Error) -> bool:
     """Check for a model call with a text of the user."""
     return isinstance(event, ModelCall) and _has_user([*event.input, *event.output])
+
+
+def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
+    """Check for a run that ends with a call or its response, if its tracer records answers."""
+    return not _has_answer(messages) and (
+        any(_has_output(node.event) for node in nodes if node.event) or not any(node.silent for node in nodes)
+    )
 
 
 def _has_answer(messages: list[hub.Message]) -> bool:
