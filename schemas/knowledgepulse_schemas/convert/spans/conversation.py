@@ -104,6 +104,7 @@ class _Reading:
         texts: the texts so far.
         calls: the calls so far.
         open: those of them that have no response so far.
+        answered: those of them that have one, by their id.
         next: the index of the first known call that may follow, by what the calls have in common.
         thoughts: the agent's new messages since the last call, which an output did not tell.
     """
@@ -112,6 +113,7 @@ class _Reading:
     texts: Counter[_Key] = field(default_factory=Counter)
     calls: set[_Call] = field(default_factory=set)
     open: list[_Call] = field(default_factory=list)
+    answered: set[_Call] = field(default_factory=set)
     next: dict[_Key, int] = field(default_factory=dict)
     thoughts: list[list[hub.Part]] = field(default_factory=list)
 
@@ -137,7 +139,8 @@ class _Conversation:
     def _add_model_call(self, event: ModelCall) -> None:
         parts = (part for message in event.input for part in message.parts)
         ids = (_ids(part.id, part.name) for part in parts if isinstance(part, hub.ToolCall) and part.id)
-        given, returned = _Reading(Counter(chain.from_iterable(ids))), _Reading()
+        given = _Reading(Counter(chain.from_iterable(ids)))
+        returned = _Reading(answered=given.answered)
         for message in event.input:
             self._append(message.role, message.parts, given)
         for message in event.output:
@@ -174,16 +177,25 @@ class _Conversation:
             self._put(part)
 
     def _add_call(self, part: hub.ToolCall, reading: _Reading) -> None:
-        call = None if reading.repeats is None else self._repeated(part, reading)
+        call = self._left(part, reading) if reading.repeats is None else self._repeated(part, reading)
         if call is None:
             call = self._new_call(part)
         else:
             call.repeated = part.id is not None
             self._identify(call, part.id)
-            self._move(reading, call.position[0])
+            if reading.repeats is not None:
+                self._move(reading, call.position[0])
         reading.thoughts = []
         reading.calls.add(call)
         reading.open.append(call)
+
+    def _left(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
+        """Return the call that an output repeats although its input has the response.
+
+        OpenInference writes the calls of the Agent Development Kit over each other, in one span.
+        """
+        known = self._calls.get(("id", part.id), []) if part.id else []
+        return next((c for c in known if c in reading.answered and _like(c.part) == _like(part)), None)
 
     def _move(self, reading: _Reading, before: list[hub.Part]) -> None:
         """Move what the agent said before a repeated call, as inputs may hold more than outputs."""
@@ -240,6 +252,7 @@ class _Conversation:
         """Return the call that a response answers: by its id, else by the name, else the first open one."""
         known = self._calls.get(("id", part.id), []) if part.id else []
         found = [call for call in reading.open if part.id in call.ids]
+        reading.answered.update(found[:1])
         if not found and not known:
             found = [call for call in reading.open if call.part.name == part.name] or reading.open
             known = self._calls.get(("name", part.name or ""), [])

@@ -25,9 +25,6 @@ from knowledgepulse_schemas.convert.spans.tree import Node, runs_of
 
 Kind = Literal["agent", "model", "tool"]
 
-_REDACTED = "<REDACTED>"
-"""The text that Claude Code writes for content that it may not record."""
-
 
 @dataclass(frozen=True)
 class Dialect:
@@ -273,7 +270,7 @@ def _first(span: Span, names: tuple[str, ...], dialect: Dialect, used: set[str])
             else [span.attributes]
         )
         for attributes in sources:
-            if (value := attributes.get(attribute)) is not None and value != _REDACTED:
+            if (value := attributes.get(attribute)) is not None:
                 used.add(attribute)
                 value = parse_json(value) if dialect.is_json else value
                 return None if value == "null" else value

@@ -39,6 +39,8 @@ _SCOPES = (
 """How their names begin."""
 _UNKNOWN = "UNKNOWN"
 """Phoenix' kind of spans that do not follow OpenInference."""
+_REDACTED = ("<REDACTED>", "__REDACTED__")
+"""What Claude Code and OpenInference write for content that they may not record."""
 _FLAT = ("trace_id", "span_id")
 _NANOSECONDS = 1e17
 """Numbers above are times in nanoseconds."""
@@ -175,6 +177,8 @@ def _runs(
         if not otlp.is_logs(item)
         for span in spans_of(item, f"[{number}]" if isinstance(document, list) else "")
     ]
+    for span in spans:
+        span.attributes = {name: value for name, value in span.attributes.items() if value not in _REDACTED}
     _add_events(spans, documents)
     yield from runs_of(map(_node_of, dialects.with_failures(spans)), format_name)
 

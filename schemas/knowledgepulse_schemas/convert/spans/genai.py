@@ -60,6 +60,8 @@ class _Message(InputModel):
     parts: list[Block]
     name: str | None = None
     finish_reason: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None  # of litellm, beside the parts
+    tool_call_id: str | None = None
 
 
 def node(span: Span) -> Node:
@@ -116,8 +118,19 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
         role = hub.role_of(message.role, f"{path}[{number}]")
         count_unread(message, f"{path}[]", losses)
         parts = [part for item in message.parts for part in _parts(item, f"{path}[].parts[]", losses)]
+        if role == "tool" and all(isinstance(part, hub.Text) for part in parts):
+            response = hub.join_texts(parts)
+            parts = [wrapped.response_of(response, f"{path}[].parts[]", losses, call_id=message.tool_call_id)]
+        parts += _calls(message.tool_calls, path, losses)
         messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
     return tuple(messages)
+
+
+def _calls(calls: Any, path: str, losses: Losses) -> Iterator[hub.Part]:
+    """Yield calls in the form of OpenAI's API."""
+    if calls:
+        (message,) = openai.messages_of([{"role": "assistant", "tool_calls": calls}], path, losses)
+        yield from message.parts
 
 
 def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
@@ -146,7 +159,7 @@ def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part
 
 def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
     call = _recorded(span, used, losses) or _adk(span, used, losses) or _numbered(span, used, losses)
-    if call is None:
+    if not (call.input or call.output):
         call = _events(span, used, losses)
     reasons = span.attributes.get(_FINISH)
     used.add(_FINISH)
@@ -160,7 +173,9 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
 def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     """Read the message attributes of the span or of its details events."""
     details = _details(span, losses)
-    found = {name: span.attributes.get(name, details.get(name)) for name in (_INPUT, _OUTPUT)}
+    found = {name: parse_json(span.attributes.get(name, details.get(name))) for name in (_INPUT, _OUTPUT)}
+    if OPERATION not in span.attributes and any(isinstance(value, str) for value in found.values()):
+        return None  # OpenLIT's, of a function
     if found[_INPUT] is None and found[_OUTPUT] is None:
         return None
     used |= {*found, _SYSTEM, _TOOLS}
@@ -170,6 +185,10 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
             instructions = [{"type": "text", "content": instructions}]
         system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
+    beside = _numbered(span, used, losses)  # of litellm, whose output has no calls
+    calls = [part for message in beside.output for part in message.parts if isinstance(part, hub.ToolCall)]
+    if calls and not any(isinstance(part, hub.ToolCall) for message in outputs for part in message.parts):
+        outputs = (*outputs, hub.message("assistant", *calls))
     return ModelCall((*system, *inputs), outputs)
 
 
@@ -213,15 +232,13 @@ def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]
         yield hub.message("system", hub.Text(as_text(text)))
 
 
-def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
+def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall:
     """Read OpenLLMetry's attributes: ``gen_ai.prompt.0.role``, ``gen_ai.completion.0.content`` and so on."""
     found = []
     for prefix in ("gen_ai.prompt", "gen_ai.completion"):
         values = unflatten(span.attributes, prefix)
         found.append([item for item in values if isinstance(item, dict)] if isinstance(values, list) else [])
         used.update(name for name in span.attributes if name.startswith(f"{prefix}."))
-    if not any(found):
-        return None
     inputs, outputs = found
     answer = [_flat_message(message, "assistant", "gen_ai.completion", losses) for message in outputs]
     return ModelCall(

@@ -30,6 +30,10 @@ from knowledgepulse_schemas.convert.spans.tree import nanoseconds
 NAME = "openai_agents"
 
 _KINDS: dict[str, Kind] = {"agent": "agent", "generation": "model", "response": "model", "function": "tool"}
+_NO_MESSAGES = (
+    "the export of the Agents SDK has no messages of the Responses API; use OpenAIChatCompletionsModel, or "
+    "an instrumentation of OpenTelemetry"
+)
 
 
 class _Error(InputModel):
@@ -65,8 +69,18 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     by_trace: dict[str, list[_Span]] = {}
     for span in spans:
         by_trace.setdefault(span.trace_id or span.id, []).append(span)
-    roots = (_root(trace_id, traces.get(trace_id), own) for trace_id, own in by_trace.items())
-    yield from runs_of_spans((*roots, *map(_span, spans)), NAME)
+    for trace_id, own in by_trace.items():
+        if any(map(_is_response, own)):
+            yield ConversionError(f"{trace_id}: {_NO_MESSAGES}")
+        else:
+            root = _root(trace_id, traces.get(trace_id), own)
+            yield from runs_of_spans((root, *map(_span, own)), NAME)
+
+
+def _is_response(span: _Span) -> bool:
+    """Check for a model call by the Responses API, of which the SDK exports only the id."""
+    data = span.span_data
+    return data is not None and data.type == "response" and data.input is None and data.output is None
 
 
 def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Span:

@@ -28,7 +28,8 @@ _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
 NO_CONTENT = (
     "no message content was recorded, and a trace without it would be scored as empty; enable content "
-    "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+    "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or "
+    "use one that records messages"
 )
 
 
@@ -228,7 +229,7 @@ class _Tree:
         nodes = list(self._below(root))
         losses = Losses()
         messages = self._messages(root, nodes, losses)
-        if not any(message.parts for message in messages):
+        if not any(map(_has_content, messages)):
             raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
         if root.error is not None:
             errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
@@ -392,6 +393,16 @@ def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
     """Check for a run that ends with a call or its response, if its tracer records answers."""
     return not _has_answer(messages) and (
         any(_has_output(node.event) for node in nodes if node.event) or not any(node.silent for node in nodes)
+    )
+
+
+def _has_content(message: hub.Message) -> bool:
+    """Check for a text or a call's arguments; names and errors are recorded without content, too."""
+    return message.role != "system" and any(
+        part.arguments not in (None, "", {})
+        if isinstance(part, hub.ToolCall)
+        else isinstance(part, hub.Text | hub.Reasoning) and part.content.strip()
+        for part in message.parts
     )
 
 
