@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -29,6 +29,7 @@ from knowledgepulse_schemas.convert.common.reading import (
     as_text,
     count_others,
     count_unread,
+    parse_json,
     parse_time,
     read,
     read_record,
@@ -38,11 +39,16 @@ from knowledgepulse_schemas.convert.common.reading import (
 from knowledgepulse_schemas.convert.common.text_calls import with_calls
 from knowledgepulse_schemas.convert.common.verdicts import Verdicts
 from knowledgepulse_schemas.convert.messages import openai
+from knowledgepulse_schemas.convert.messages.any_vendor import messages_of
 
 NAME = "mini_swe_agent"
 
 _FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
+_NOT_EXECUTED = "action was not executed"
+"""What answers a call that ended the run before, and that the model does not see."""
+_TASK = "{{task}}"
+_JINJA = re.compile(r"\{[{%#]")
 _COMMAND = re.compile(r"```(mswea_bash_command|bash)(?>\s*\n)")
 _STATUS = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
@@ -92,7 +98,6 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         document = {"trajectory_format": _FIRST_VERSION, **document}
     verdicts = Verdicts(document)
     trajectory, losses = read_record(_Trajectory, verdicts.rest)
-    losses.add("info.submission", trajectory.info.submission)
     extras = [
         read(_Extra, value.get("extra") or {}, f"messages[{number}].extra")
         for number, value in enumerate(trajectory.messages)
@@ -100,7 +105,12 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     in_texts = trajectory.trajectory_format == _FIRST_VERSION
     if in_texts:
         _read_texts(trajectory.messages, extras)
-    messages = list(_messages(trajectory.messages, extras, losses))
+    messages = list(_split_task(_messages(trajectory.messages, extras, losses), trajectory.info))
+    submission = trajectory.info.submission or ""
+    if in_texts:  # it is the response to the last command
+        losses.add("info.submission", submission)
+    elif submission.strip() not in ["", *(hub.join_texts(message.parts).strip() for message in messages)]:
+        messages.append(hub.message("assistant", hub.Text(submission)))
     yield hub.Run(
         NAME,
         list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,
@@ -156,9 +166,12 @@ def _times(extra: _Extra) -> Iterator[float]:
 def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[hub.Message]:
     open_calls: deque[str] = deque()
     for number, (value, extra) in enumerate(zip(values, extras, strict=True)):
+        if extra.interrupt_type == _FORMAT_ERROR:  # the refused answer is nowhere else
+            refused = (extra.model_extra or {}).pop("response", "")
+            yield from messages_of(refused, "assistant", "messages[].extra.response", losses)
         count_unread(extra, "messages[].extra", losses)
         plain = without(value, "extra")
-        if plain.get("role") == "exit":
+        if plain.get("role") == "exit" or extra.exception_info == _NOT_EXECUTED:
             losses.add("messages[] of the exit", [plain[name] for name in plain if name != "role"])
             continue
         items = [plain]
@@ -182,11 +195,38 @@ def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hu
     failed = bool(extra.returncode) or bool(extra.exception_info)
     if message.role == "tool":
         answers = (part for part in message.parts if isinstance(part, hub.ToolCallResponse))
-        return hub.message("tool", *(replace(answer, failed=failed) for answer in answers))
+        return hub.message("tool", *(_of_json(replace(answer, failed=failed)) for answer in answers))
     if message.role == "user" and extra.returncode is not None and open_calls:
         response = hub.ToolCallResponse(hub.join_texts(message.parts), open_calls.popleft(), failed=failed)
         return hub.message("tool", response)
     return message
+
+
+def _of_json(answer: hub.ToolCallResponse) -> hub.ToolCallResponse:
+    """Return a response with the output and the error in it, which version 2 writes as JSON."""
+    match parse_json(answer.response):
+        case {"returncode": int(), "output": str(output), **rest} if rest.keys() <= {"exception_info"}:
+            problem = as_text(rest.get("exception_info"))
+            return replace(answer, response="\n".join(filter(None, [output, problem])))
+    return answer
+
+
+def _split_task(messages: Iterable[hub.Message], info: _Info) -> Iterator[hub.Message]:
+    """Yield messages, of which the request has only the task, without the template around it."""
+    before, after = "", ""
+    match info.model_extra:
+        case {"config": {"agent": {"instance_template": str(template)}}}:
+            before, _, after = template.partition(_TASK)
+            after = _JINJA.split(after)[0].rstrip()
+    for message in messages:
+        text = hub.join_texts(message.parts)
+        if after and message.role == "user" and text.startswith(before) and after in text:
+            task, _, rest = text.removeprefix(before).partition(after)
+            yield hub.message("system", hub.Text(before), hub.Text(after + rest))
+            yield hub.message("user", hub.Text(task))
+            after = ""
+        else:
+            yield message
 
 
 FORMAT = InputFormat(NAME, __doc__, "trajectory_format messages info", _recognises, _runs, coding_agent=True)

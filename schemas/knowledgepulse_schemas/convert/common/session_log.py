@@ -26,6 +26,8 @@ from knowledgepulse_schemas.convert.common.reading import (
     text_or_none,
 )
 
+TAKEN_BACK = "messages that were taken back"
+"""The path of messages that a session had before the user edited it."""
 ANOTHER_FORM = "arguments of another form at a call's start"
 """The path of arguments that differ from those that a call's end, or the request for it, tells."""
 
@@ -165,6 +167,15 @@ class Transcript:
         """Note the model of an answer."""
         if isinstance(model, str) and model and model not in self.run.models:
             self.run.models = (*self.run.models, model)
+
+    def take_back(self, position: int) -> None:
+        """Remove the messages from a position on."""
+        self.losses.add(TAKEN_BACK, hub.contents_of(self.run.messages[position:]))
+        del self.run.messages[position:]
+        for positions in (self._calls, self._early):
+            for call_id in [call_id for call_id, place in positions.items() if place >= position]:
+                del positions[call_id]
+                self._answers.pop(call_id, None)
 
     def last_text(self) -> str:
         """Return the agent's last text; an empty one if it has none."""

@@ -35,7 +35,7 @@ from knowledgepulse_schemas.convert.messages import openai
 NAME = "codex"
 
 _WRAPPERS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-_STATES = {"world_state", "security_risk_score", "inter_agent_communication_metadata"}
+_STATES = {"world_state", "token_usage_record", "security_risk_score", "inter_agent_communication_metadata"}
 """Types of lines about the session that hold no item."""
 _OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
 _SERVER = "mcp__"
@@ -206,6 +206,9 @@ class _Session(Reader):
             rest = without(event, "type", "message")
         elif kind in _ENDINGS:
             self.has_ended = _ENDINGS[kind]
+            rest = self._without_error(event)
+        elif kind == "thread_rolled_back":
+            self._roll_back(event.get("num_turns"))
         elif kind == "turn_aborted":
             self.has_ended = True
             self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
@@ -219,6 +222,23 @@ class _Session(Reader):
             return
         add = self.losses.add if kind in _EVENTS else self.losses.add_unknown
         add(f"event_msg.{kind}", rest)
+
+    def _without_error(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return the end of a turn without the error that it tells, which is added."""
+        match event.get("error"):
+            case {"message": str(message), **error}:
+                self.transcript.add("assistant", [hub.Error(message)], self._at)
+                return event | {"error": error}
+        return event
+
+    def _roll_back(self, turns: Any) -> None:
+        """Remove the last turns, each from its request on."""
+        messages = self.transcript.run.messages
+        requests = [position for position, message in enumerate(messages) if message.role == "user"]
+        if requests and isinstance(turns, int) and turns > 0:
+            self.transcript.take_back(requests[-min(turns, len(requests))])
+            self._requests = [waiting for waiting in self._requests if waiting[0] < len(messages)]
+            self.has_ended = None
 
     def _add_item_event(self, event_kind: str, event: dict[str, Any]) -> None:
         """Read an item of the interface: it may confirm a request, or record the end of a call."""

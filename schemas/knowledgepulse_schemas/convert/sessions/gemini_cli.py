@@ -26,7 +26,7 @@ from knowledgepulse_schemas.convert.common.reading import (
     count_unread,
     read,
 )
-from knowledgepulse_schemas.convert.common.session_log import Reader
+from knowledgepulse_schemas.convert.common.session_log import TAKEN_BACK, Reader
 from knowledgepulse_schemas.convert.messages import gemini
 
 NAME = "gemini_cli"
@@ -122,8 +122,7 @@ class _Session(Reader):
 
     def _take_back(self, version: _Version) -> None:
         turns, losses = version
-        contents = [asdict(part) for _, parts, _ in turns for part in parts]
-        self.losses.add("messages that were taken back", contents)
+        self.losses.add(TAKEN_BACK, [asdict(part) for _, parts, _ in turns for part in parts])
         self.losses.merge(losses)
 
     def _add_message(self, value: Any) -> None:
@@ -135,7 +134,13 @@ class _Session(Reader):
             self.losses.add_unknown("messages of another form", value)
             return
         count_unread(message, "messages[]", losses)
-        self._messages[message.id] = turns, losses  # a later version repeats the earlier one
+        told = [part for _, parts, _ in turns for part in parts]
+        earlier, _ = self._messages.get(message.id, ([], None))
+        replaced = [
+            asdict(part) for _, parts, _ in earlier for part in parts if part not in [*told, hub.Text("")]
+        ]
+        self.losses.add(TAKEN_BACK, replaced)
+        self._messages[message.id] = turns, losses
         self.transcript.named(message.model)
 
 

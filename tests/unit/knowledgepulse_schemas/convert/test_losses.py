@@ -32,7 +32,8 @@ UNREPORTED = {
     ),
     "a later line replaces this one": (
         r"gemini_cli: (a gemini session is a run 3\[gemini\]"
-        r"|messages that a session no longer has are a loss\[user\])"
+        r"|messages that a session no longer has are a loss\[user\]"
+        r"|(0.61 writes|a resumed session tells) .*\[(gemini|user)\].*)"
     ),
     "the input of a tool that the model's answer has": r"braintrust: .*\[\][.]input",
     "an id that looks like JSON": r"claude_code: .*[.]uuid.*",
