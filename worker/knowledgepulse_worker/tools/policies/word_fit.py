@@ -24,6 +24,7 @@ from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies import logistic
 from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, areas, estimates, percentiles
 from knowledgepulse_worker.tools.policies.labelled_traces import LabelledTraces, leaks_label
+from knowledgepulse_worker.tools.policies.private_words import private_words
 
 with extra("policy"):
     from scipy.sparse import csr_array
@@ -96,6 +97,7 @@ class TraceWords:
             at += [vocabulary.setdefault(word, len(vocabulary)) for word in words]
             ends.append(len(at))
         self._words = [*vocabulary]
+        self._records = records
         counted = csr_array((np.ones(len(at)), at, ends), shape=(len(records), len(vocabulary)))
         self._has = (counted > 0).astype(float)  # a word may be in several parts of a text
         self._buckets = buckets_of(hashes_of(self._words, len(self._words)), BUCKETS)
@@ -121,13 +123,15 @@ class TraceWords:
         return dict(zip(names, estimates(kept, columns, groups), strict=True)) if leaking else {}
 
     def strongest(self, words: Words, groups: Array) -> Words:
-        """Return words with the names of the strongest buckets."""
+        """Return words with the names of the strongest buckets, but for those of people and their folders."""
         weights = np.frombuffer(words.table, np.int8)
         of_group = csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
         numbers = ((of_group @ self._has) > 0).sum(axis=0)
+        hidden = private_words(self._records)
+        shown = np.array([word not in hidden for word in self._words], dtype=bool)
         named: dict[int, str] = {}
         for bucket in np.argsort(-np.abs(weights) * self.columns.std(axis=0), kind="stable").tolist():
-            inside = np.flatnonzero((self._buckets == bucket) & (numbers >= MIN_GROUPS_OF_NAMES))
+            inside = np.flatnonzero((self._buckets == bucket) & (numbers >= MIN_GROUPS_OF_NAMES) & shown)
             frequent = inside[np.argsort(-numbers[inside], kind="stable")[:WORDS_OF_A_BUCKET]]
             if weights[bucket] and len(frequent):
                 named[bucket] = b" ".join(self._words[at] for at in frequent).decode()

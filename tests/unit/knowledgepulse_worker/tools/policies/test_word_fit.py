@@ -1,6 +1,7 @@
 """Words beside facts are fitted if they help on tasks not seen, and refused if they give the label away."""
 
 import tomllib
+from base64 import b64encode
 from dataclasses import replace
 
 import msgspec
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from knowledgepulse_worker.policy import BUCKETS, Policy
+from knowledgepulse_worker.policy import BUCKETS, Policy, Words
 from knowledgepulse_worker.scoring import Content, NoFactsError, learned_value, task_of
 from knowledgepulse_worker.scoring.words import buckets_of, hashes_of
 from knowledgepulse_worker.tools.policies.fit import fit
@@ -16,7 +17,11 @@ from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_t
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.permutations import level
 from knowledgepulse_worker.tools.policies.policy_output import print_policy
-from knowledgepulse_worker.tools.policies.word_fit import MIN_GROUPS_OF_NAMES, MIN_TRACES_OF_EACH_KIND
+from knowledgepulse_worker.tools.policies.word_fit import (
+    MIN_GROUPS_OF_NAMES,
+    MIN_TRACES_OF_EACH_KIND,
+    TraceWords,
+)
 
 WORDS = ["please", "order", "cancel", "booking", "refund", "gift", "card", "flight", "seat", "bag", "name"]
 
@@ -194,6 +199,14 @@ def test_a_word_of_few_tasks_is_not_kept_for_people(planted):
     _, domain = fitted(*planted(words_of=words_of))
 
     assert "secret" not in " ".join(domain.learned.words.strongest.values())
+
+
+def test_the_name_of_a_user_is_not_kept_for_people(planted):
+    """It stood in paths such as /home/ann/notes, and a policy is read by all."""
+    words = TraceWords(planted(words_of=lambda drawn, kept, task: ["home", "ann", *drawn])[0])
+    hashed = Words(unit=0.1, mean=0, weights=b64encode(bytes([1] * BUCKETS)).decode())
+    named = " ".join(words.strongest(hashed, np.arange(300)).strongest.values()).split()
+    assert ("ann" in named, "home" in named, "refund" in named) == (False, True, True)
 
 
 def test_traces_without_words_are_refused(planted):
