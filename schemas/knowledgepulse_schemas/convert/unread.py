@@ -7,9 +7,9 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.input_format import InputFormat
+from knowledgepulse_schemas.convert.common.pattern import Conditions, Pattern, at
 from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.input_formats import INPUT_FORMATS
-from knowledgepulse_schemas.convert.sessions.table import fits
 
 _NEAR = 0.5
 """Share of a format's members that a document needs before an error names the format."""
@@ -32,13 +32,13 @@ class Unread:
 
     Attributes:
         name: What it is.
-        where: What its first line has, as in ``table.Line.where``; one of several alternatives.
+        where: What its first line has; one of several alternatives.
         way_in: What to convert instead.
         why: What ``name`` lacks.
     """
 
     name: str
-    where: tuple[dict[str, Any], ...]
+    where: tuple[Conditions, ...]
     way_in: str = _OF_CALLS
     why: str = "are not read"
 
@@ -79,7 +79,7 @@ UNREAD = (
     ),
     Unread(
         "ToolBench's trees",
-        ({"answer_generation.train_messages": list},),
+        ({at("answer_generation", "train_messages"): list},),
         "convert the last list of messages in `answer_generation.train_messages`",
     ),
     Unread(
@@ -126,7 +126,7 @@ UNREAD = (
     ),
     Unread(
         "AgentBench's runs",
-        ({"output.history": list, "index": ...},),
+        ({at("output", "history"): list, "index": ...},),
         "convert `output.history`, with the role `assistant` for `agent`",
     ),
     Unread(
@@ -181,7 +181,7 @@ UNREAD = (
         ({"conversation_id": str, "history": list},),
         why="is not read",
     ),
-    Unread("AgentScope's memory", ({"agent.memory.content": list},), why="is not read"),
+    Unread("AgentScope's memory", ({at("agent", "memory", "content"): list},), why="is not read"),
     Unread("Zed's threads", ({"title": ..., "version": str, "messages": list, "updated_at": str},)),
     Unread(
         "the steps of smolagents",
@@ -195,10 +195,8 @@ UNREAD = (
     Unread("BFCL's results", ({"id": str, "inference_log": list},)),
 )
 """All of them; the first that fits counts."""
-_MARKED = [
-    (next(iter(where)).partition(".")[0], where, unread) for unread in UNREAD for where in unread.where
-]
-"""Their alternatives, each with the name of the first member, since most lines have none of them."""
+_MARKED = [(Pattern(where), unread) for unread in UNREAD for where in unread.where]
+"""Their alternatives."""
 
 
 def unknown_format(document: Any) -> ConversionError:
@@ -225,9 +223,7 @@ def unknown_format(document: Any) -> ConversionError:
 def unread_kind(line: Any) -> str | None:
     """Return what a file is that is known and not read, and the way in, by its first line; else None."""
     first = _first(line)
-    return next(
-        (str(unread) for name, where, unread in _MARKED if name in first and fits(first, where)), None
-    )
+    return next((str(unread) for pattern, unread in _MARKED if pattern.fits(first)), None)
 
 
 def _share(names: frozenset[str], members: set[str]) -> float:

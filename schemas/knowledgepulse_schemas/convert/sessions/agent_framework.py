@@ -4,14 +4,15 @@ Source: https://github.com/microsoft/agent-framework.
 Compared with: its own types.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import messages_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
 
-FORMAT = messages_format_of(
+FORMAT = of_messages_alike(
     "agent_framework",
     __doc__,
     "messages type contents",
     {"type": "chat_message", "contents": list},
-    "=role.value",
-    "contents",
-    within="messages",
+    at("role", "value"),
+    at("contents"),
+    within=("messages",),
 )

@@ -4,20 +4,20 @@ Source: none is published.
 Compared with: its own types; no public files.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, document_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = document_format_of(
-    Table(
-        "amp",
-        __doc__,
-        "v messages messageId",
-        ({"role": {"user", "assistant", "info"}, "messageId": ..., "content": list},),
-        (
-            Line({"role": "info"}, "system", "content"),
-            Line({"role": str}, "=role", "content", stop="state.type state.stopReason"),
-        ),
-        within="messages",
-        known="messageId",
-        ended=True,
-    )
-)
+FORMAT = Table(
+    "amp",
+    __doc__,
+    "v messages messageId",
+    first=({"role": {"user", "assistant", "info"}, "messageId": ..., "content": list},),
+    lines=(
+        Line({"role": "info"}, "system", at("content")),
+        Line({"role": str}, at("role"), at("content"), stop=(at("state", "type"), at("state", "stopReason"))),
+    ),
+    within=("messages",),
+    known=(at("messageId"),),
+    ended=True,
+).of_messages()

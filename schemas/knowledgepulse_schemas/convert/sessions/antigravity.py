@@ -6,23 +6,27 @@ Compared with: files of another project's tests.
 
 import re
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line, Texts
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "antigravity",
-        __doc__,
-        "step_index source type status",
-        ({"step_index": int, "source": str, "type": str, "status": str},),
-        (
-            Line("USER_INPUT", "user", "content"),
-            Line("PLANNER_RESPONSE", "assistant", "thinking:thinking content tool_calls"),
-            Line({"source": "MODEL"}, "tool", "content"),
-            Line({"source": "SYSTEM", "content": str}, "system", "content"),
-            Line({"source": "SYSTEM"}, beside=True),
+FORMAT = Table(
+    "antigravity",
+    __doc__,
+    "step_index source type status",
+    first=({"step_index": int, "source": str, "type": str, "status": str},),
+    lines=(
+        Line("USER_INPUT", "user", at("content")),
+        Line(
+            "PLANNER_RESPONSE",
+            "assistant",
+            (Texts("thinking", at("thinking")), at("content"), at("tool_calls")),
         ),
-        wrapper=re.compile("<(USER_REQUEST)>"),
-        at="created_at",
-        coding_agent=True,
-    )
-)
+        Line({"source": "MODEL"}, "tool", at("content")),
+        Line({"source": "SYSTEM", "content": str}, "system", at("content")),
+        Line({"source": "SYSTEM"}, is_beside=True),
+    ),
+    wrapper=re.compile("<(USER_REQUEST)>"),
+    time=(at("created_at"),),
+    coding_agent=True,
+).of_lines()

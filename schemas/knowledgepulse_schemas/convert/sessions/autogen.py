@@ -4,24 +4,24 @@ Source: https://github.com/microsoft/autogen, ``autogen_agentchat.messages``.
 Compared with: public files of 2026.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import ROLES, Line, Table, document_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import ROLES, Line, Texts
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _MESSAGE = {"source": str, "type": str, "models_usage": ..., "content": ...}
-FORMAT = document_format_of(
-    Table(
-        "autogen",
-        __doc__,
-        "source type models_usage content",
-        (_MESSAGE,),
-        (
-            Line("ToolCallRequestEvent", "assistant", "content:tool_call"),
-            Line("ToolCallExecutionEvent", "tool", "content:tool_result"),
-            Line("ThoughtEvent", "assistant", "content:thinking"),
-            Line({"source": set(ROLES)}, "=source", "content"),
-            Line({}, "assistant", "content"),  # of an agent with a name
-        ),
-        within="messages",
-        known="source type",
-        ended=True,
-    )
-)
+FORMAT = Table(
+    "autogen",
+    __doc__,
+    "source type models_usage content",
+    first=(_MESSAGE,),
+    lines=(
+        Line("ToolCallRequestEvent", "assistant", Texts("tool_call", at("content"))),
+        Line("ToolCallExecutionEvent", "tool", Texts("tool_result", at("content"))),
+        Line("ThoughtEvent", "assistant", Texts("thinking", at("content"))),
+        Line({"source": set(ROLES)}, at("source"), at("content")),
+        Line({}, "assistant", at("content")),  # of an agent with a name
+    ),
+    within=("messages",),
+    known=(at("source"), at("type")),
+    ended=True,
+).of_messages()

@@ -7,22 +7,20 @@ Compared with: public files of 2026.
 """
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, lines_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line, VendorMessage
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
-FORMAT = lines_format_of(
-    Table(
-        "chat_lines",
-        __doc__,
-        "role content",
-        tuple(_CHAT | layout for layout in ({"content": str}, {"content": list}, {"tool_calls": list})),
-        (
-            Line({"role": {"meta", "_checkpoint", "_usage"}}, sets={"id": "session_id"}, beside=True),
-            Line(
-                {"role": "session_meta"}, sets={"id": "session_id", "model": "model"}, tools="tools"
-            ),  # Hermes
-            Line({"role": "_system_prompt"}, "system", "content"),
-            Line(_CHAT, "=role", "=", stop="finish_reason"),
-        ),
-    )
-)
+FORMAT = Table(
+    "chat_lines",
+    __doc__,
+    "role content",
+    first=tuple(_CHAT | layout for layout in ({"content": str}, {"content": list}, {"tool_calls": list})),
+    lines=(
+        Line({"role": {"meta", "_checkpoint", "_usage"}}, id=at("session_id"), is_beside=True),
+        Line({"role": "session_meta"}, id=at("session_id"), model=at("model"), tools=at("tools")),  # Hermes
+        Line({"role": "_system_prompt"}, "system", at("content")),
+        Line(_CHAT, at("role"), VendorMessage(), stop=(at("finish_reason"),)),
+    ),
+).of_message_lines()

@@ -14,9 +14,11 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none
 from knowledgepulse_schemas.convert.messages.blocks import Parts, parts_of
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.sessions.layout import Line, Texts
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "command_execution": ("command",),
@@ -82,36 +84,46 @@ _EVENT = {"type": ("thread.started", "turn.", "item.")}
 _COMPLETED = {"type": "item.completed"}
 _BEGUN = {"type": {"item.started", "item.updated"}}
 
-FORMAT = format_of(
-    Table(
-        "codex_exec",
-        __doc__,
-        "type thread_id item",
-        (
-            {"type": "turn.started", "timestamp": None, "id": None, "data": None, "payload": None},
-            *(_EVENT | {member: ...} for member in ("thread_id", "item", "usage", "error")),
+FORMAT = Table(
+    "codex_exec",
+    __doc__,
+    "type thread_id item",
+    first=(
+        {"type": "turn.started", "timestamp": None, "id": None, "data": None, "payload": None},
+        *(_EVENT | {member: ...} for member in ("thread_id", "item", "usage", "error")),
+    ),
+    lines=(
+        Line("thread.started", id=at("thread_id")),
+        Line("turn.started", ended=False),
+        Line("turn.completed", ended=True),
+        Line("turn.failed", ended=True, error=at("error", "message"), stop=(at("type"),)),
+        Line(
+            _COMPLETED | {at("item", "type"): "reasoning"},
+            "assistant",
+            Texts("reasoning", at("item", "text")),
         ),
-        (
-            Line("thread.started", sets={"id": "thread_id"}),
-            Line("turn.started", sets={"ended": False}),
-            Line("turn.completed", sets={"ended": True}),
-            Line("turn.failed", sets={"ended": True}, error="error.message", stop="type"),
-            Line(_COMPLETED | {"item.type": "reasoning"}, "assistant", "item.text:reasoning"),
-            Line(_COMPLETED | {"item.type": "agent_message"}, "assistant", "item.text"),
-            Line(
-                _COMPLETED | {"item.type": set(_ARGUMENTS)},
-                "assistant",
-                "item",
-                again=True,
-                read=_completed_call,
-            ),
-            Line(_BEGUN | {"item.type": set(_ARGUMENTS)}, "assistant", "item", again=True, read=_call),
-            Line(_BEGUN | {"item.type": "todo_list"}, "assistant", "item", once=True, read=_plan),
-            Line({"item.type": {"reasoning", "agent_message", "todo_list", "error"}}, beside=True),
-            Line("error", beside=True),  # after which it goes on, or the turn fails
+        Line(_COMPLETED | {at("item", "type"): "agent_message"}, "assistant", at("item", "text")),
+        Line(
+            _COMPLETED | {at("item", "type"): set(_ARGUMENTS)},
+            "assistant",
+            at("item"),
+            may_restate_call=True,
+            read=_completed_call,
         ),
-        known="item.id item.status",
-        ended=False,
-        coding_agent=True,
-    )
-)
+        Line(
+            _BEGUN | {at("item", "type"): set(_ARGUMENTS)},
+            "assistant",
+            at("item"),
+            may_restate_call=True,
+            read=_call,
+        ),
+        Line(
+            _BEGUN | {at("item", "type"): "todo_list"}, "assistant", at("item"), may_repeat=True, read=_plan
+        ),
+        Line({at("item", "type"): {"reasoning", "agent_message", "todo_list", "error"}}, is_beside=True),
+        Line("error", is_beside=True),  # after which it goes on, or the turn fails
+    ),
+    known=(at("item", "id"), at("item", "status")),
+    ended=False,
+    coding_agent=True,
+).of_lines()

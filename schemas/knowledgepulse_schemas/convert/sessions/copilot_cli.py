@@ -7,35 +7,39 @@ Source: none is published.
 Compared with: public files of 1.0.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Block, Line, Texts
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _BESIDE = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
 _KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
-FORMAT = format_of(
-    Table(
-        "copilot_cli",
-        __doc__,
-        "parentId",
-        ({"type": _KINDS, "id": ..., "parentId": ..., "timestamp": ..., "data": dict},),
-        (
-            Line({"agentId": str}, timed=True, of="subagents'", beside=True),
-            Line({"data.parentToolCallId": str}, timed=True, of="subagents'", beside=True),
-            Line("tool.execution_start", "assistant", "data=tool_call", once=True),
-            Line("tool.execution_complete", "tool", "data=tool_result"),
-            Line("session.start", sets={"id": "data.sessionId", "cwd": "data.context.cwd"}),
-            Line("user.message", "user", "data.content"),
-            Line({"system.message", "system.notification"}, "system", "data.content"),
-            Line(
-                "assistant.message",
-                "assistant",
-                "data.reasoningText:thinking data.content data.toolRequests",
-                sets={"model": "data.model"},
+FORMAT = Table(
+    "copilot_cli",
+    __doc__,
+    "parentId",
+    first=({"type": _KINDS, "id": ..., "parentId": ..., "timestamp": ..., "data": dict},),
+    lines=(
+        Line({"agentId": str}, has_time=True, of="subagents'", is_beside=True),
+        Line({at("data", "parentToolCallId"): str}, has_time=True, of="subagents'", is_beside=True),
+        Line("tool.execution_start", "assistant", Block("tool_call", at("data")), may_repeat=True),
+        Line("tool.execution_complete", "tool", Block("tool_result", at("data"))),
+        Line("session.start", id=at("data", "sessionId"), cwd=at("data", "context", "cwd")),
+        Line("user.message", "user", at("data", "content")),
+        Line({"system.message", "system.notification"}, "system", at("data", "content")),
+        Line(
+            "assistant.message",
+            "assistant",
+            (
+                Texts("thinking", at("data", "reasoningText")),
+                at("data", "content"),
+                at("data", "toolRequests"),
             ),
-            Line("session.error", error="data.message"),
-            Line("abort", error="data.reason", stop="type"),
-            Line(_BESIDE, timed=True, beside=True),
+            model=at("data", "model"),
         ),
-        known="id parentId agentId",
-        coding_agent=True,
-    )
-)
+        Line("session.error", error=at("data", "message")),
+        Line("abort", error=at("data", "reason"), stop=(at("type"),)),
+        Line(_BESIDE, has_time=True, is_beside=True),
+    ),
+    known=(at("id"), at("parentId"), at("agentId")),
+    coding_agent=True,
+).of_lines()

@@ -6,20 +6,28 @@ Compared with: the beginning of a public file.
 
 import re
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "cursor",
-        __doc__,
-        "role message",
-        ({"role": {"user", "assistant"}, "message": dict, "message.role": None, "type": None, "uuid": None},),
-        (
-            Line({"role": {"user", "assistant"}}, "=role", "message.content"),
-            Line("turn_ended", sets={"ended": "status"}, error="error"),
-        ),
-        wrapper=re.compile("<(user_query)>"),
-        hidden="[REDACTED]",
-        coding_agent=True,
-    )
-)
+FORMAT = Table(
+    "cursor",
+    __doc__,
+    "role message",
+    first=(
+        {
+            "role": {"user", "assistant"},
+            "message": dict,
+            at("message", "role"): None,
+            "type": None,
+            "uuid": None,
+        },
+    ),
+    lines=(
+        Line({"role": {"user", "assistant"}}, at("role"), at("message", "content")),
+        Line("turn_ended", ended=at("status"), error=at("error")),
+    ),
+    wrapper=re.compile("<(user_query)>"),
+    hidden="[REDACTED]",
+    coding_agent=True,
+).of_lines()

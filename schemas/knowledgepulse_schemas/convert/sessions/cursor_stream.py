@@ -13,9 +13,11 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none, without
 from knowledgepulse_schemas.convert.messages.blocks import Parts
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.sessions.layout import Block, Line, Texts
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _SUFFIX = "ToolCall"
 _OUTPUTS = {"stdout", "stderr", "interleavedOutput"}
@@ -105,39 +107,35 @@ _FOREIGN = ("uuid", "tools", "reasoning_effort", "parent_tool_use_id", "timestam
 _EVENT = {"session_id": str, **dict.fromkeys(_FOREIGN)}
 _MESSAGE = {"message": dict}
 
-FORMAT = format_of(
-    Table(
-        "cursor_stream",
-        __doc__,
-        "type subtype session_id tool_call",
-        (
-            _EVENT | {"type": "system", "subtype": ..., "model": ...},
-            _EVENT | {"type": {"user", "assistant"}, "message": ...},
-            _EVENT | {"type": "thinking", "subtype": ...},
-            _EVENT | {"type": "tool_call", "subtype": ..., "tool_call": ...},
-            _EVENT | {"type": "result", "subtype": ..., "request_id": ...},
+FORMAT = Table(
+    "cursor_stream",
+    __doc__,
+    "type subtype session_id tool_call",
+    first=(
+        _EVENT | {"type": "system", "subtype": ..., "model": ...},
+        _EVENT | {"type": {"user", "assistant"}, "message": ...},
+        _EVENT | {"type": "thinking", "subtype": ...},
+        _EVENT | {"type": "tool_call", "subtype": ..., "tool_call": ...},
+        _EVENT | {"type": "result", "subtype": ..., "request_id": ...},
+    ),
+    lines=(
+        Line({"type": "system", "subtype": "init"}, cwd=at("cwd"), model=at("model"), ended=False),
+        Line({"type": "user", **_MESSAGE}, "user", at("message", "content")),
+        Line("thinking", "assistant", Texts("thinking", at("text")), is_piece=True),
+        Line(
+            {"type": "assistant", "timestamp_ms": ..., "model_call_id": None, **_MESSAGE},
+            "assistant",
+            at("message", "content"),
+            is_piece=True,
         ),
-        (
-            Line(
-                {"type": "system", "subtype": "init"}, sets={"cwd": "cwd", "model": "model", "ended": False}
-            ),
-            Line({"type": "user", **_MESSAGE}, "user", "message.content"),
-            Line("thinking", "assistant", "text:thinking", piece=True),
-            Line(
-                {"type": "assistant", "timestamp_ms": ..., "model_call_id": None, **_MESSAGE},
-                "assistant",
-                "message.content",
-                piece=True,
-            ),
-            Line({"type": "assistant", **_MESSAGE}, "assistant", "message.content", once=True),
-            Line("tool_call", "assistant", "=call", again=True, read=_parts),
-            Line({"type": "result", "is_error": True}, sets={"ended": True}, error="result"),
-            Line("result", "assistant", "result", sets={"ended": True}, once=True),
-        ),
-        at="timestamp_ms",
-        id="session_id",
-        known="subtype model_call_id message.role is_error",
-        ended=False,
-        coding_agent=True,
-    )
-)
+        Line({"type": "assistant", **_MESSAGE}, "assistant", at("message", "content"), may_repeat=True),
+        Line("tool_call", "assistant", Block("call"), may_restate_call=True, read=_parts),
+        Line({"type": "result", "is_error": True}, ended=True, error=at("result")),
+        Line("result", "assistant", at("result"), ended=True, may_repeat=True),
+    ),
+    time=(at("timestamp_ms"),),
+    id=at("session_id"),
+    known=(at("subtype"), at("model_call_id"), at("message", "role"), at("is_error")),
+    ended=False,
+    coding_agent=True,
+).of_lines()

@@ -4,20 +4,22 @@ Source: none is published.
 Compared with: logs of 2026.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "droid",
-        __doc__,
-        "type id cwd version",
-        ({"type": "session_start", "id": str, "cwd": str},),
-        (
-            Line("session_start", sets={"id": "id", "cwd": "cwd"}),
-            Line({"type": "message", "message.visibility": "llm_only"}, "system", "message.content"),
-            Line("message", "=message.role", "message.content", sets={"model": "modelId"}),
-            Line({"todo_state", "session_end", "compaction_state"}, beside=True),
+FORMAT = Table(
+    "droid",
+    __doc__,
+    "type id cwd version",
+    first=({"type": "session_start", "id": str, "cwd": str},),
+    lines=(
+        Line("session_start", id=at("id"), cwd=at("cwd")),
+        Line(
+            {"type": "message", at("message", "visibility"): "llm_only"}, "system", at("message", "content")
         ),
-        coding_agent=True,
-    )
-)
+        Line("message", at("message", "role"), at("message", "content"), model=at("modelId")),
+        Line({"todo_state", "session_end", "compaction_state"}, is_beside=True),
+    ),
+    coding_agent=True,
+).of_lines()

@@ -4,26 +4,26 @@ Source: https://docs.factory.ai/cli/droid-exec/overview.
 Compared with: files of another project's tests.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Block, Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "droid_stream",
-        __doc__,
-        "type session_id role text",
-        (
-            {"type": "message", "session_id": str, "role": str, "text": str},
-            {"type": "system", "subtype": "init", "reasoning_effort": str},
-        ),
-        (
-            Line("message", "=role", "text"),
-            Line("tool_call", "assistant", "=tool_call"),
-            Line("tool_result", "tool", "=tool_result"),
-            Line("completion", "assistant", "finalText", sets={"ended": "type"}, once=True),
-            Line("error", error="message"),
-            Line("system", sets={"cwd": "cwd", "model": "model"}),
-        ),
-        id="session_id",
-        coding_agent=True,
-    )
-)
+FORMAT = Table(
+    "droid_stream",
+    __doc__,
+    "type session_id role text",
+    first=(
+        {"type": "message", "session_id": str, "role": str, "text": str},
+        {"type": "system", "subtype": "init", "reasoning_effort": str},
+    ),
+    lines=(
+        Line("message", at("role"), at("text")),
+        Line("tool_call", "assistant", Block("tool_call")),
+        Line("tool_result", "tool", Block("tool_result")),
+        Line("completion", "assistant", at("finalText"), ended=at("type"), may_repeat=True),
+        Line("error", error=at("message")),
+        Line("system", cwd=at("cwd"), model=at("model")),
+    ),
+    id=at("session_id"),
+    coding_agent=True,
+).of_lines()

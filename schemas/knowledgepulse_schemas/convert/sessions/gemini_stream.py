@@ -4,30 +4,32 @@ Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/output/
 Compared with: public files of January 2026.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Block, Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "gemini_stream",
-        __doc__,
-        "type timestamp tool_id",
-        (
-            {"type": "init", "session_id": ..., "timestamp": ..., "model": ...},
-            {"type": "message", "role": ..., "content": ..., "timestamp": ...},
-            {"type": "tool_use", "tool_name": ..., "tool_id": ..., "parameters": ...},
-            {"type": "tool_result", "tool_id": ..., "status": ..., "timestamp": ...},
-            {"type": "result", "status": ..., "timestamp": ...},
+FORMAT = Table(
+    "gemini_stream",
+    __doc__,
+    "type timestamp tool_id",
+    first=(
+        {"type": "init", "session_id": ..., "timestamp": ..., "model": ...},
+        {"type": "message", "role": ..., "content": ..., "timestamp": ...},
+        {"type": "tool_use", "tool_name": ..., "tool_id": ..., "parameters": ...},
+        {"type": "tool_result", "tool_id": ..., "status": ..., "timestamp": ...},
+        {"type": "result", "status": ..., "timestamp": ...},
+    ),
+    lines=(
+        Line("init", id=at("session_id"), model=at("model"), ended=False),
+        Line(
+            {"type": "message", "role": "assistant", "delta": True}, "assistant", at("content"), is_piece=True
         ),
-        (
-            Line("init", sets={"id": "session_id", "model": "model", "ended": False}),
-            Line({"type": "message", "role": "assistant", "delta": True}, "assistant", "content", piece=True),
-            Line({"type": "message", "role": str}, "=role", "content"),
-            Line("tool_use", "assistant", "=tool_use"),
-            Line("tool_result", "tool", "=tool_result"),
-            Line("result", sets={"ended": True}, error="error.message", stop="status"),
-            Line({"error", "warning"}, timed=True, beside=True),  # after which it went on
-        ),
-        ended=False,
-        coding_agent=True,
-    )
-)
+        Line({"type": "message", "role": str}, at("role"), at("content")),
+        Line("tool_use", "assistant", Block("tool_use")),
+        Line("tool_result", "tool", Block("tool_result")),
+        Line("result", ended=True, error=at("error", "message"), stop=(at("status"),)),
+        Line({"error", "warning"}, has_time=True, is_beside=True),  # after which it went on
+    ),
+    ended=False,
+    coding_agent=True,
+).of_lines()

@@ -4,17 +4,18 @@ Source: https://github.com/block/goose.
 Compared with: its source; no public files.
 """
 
+from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.sessions.goose_lines import SPOKEN
-from knowledgepulse_schemas.convert.sessions.table import messages_format_of
+from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
 
-FORMAT = messages_format_of(
+FORMAT = of_messages_alike(
     "goose",
     __doc__,
     "conversation working_dir",
     SPOKEN,
-    "=role",
-    "content",
-    at="created",
-    within="conversation messages",
+    at("role"),
+    at("content"),
+    time=(at("created"),),
+    within=("conversation", "messages"),
     coding_agent=True,
 )

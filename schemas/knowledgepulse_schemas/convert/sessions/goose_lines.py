@@ -4,27 +4,27 @@ Source: https://github.com/block/goose.
 Compared with: its source; no public files.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 SPOKEN = {"role": {"user", "assistant"}, "created": int, "content": list}
-FORMAT = format_of(
-    Table(
-        "goose_lines",
-        __doc__,
-        "role created content",
-        (
-            {"working_dir": str, "message_count": int, "conversation": None},
-            SPOKEN,
-            {"type": "message"} | {f"message.{name}": value for name, value in SPOKEN.items()},
-        ),
-        (
-            Line(SPOKEN, "=role", "content"),
-            Line("message", "=message.role", "message.content"),
-            Line("error", error="error"),
-            Line({"working_dir": str}, sets={"cwd": "working_dir"}, beside=True),
-            Line({"complete", "notification"}, beside=True),
-        ),
-        at="created message.created",
-        coding_agent=True,
-    )
-)
+FORMAT = Table(
+    "goose_lines",
+    __doc__,
+    "role created content",
+    first=(
+        {"working_dir": str, "message_count": int, "conversation": None},
+        SPOKEN,
+        {"type": "message"} | {at("message", name): value for name, value in SPOKEN.items()},
+    ),
+    lines=(
+        Line(SPOKEN, at("role"), at("content")),
+        Line("message", at("message", "role"), at("message", "content")),
+        Line("error", error=at("error")),
+        Line({"working_dir": str}, cwd=at("working_dir"), is_beside=True),
+        Line({"complete", "notification"}, is_beside=True),
+    ),
+    time=(at("created"), at("message", "created")),
+    coding_agent=True,
+).of_lines()

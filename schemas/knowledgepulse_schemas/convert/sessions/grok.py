@@ -4,27 +4,27 @@ Source: none is published.
 Compared with: files of another project's tests.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Block, Line, Texts
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "grok",
-        __doc__,
-        "type content prompt_index",
-        (
-            {"type": "user", "prompt_index": int},
-            {"type": "user", "synthetic_reason": str},
-            {"type": "assistant", "model_fingerprint": str},
-        ),
-        (
-            Line({"type": "user", "synthetic_reason": "interjection"}, "user", "content"),
-            Line({"type": "user", "synthetic_reason": str}, "system", "content"),
-            Line("backend_tool_call", "assistant", "kind=tool_call"),
-            Line({"system", "user"}, "=type", "content"),
-            Line("reasoning", "assistant", "summary:reasoning"),
-            Line("assistant", "assistant", "content tool_calls", sets={"model": "model_id"}),
-            Line("tool_result", "tool", "=tool_result"),
-        ),
-        coding_agent=True,
-    )
-)
+FORMAT = Table(
+    "grok",
+    __doc__,
+    "type content prompt_index",
+    first=(
+        {"type": "user", "prompt_index": int},
+        {"type": "user", "synthetic_reason": str},
+        {"type": "assistant", "model_fingerprint": str},
+    ),
+    lines=(
+        Line({"type": "user", "synthetic_reason": "interjection"}, "user", at("content")),
+        Line({"type": "user", "synthetic_reason": str}, "system", at("content")),
+        Line("backend_tool_call", "assistant", Block("tool_call", at("kind"))),
+        Line({"system", "user"}, at("type"), at("content")),
+        Line("reasoning", "assistant", Texts("reasoning", at("summary"))),
+        Line("assistant", "assistant", (at("content"), at("tool_calls")), model=at("model_id")),
+        Line("tool_result", "tool", Block("tool_result")),
+    ),
+    coding_agent=True,
+).of_lines()

@@ -4,14 +4,15 @@ Source: https://docs.haystack.deepset.ai/docs/chatmessage.
 Compared with: its own types.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import messages_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
 
-FORMAT = messages_format_of(
+FORMAT = of_messages_alike(
     "haystack",
     __doc__,
     "role meta content",
     {"role": str, "meta": dict, "content": list},
-    "=role",
-    "content",
-    within="",
+    at("role"),
+    at("content"),
+    within=(),
 )

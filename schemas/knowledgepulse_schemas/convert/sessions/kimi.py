@@ -4,8 +4,10 @@ Source: https://github.com/MoonshotAI/kimi-cli.
 Compared with: files of another project's tests.
 """
 
+from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.words import words
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _BESIDE = words(
     """
@@ -16,37 +18,35 @@ _BESIDE = words(
     permission.record_approval_result mcp.tools_discovered file_history.tracked file_history.checkpoint
     """
 )
-FORMAT = format_of(
-    Table(
-        "kimi",
-        __doc__,
-        "type protocol_version",
-        ({"type": "metadata", "protocol_version": str},),
-        (
-            Line({"type": "turn.prompt", "origin.kind": "user"}, "user", "input", once=True),
-            Line(
-                {"type": "context.append_message", "message.origin.kind": {"user", None}},
-                "=message.role",
-                "message.content",
-                once=True,
-            ),
-            Line(
-                {"type": "context.append_message", "message.origin.name": "subagent"},
-                "=message.role",
-                "message.content",
-            ),
-            Line("turn.cancel", sets={"ended": "type"}),
-            Line("context.append_message", "system", "message.content"),
-            Line(
-                {"type": "context.append_loop_event", "event.type": "step.end"},
-                sets={"ended": "event.finishReason"},
-            ),
-            Line({"type": "context.append_loop_event", "event.type": "step.begin"}, beside=True),
-            Line("context.append_loop_event", "assistant", "event"),
-            Line("context.apply_compaction", "system", "summary"),
-            Line(_BESIDE, beside=True),
+FORMAT = Table(
+    "kimi",
+    __doc__,
+    "type protocol_version",
+    first=({"type": "metadata", "protocol_version": str},),
+    lines=(
+        Line({"type": "turn.prompt", at("origin", "kind"): "user"}, "user", at("input"), may_repeat=True),
+        Line(
+            {"type": "context.append_message", at("message", "origin", "kind"): {"user", None}},
+            at("message", "role"),
+            at("message", "content"),
+            may_repeat=True,
         ),
-        at="time",
-        coding_agent=True,
-    )
-)
+        Line(
+            {"type": "context.append_message", at("message", "origin", "name"): "subagent"},
+            at("message", "role"),
+            at("message", "content"),
+        ),
+        Line("turn.cancel", ended=at("type")),
+        Line("context.append_message", "system", at("message", "content")),
+        Line(
+            {"type": "context.append_loop_event", at("event", "type"): "step.end"},
+            ended=at("event", "finishReason"),
+        ),
+        Line({"type": "context.append_loop_event", at("event", "type"): "step.begin"}, is_beside=True),
+        Line("context.append_loop_event", "assistant", at("event")),
+        Line("context.apply_compaction", "system", at("summary")),
+        Line(_BESIDE, is_beside=True),
+    ),
+    time=(at("time"),),
+    coding_agent=True,
+).of_lines()

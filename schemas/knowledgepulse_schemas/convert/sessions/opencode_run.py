@@ -6,29 +6,31 @@ Compared with: public files of December 2025 to July 2026.
 
 from dataclasses import replace
 
+from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.sessions import opencode
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
 _PARTS = {"step_start", "text", "reasoning", "tool_use", "step_finish"}
-_PART = Line({"part": dict}, "assistant", "part", stop="part.reason", read=opencode.parts_of)
-_CALLED = {"type": "step_finish", "part.reason": "tool-calls"}
+_REASON = at("part", "reason")
+_PART = Line({"part": dict}, "assistant", at("part"), stop=(_REASON,), read=opencode.parts_of)
+_CALLED = {"type": "step_finish", _REASON: "tool-calls"}
+_NAME, _MESSAGE = at("error", "name"), at("error", "data", "message")
 
-FORMAT = format_of(
-    Table(
-        "opencode_run",
-        __doc__,
-        "type timestamp sessionID part",
-        ({"type": _PARTS, "sessionID": str, "part": dict},),
-        (
-            replace(_PART, where={"type": "step_start"}, sets={"ended": False}),
-            replace(_PART, where=_CALLED, sets={"ended": False}),
-            replace(_PART, where={"type": "step_finish"}, sets={"ended": True}),
-            _PART,
-            Line({"error.data.message": str}, error="error.data.message", stop="error.name"),
-            Line({"error": dict}, error="error.name", stop="error.name"),
-        ),
-        id="sessionID",
-        known="type",
-        coding_agent=True,
-    )
-)
+FORMAT = Table(
+    "opencode_run",
+    __doc__,
+    "type timestamp sessionID part",
+    first=({"type": _PARTS, "sessionID": str, "part": dict},),
+    lines=(
+        replace(_PART, where={"type": "step_start"}, ended=False),
+        replace(_PART, where=_CALLED, ended=False),
+        replace(_PART, where={"type": "step_finish"}, ended=True),
+        _PART,
+        Line({_MESSAGE: str}, error=_MESSAGE, stop=(_NAME,)),
+        Line({"error": dict}, error=_NAME, stop=(_NAME,)),
+    ),
+    id=at("sessionID"),
+    known=(at("type"),),
+    coding_agent=True,
+).of_lines()

@@ -4,15 +4,16 @@ Source: https://ai.pydantic.dev/message-history/.
 Compared with: its own types.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import messages_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
 
-FORMAT = messages_format_of(
+FORMAT = of_messages_alike(
     "pydantic_ai",
     __doc__,
     "parts kind",
     {"kind": {"request", "response"}, "parts": list},
-    "=kind",
-    "parts",
-    at="timestamp",
-    within="",
+    at("kind"),
+    at("parts"),
+    time=(at("timestamp"),),
+    within=(),
 )

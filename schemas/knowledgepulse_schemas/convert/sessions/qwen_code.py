@@ -4,27 +4,29 @@ Source: https://github.com/QwenLM/qwen-code.
 Compared with: files of another project's tests.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import Line, Table, format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.layout import Line
+from knowledgepulse_schemas.convert.sessions.table import Table
 
-FORMAT = format_of(
-    Table(
-        "qwen_code",
-        __doc__,
-        "uuid parentUuid sessionId message",
-        (
-            {"uuid": str, "sessionId": str, "message.parts": list},
-            {"uuid": str, "sessionId": str, "systemPayload": dict},
+FORMAT = Table(
+    "qwen_code",
+    __doc__,
+    "uuid parentUuid sessionId message",
+    first=(
+        {"uuid": str, "sessionId": str, at("message", "parts"): list},
+        {"uuid": str, "sessionId": str, "systemPayload": dict},
+    ),
+    lines=(
+        Line({"type": "user", "subtype": "notification"}, "system", at("message", "parts")),
+        Line(
+            {"user", "assistant", "tool_result"},
+            at("type"),
+            at("message", "parts"),
+            id=at("sessionId"),
+            cwd=at("cwd"),
+            model=at("model"),
         ),
-        (
-            Line({"type": "user", "subtype": "notification"}, "system", "message.parts"),
-            Line(
-                {"user", "assistant", "tool_result"},
-                "=type",
-                "message.parts",
-                sets={"id": "sessionId", "cwd": "cwd", "model": "model"},
-            ),
-            Line("system", beside=True),
-        ),
-        coding_agent=True,
-    )
-)
+        Line("system", is_beside=True),
+    ),
+    coding_agent=True,
+).of_lines()

@@ -4,14 +4,15 @@ Source: a custom of data sets.
 Compared with: rows of data sets.
 """
 
-from knowledgepulse_schemas.convert.sessions.table import messages_format_of
+from knowledgepulse_schemas.convert.common.pattern import at
+from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
 
-FORMAT = messages_format_of(
+FORMAT = of_messages_alike(
     "sharegpt",
     __doc__,
     "conversations",
     {"from": str, "value": str},
-    "=from",
-    "value",
-    within="conversations",
+    at("from"),
+    at("value"),
+    within=("conversations",),
 )
