@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,18 +26,12 @@ from knowledgepulse_schemas.convert.spans.tree import Node, nanoseconds, runs_of
 
 OTLP = "otlp"
 
-_INSTRUMENTED = (
-    *("gen_ai.", "openinference.", "llm.", "ai.operationId", "ai.model.", "ai.toolCall.", "traceloop."),
-    *("langsmith.", "braintrust.", "opik.", "weave.", "wandb.", "agentops.", "mastra.", "crewai", "crew_key"),
-    *("haystack.pipeline.", "haystack.component.", "haystack.agent.", "pydantic_ai.", "codex."),
-    *("lmnr.", "langfuse.", "mlflow.", *(dialect.kind for dialect in dialects.DIALECTS)),
+_CALL = re.compile(
+    r"^gen_ai\.|(?:\b|_)(?:(?:tool|llm|prompt|completion)s?(?:\b|_|[A-Z])|messages\b)", re.ASCII
 )
-"""How attributes begin that instrumentations of agents write."""
-_SCOPES = (
-    *("com.anthropic.claude_code", "codex", "autogen", "crewai", "pydantic-ai", "openinference."),
-    *("langsmith", "langfuse", "opentelemetry.instrumentation.langchain"),
-)
-"""How their names begin."""
+"""What names of attributes have that say of a model or a tool that it was called."""
+_NO_CALLS = ("create_agent", "embeddings")
+"""Operations of services that call neither."""
 _UNKNOWN = "UNKNOWN"
 """Phoenix' kind of spans that do not follow OpenInference."""
 _REDACTED = ("<REDACTED>", "__REDACTED__")
@@ -147,16 +142,15 @@ class _PhoenixSpan(InputModel):
     resource: _SdkResource | None = None
 
 
-def of_agents(export: Any) -> bool:
-    """Return whether an export has spans of agents' instrumentations; raise a ConversionError if not OTLP.
+def has_calls(export: Any) -> bool:
+    """Return whether a span says that a model or a tool was called, whatever instrumentation wrote it.
 
-    Spans that only embed texts are those of any service, and so are Logfire's without another's attributes.
+    Raises:
+        ConversionError: the export is not OTLP.
     """
     return any(
-        span.attributes.get(genai.OPERATION) != "embeddings"
-        and (
-            span.scope.startswith(_SCOPES) or any(name.startswith(_INSTRUMENTED) for name in span.attributes)
-        )
+        span.attributes.get(genai.OPERATION) not in _NO_CALLS
+        and any(_CALL.search(name) or '"role"' in as_text(value) for name, value in span.attributes.items())
         for span in otlp.spans_of(export, "")
     )
 

@@ -8,7 +8,7 @@ from typing import Self
 import msgspec
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
-from knowledgepulse_schemas.convert.spans.exports import OTLP, has_agent, of_agents
+from knowledgepulse_schemas.convert.spans.exports import OTLP, has_agent, has_calls
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read
@@ -23,7 +23,7 @@ _FACTORY = f"{__name__}:converting"
 _NO_ROOT = (
     "neither a root span nor an agent's span arrived, so its messages cannot be told from those of other runs"
 )
-_NO_AGENT = "its spans are those of an agent's instrumentation, but none is an agent or a call with content"
+_NO_AGENT = "its spans say that a model or a tool was called, but have no content in a form that is read"
 _FAILURES = {
     "timeout": f"its conversion took longer than {CONVERSION_LIMIT:g} s",
     "crashed": "its conversion ended the process",
@@ -52,7 +52,7 @@ class CompleteRun(msgspec.Struct):
 class ConvertedRun(msgspec.Struct):
     """The traces of a run in JSON, and the class and message of each error.
 
-    Neither, if its spans are those of a service without agents.
+    Neither, if none of its spans says that a model or a tool was called.
     """
 
     traces: list[bytes] = []
@@ -65,7 +65,7 @@ def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
         documents = [document for export in run.exports for document in read(export)]
         outcomes = list(convert(documents, OTLP, options))
         if any(isinstance(result, NoRunError) for result in outcomes):
-            if not any(map(of_agents, documents)):
+            if not any(map(has_calls, documents)):
                 return ConvertedRun()
             outcomes = [ConversionError(f"trace {run.trace_id}: {_NO_AGENT}")]
         elif not run.has_root and not any(map(has_agent, documents)):

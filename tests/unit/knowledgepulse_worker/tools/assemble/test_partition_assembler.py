@@ -223,8 +223,8 @@ async def test_other_services_yield_nothing():
     assert partition.counted("kp_assembly_runs_total", completed_by="root") == 1
 
 
-async def test_a_run_of_an_agents_instrumentation_without_an_agent_is_a_dead_letter():
-    """It is most likely an agent's, in a dialect that is not known, and must not vanish."""
+async def test_a_run_that_called_a_model_without_content_that_is_read_is_a_dead_letter():
+    """It is told in a dialect that is not known, and must not vanish."""
     operations = {TRACE_ID: "plan", b"\2" * 16: "embeddings"}  # any service embeds texts
     values = [export([span(name, 0, operation, {}, None)]) for name, operation in operations.items()]
     partition = Partition(values)
@@ -232,7 +232,7 @@ async def test_a_run_of_an_agents_instrumentation_without_an_agent_is_a_dead_let
 
     [letter] = partition.published(TOPICS.dead_letter)
     assert letter.key == TRACE_ID.hex().encode()
-    assert "an agent's instrumentation" in DeadLetterHeaders.from_kafka(letter.headers).message
+    assert "a model or a tool was called" in DeadLetterHeaders.from_kafka(letter.headers).message
     assert partition.counted("kp_assembly_dead_letters_total", reason="invalid_trace") == 1
     assert partition.published(TOPICS.raw) == []
 
