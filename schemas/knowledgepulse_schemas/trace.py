@@ -38,7 +38,12 @@ _ISO_DATE_TIME = re.compile(
 )
 
 
-def _check_date_time(text: str) -> str:
+def check_date_time(text: str) -> str:
+    """Return a text that is an :data:`IsoDateTime`.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not _ISO_DATE_TIME.fullmatch(text):
         raise ValueError("not an ISO 8601 date-time such as 2026-01-31T12:00:00Z")
     parse_date_time(text)
@@ -55,7 +60,7 @@ def parse_date_time(text: str) -> datetime:
 
 
 IsoDateTime = Annotated[
-    str, AfterValidator(_check_date_time), Field(json_schema_extra={"format": "date-time"})
+    str, AfterValidator(check_date_time), Field(json_schema_extra={"format": "date-time"})
 ]
 """A date-time, kept as the original text so that serialising a model does not change it."""
 

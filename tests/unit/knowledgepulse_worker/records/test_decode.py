@@ -337,6 +337,23 @@ def test_only_the_trace_s_own_score_is_set_whatever_else_has_its_names(decoy, ow
     assert scored == trace
 
 
+@pytest.mark.parametrize(
+    "name", ["quality\\u005fscore", "\\u0071uality_score", 'a \\"quality_score', "quality_score "]
+)
+def test_a_score_under_an_escaped_name_is_the_only_one(name, document):
+    """A second one was put beside it."""
+    trace = document()
+    trace["metadata"]["score"] = 0.9
+    value = json.dumps(trace).replace('"score"', f'"{name}"')
+    decode_trace(value.encode(), LIMIT)
+
+    scored = with_quality_score(value.encode(), 0.5).decode()
+
+    members = json.loads(scored, object_pairs_hook=lambda pairs: pairs)
+    (metadata,) = [content for name, content in members if name == "metadata"]
+    assert [score for name, score in metadata if name == "quality_score"] == [0.5]
+
+
 edits = st.lists(
     st.tuples(
         st.floats(0, 1, exclude_max=True), st.sampled_from(["put", "insert", "delete"]), st.binary(max_size=2)
