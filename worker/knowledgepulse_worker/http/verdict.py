@@ -133,6 +133,15 @@ class State(StrEnum):
         "works by the former policy, whose digest is named, until the settings file has a valid one again",
     )
 
+    KEYS_ELSEWHERE = (
+        "keys_elsewhere",
+        Severity.NOTABLE,
+        "KpKeysElsewhere",
+        (
+            "reads keys of which a fifth or more are in another partition than Kafka's default partitioner "
+            "chooses"
+        ),
+    )
     OVER_BUDGET = (
         "over_budget",
         Severity.NOTABLE,

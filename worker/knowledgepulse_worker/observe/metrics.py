@@ -42,6 +42,7 @@ REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
 AbortReason = Literal["refused", "rebalance", "throttled"]
 ABORT_REASONS: tuple[AbortReason, ...] = get_args(AbortReason)
 QUOTAS = ("producer", "consumer")
+PARTITIONERS = ("murmur2", "other")
 RELOAD_RESULTS = ("ok", "failed")
 RESET_REASONS = ("model", "rewind", "recreated", "lost")
 
@@ -210,6 +211,12 @@ class Metrics:
         self._read_again = make.counter(
             "kp_truncated_offsets", "Offsets scored again because a leader election replaced their records"
         )
+        keys = make.counter(
+            "kp_sampled_keys",
+            "Keys of one record in eight, by whether Kafka's default partitioner chooses their partition",
+            ["partitioner"],
+        )
+        self._sampled_keys_of = start_at_zero(keys, PARTITIONERS)
         self._throttled = make.counter(
             "kp_throttled_seconds", "Seconds for which brokers throttled a client by a quota", ["quota"]
         )
@@ -353,6 +360,10 @@ class Metrics:
         if self.shadow is not None:
             shadow = self.shadow.add(record)
             self._shadow_decisions.labels(record.score.decision, shadow.decision).inc()
+
+    def placed(self, *, elsewhere: bool) -> None:
+        """Count a key by whether it is in another partition than Kafka's default partitioner chooses."""
+        self._sampled_keys_of["other" if elsewhere else "murmur2"].inc()
 
     def dead_lettered(self, reason: str, end_to_end: float | None) -> None:
         """Observe a committed dead letter."""

@@ -139,6 +139,7 @@ class WorkerApp:
             rate=sum(second.total() for second in recent.per_second()) / RATE_SECONDS,
             last_output=recent.last_output,
             policy_refused=recent.policy_refused,
+            keys_elsewhere=self.source.key_placement.problem,
             over_budget=recent.over_budget,
         )
 

@@ -78,6 +78,7 @@ class Observation:
         has_unfinished: whether records wait to be finished.
         last_output: the time of the last output.
         policy_refused: why an edit of the policy is not in force, and which policy is; empty if none is.
+        keys_elsewhere: how many keys producers put elsewhere, if many; else empty.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
     """
 
@@ -106,6 +107,7 @@ class Observation:
     has_unfinished: bool = False
     last_output: float | None = None
     policy_refused: str = ""
+    keys_elsewhere: str = ""
     over_budget: str = ""
 
     @property
@@ -191,7 +193,7 @@ class Diagnosis:
             yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
         if delay := self._delay(now, seen):
             yield _Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
-        yield from _against_settings(seen)
+        yield from _against_expectations(seen)
         yield _Finding(State.HEALTHY)
 
     def _held_back(self, now: float, seen: Observation) -> str:
@@ -276,10 +278,12 @@ def _waits_for_brokers(seen: Observation) -> Iterator[_Finding]:
         yield _Finding(State.WAITING_FOR_KAFKA, reason, seen.producer_waits)
 
 
-def _against_settings(seen: Observation) -> Iterator[_Finding]:
-    """Yield the states in which the worker cannot do as the settings say."""
+def _against_expectations(seen: Observation) -> Iterator[_Finding]:
+    """Yield the states in which the worker works, but not as its users expect."""
     if seen.policy_refused:
         yield _Finding(State.POLICY_EDIT_REFUSED, seen.policy_refused)
+    if seen.keys_elsewhere:
+        yield _Finding(State.KEYS_ELSEWHERE, seen.keys_elsewhere)
     if seen.over_budget:
         yield _Finding(State.OVER_BUDGET, seen.over_budget)
 

@@ -32,6 +32,7 @@ from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
 from knowledgepulse_worker.stream.committer import Committer
 from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
+from knowledgepulse_worker.stream.key_placement import KeyPlacement
 from knowledgepulse_worker.stream.log_changes import LogChanges
 from knowledgepulse_worker.stream.recovery import ReaderFactory, Recovery
 from knowledgepulse_worker.stream.unread_offsets import UnreadOffsets
@@ -99,6 +100,7 @@ class Source(Rebalances):
         committer: commits what the lanes complete.
         commit_requested: set when a lane waits for a commit.
         unread_offsets: the offsets that no worker reads.
+        key_placement: whether producers agree on the partition of a key.
         is_rebalancing: whether a rebalance is in progress.
     """
 
@@ -127,6 +129,7 @@ class Source(Rebalances):
         self.commit_requested = asyncio.Event()
         client, metrics = self.session.member, services.metrics
         self.unread_offsets = UnreadOffsets(client, metrics)
+        self.key_placement = KeyPlacement(raw.partitions, client, metrics)
         self.committer = Committer(self.session, raw.name, metrics)
         self._log = LogChanges(client, raw.name, topic_ids, metrics, lambda: self.tasks)
         self._recovery = Recovery(self._log, self.unread_offsets, metrics, changelog.name, reader)
@@ -258,6 +261,7 @@ class Source(Rebalances):
             return  # revoked meanwhile: the next assignment reads the records
         topic_id = self._log.topic_id
         self.unread_offsets.note(task.place, task.unread(records[0].offset, topic_id))
+        self.key_placement.note(task.place, records)
         task.fetched(records[-1].offset + 1, epoch_of(records[-1]))
         if task.is_full:
             self.session.member.pause(task.place)

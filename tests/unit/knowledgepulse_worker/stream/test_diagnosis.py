@@ -26,6 +26,7 @@ ILL = {
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
     "policy_refused": "policy.threshold: got 7; policy 24f1 stays in force",
+    "keys_elsewhere": "25% of the last 100 keys are not in the partition",
     "over_budget": "a text that fills the window takes 237 ms",
 }
 """What can be wrong at once, but for the backlog and records that wait, which have to last."""
