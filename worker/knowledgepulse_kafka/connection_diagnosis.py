@@ -9,9 +9,10 @@ import ssl
 import time
 from asyncio import IncompleteReadError
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
-from aiokafka.conn import AIOKafkaConnection, collect_hosts
+from aiokafka.conn import collect_hosts
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -19,13 +20,13 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.admin import SaslHandShakeRequest
 
 from knowledgepulse_kafka.client_factory import client_arguments, new_client
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import ClientError, NoBrokerError, SecurityError
 from knowledgepulse_kafka.oauth import TokenError
-from knowledgepulse_kafka.reaching import address, create_conn, failed_since, problem_of
+from knowledgepulse_kafka.reaching import address, brokers_of, create_conn, failed_since, problem_of
 
 _DIAL_LIMIT_MS = 5000
 _PROBE_LIMIT_MS = 2000
@@ -136,22 +137,32 @@ async def _dial(host: str, port: int, arguments: dict[str, Any], since: float) -
         raise known
     connection = await create_conn(host, port, request_timeout_ms=_DIAL_LIMIT_MS, **arguments)
     try:
-        return await _brokers(connection)
+        metadata = await brokers_of(connection)
+        return [(host, port) for _, host, port, *_ in metadata.brokers]
     except KafkaConnectionError as error:
-        if arguments["security_protocol"] in ("PLAINTEXT", "SSL") and _ended(error):
-            # The server answered the handshake, so it is up, but it accepts no other request without a login.
+        if _ended(error) and await _expects_login(host, port, arguments):
             raise IllegalSaslStateError from error
         raise
     finally:
         connection.close()
 
 
-async def _brokers(connection: AIOKafkaConnection) -> list[tuple[str, int]]:
-    metadata = await connection.send(MetadataRequest([]))
-    if not metadata.brokers:
-        # The broker rejects a token by a challenge (RFC 7628, 3.2.2), which the client mistakes for success.
-        raise SaslAuthenticationFailed("the answer is empty")
-    return [(host, port) for _, host, port, *_ in metadata.brokers]
+async def _expects_login(host: str, port: int, arguments: dict[str, Any]) -> bool:
+    """Return whether a server expects a login that the client does not attempt.
+
+    Such a listener ends a connection at any request but the handshake of a login (KIP-43), which other
+    listeners refuse. That it ended one does not tell: a broker that shuts down does so, too.
+    """
+    if arguments["security_protocol"].startswith("SASL"):
+        return False
+    with suppress(OSError, KafkaError):
+        connection = await create_conn(host, port, request_timeout_ms=_DIAL_LIMIT_MS, **arguments)
+        try:
+            answer = await connection.send(SaslHandShakeRequest("PLAIN"))
+        finally:
+            connection.close()
+        return bool(answer.error_code != IllegalSaslStateError.errno)
+    return False
 
 
 def _ended(error: BaseException) -> bool:

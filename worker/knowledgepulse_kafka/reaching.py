@@ -14,13 +14,19 @@ import os
 import time
 from asyncio import IncompleteReadError
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.conn import AIOKafkaConnection, collect_hosts
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError
+from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator, collect_hosts
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+)
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.log_interval import LogInterval
@@ -34,6 +40,14 @@ CONNECT_LIMIT = 4.0
 
 HANDSHAKE_LIMIT = 10.0
 """Seconds for the whole of a connection, with TLS, the versions of the broker and the login."""
+
+REGISTRATION_LIMIT = 10.0
+"""Seconds for a server that answers, but names no broker, to name one.
+
+The brokers of its cluster have yet to register, as at the start, or once they were suspended.
+"""
+
+_REGISTRATION_PAUSE = 0.1
 
 # Seconds after which the next server, or the next address of a name, is tried as well (RFC 8305).
 _NEXT_SERVER_PAUSE = 0.25
@@ -164,17 +178,35 @@ async def _brokers_of(client: AIOKafkaClient, host: str, port: int) -> Any:
 
     Raises:
         OSError: the server cannot be reached, or does not answer in time.
-        KafkaError: the server refuses the client, or names no broker. A refused token looks like this:
-            aiokafka takes the refusal for an answer.
+        KafkaError: the server refuses the client, or names no broker for :data:`REGISTRATION_LIMIT`.
     """
     options = {name: getattr(client, f"_{name}") for name in _OPTIONS}
     connection = await create_conn(host, port, **options)
     try:
-        metadata = await connection.send(MetadataRequest([]))
+        for _ in range(int(REGISTRATION_LIMIT / _REGISTRATION_PAUSE)):
+            with suppress(UnregisteredError):
+                return await brokers_of(connection)
+            if _logged.let_pass(f"brokers of {address(host, port)}"):
+                logger.warning("%s answers, but no broker is registered yet; waiting", address(host, port))
+            await asyncio.sleep(_REGISTRATION_PAUSE)
+        return await brokers_of(connection)
     finally:
         connection.close()
+
+
+class UnregisteredError(KafkaConnectionError):  # type: ignore[misc]  # aiokafka is untyped
+    """A server names no broker."""
+
+
+async def brokers_of(connection: AIOKafkaConnection) -> Any:
+    """Return the answer to the question for the brokers.
+
+    Raises:
+        UnregisteredError: no broker is registered yet.
+    """
+    metadata = await connection.send(MetadataRequest([]))
     if not metadata.brokers:
-        raise KafkaConnectionError("names no broker")
+        raise UnregisteredError("no broker is registered yet")
     return metadata
 
 
@@ -234,6 +266,14 @@ class _Dialling:
             raise TimeoutError(f"{address(host, port)} does not answer in {CONNECT_LIMIT:g} s") from None
 
 
+class _TokenAuthenticator(OAuthAuthenticator):  # type: ignore[misc]  # aiokafka is untyped
+    async def step(self, payload: bytes | None) -> Any:
+        """Raise the refusal of a token: a challenge (RFC 7628, 3.2.2), which aiokafka takes for success."""
+        if payload:
+            raise SaslAuthenticationFailed("the token is refused")
+        return await super().step(payload)
+
+
 class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyped
     _loop: Any
 
@@ -245,6 +285,9 @@ class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is unty
                 return await super().connect()
         finally:
             self._loop = loop
+
+    def authenticator_oauth(self) -> Any:
+        return _TokenAuthenticator(sasl_oauth_token_provider=self._sasl_oauth_token_provider)
 
 
 async def create_conn(host: str, port: int, **options: Any) -> AIOKafkaConnection:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ssl
+from asyncio import IncompleteReadError
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 import trustme
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
+from aiokafka.protocol.admin import SaslHandShakeRequest
+from aiokafka.protocol.metadata import MetadataRequest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +76,52 @@ async def test_an_address_that_the_brokers_advertise_is_told_as_one_of_theirs(mo
     assert str(error) == (
         "bootstrap_servers: localhost:9092, which the brokers advertise: Connection refused"
     )
+
+
+class Answers:
+    """A connection whose server answers each request by its type, or ends it."""
+
+    def __init__(self, answers):
+        self._answers = answers
+
+    async def send(self, request):
+        if type(request) in self._answers:
+            return self._answers[type(request)]
+        raise KafkaConnectionError("closed") from IncompleteReadError(b"", 4)
+
+    def close(self): ...
+
+
+def answer_with(monkeypatch, answers):
+    async def create_conn(*_, **__):
+        return Answers(answers)
+
+    monkeypatch.setattr(connection_diagnosis, "create_conn", create_conn)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+async def test_a_cluster_without_a_registered_broker_refuses_no_login(monkeypatch, protocol):
+    """Any empty list was taken for a refused token, and ended the worker for good."""
+    answer_with(monkeypatch, {MetadataRequest: SimpleNamespace(brokers=[])})
+
+    error = await diagnosed("broker-1:9092", security_protocol=protocol, sasl_username="a", sasl_password="b")
+
+    assert isinstance(error, NoBrokerError)
+    assert str(error) == "bootstrap_servers: broker-1:9092: no broker is registered yet"
+
+
+async def test_a_broker_that_ends_the_connection_expects_a_login_only_if_it_says_so(monkeypatch):
+    """One that shuts down ends it, too."""
+    answer_with(monkeypatch, {SaslHandShakeRequest: SimpleNamespace(error_code=0)})
+    assert str(await diagnosed("broker-1:9092")) == (
+        "security_protocol: PLAINTEXT: broker-1:9092 expects a login"
+    )
+
+    for answers in ({}, {SaslHandShakeRequest: SimpleNamespace(error_code=IllegalSaslStateError.errno)}):
+        answer_with(monkeypatch, answers)
+        error = await diagnosed("broker-1:9092")
+        assert isinstance(error, NoBrokerError)
+        assert str(error) == "bootstrap_servers: broker-1:9092: closes the connection"
 
 
 async def test_a_refusal_takes_precedence_over_an_unreachable_server():

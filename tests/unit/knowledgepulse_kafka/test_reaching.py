@@ -8,9 +8,10 @@ import weakref
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, SaslAuthenticationFailed
 
 from knowledgepulse_kafka import reaching
 from knowledgepulse_kafka.log_interval import LogInterval
@@ -171,13 +172,52 @@ async def bootstrapped(monkeypatch, *addresses):
         await client.close()
 
 
-async def test_a_server_that_names_no_broker_is_not_reached(serve, monkeypatch):
-    """A broker that refuses a token answers like this, and was taken for one that grants all rights."""
+async def test_a_cluster_without_a_registered_broker_is_waited_for(serve, monkeypatch, caplog):
+    """A broker that was suspended names none for a moment."""
     server = await serve([])
 
-    with pytest.raises(KafkaConnectionError, match=r"server answers \([\d.]+:\d+: names no broker\)"):
+    async def register(_seconds):
+        server.brokers = BROKERS
+
+    monkeypatch.setattr(reaching.asyncio, "sleep", register)
+    async with bootstrapped(monkeypatch, server.address) as client:
+        assert [broker.host for broker in client.cluster.brokers()] == ["a-broker"]
+
+    assert caplog.messages == [
+        f"{LOOPBACK}:{server.address[1]} answers, but no broker is registered yet; waiting"
+    ]
+
+
+async def test_a_cluster_that_registers_no_broker_is_given_up(serve, monkeypatch):
+    monkeypatch.setattr(reaching, "REGISTRATION_LIMIT", 0.1)
+    monkeypatch.setattr(reaching, "_REGISTRATION_PAUSE", 0.01)
+    server = await serve([])
+
+    with pytest.raises(KafkaConnectionError, match=r"\([\d.]+:\d+: no broker is registered yet\)"):
         async with bootstrapped(monkeypatch, server.address):
             pass
+
+
+async def test_a_token_that_is_refused_is_no_login():
+    """The client took the challenge for success, and the broker for one that names no others."""
+
+    class Provider(AbstractTokenProvider):
+        async def token(self):
+            return "a-token"
+
+    connection = reaching._Connection(
+        *("a-broker", 9092),
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=Provider(),
+    )
+    login = connection.authenticator_oauth()
+    assert await login.step(None)
+
+    with pytest.raises(SaslAuthenticationFailed):
+        await login.step(b'{"status":"invalid_token"}')
+
+    assert await login.step(b"") is None
 
 
 async def test_any_number_of_dead_servers_before_the_first_that_answers_cost_a_moment_each(
