@@ -161,6 +161,10 @@ class MemoryGroupMember:
         """Return the topic's partitions; None if there is no such topic."""
         return set(range(len(self._topic.records))) or None if topic == self._topic.name else None
 
+    async def gone(self, names: Collection[str]) -> list[str]:
+        """Return those of some topics that do not exist."""
+        return [name for name in names if self.partitions_for_topic(name) is None]
+
     async def getmany(self, *, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]:
         """Return the next records of the partitions that are not paused."""
         self.fetches += 1

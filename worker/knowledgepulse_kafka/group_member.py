@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -26,6 +26,7 @@ from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
 from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import CONSUMER_QUOTA, logged_throttle
+from knowledgepulse_kafka.topics import gone
 
 HEARTBEATS = 4
 """Heartbeats in a session timeout."""
@@ -197,6 +198,10 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         See :func:`~knowledgepulse_kafka.leader_epochs.epoch_ends`.
         """
         return await epoch_ends(self._client, epochs)
+
+    async def gone(self, names: Collection[str]) -> list[str]:
+        """Return those of some topics of which a broker says that they do not exist."""
+        return await gone(self._client, names)
 
     def check_membership(self) -> None:
         """Check that the client is still in its group, as every fetch does.

@@ -48,7 +48,7 @@ from knowledgepulse_kafka.records import NO_TIMESTAMP, UNTIMED, OutputRecord
 from knowledgepulse_kafka.refused_record import InvalidRecord
 from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.throttle import Throttle
-from knowledgepulse_kafka.topics import missing_topics
+from knowledgepulse_kafka.topics import gone, missing_topics
 
 # Seconds to wait for the end of a transaction whose caller was cancelled, and to abandon a producer.
 _CANCELLED_LIMIT = _ABANDON_LIMIT = 1.0
@@ -174,9 +174,9 @@ class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka
                 + (f"; {self._remedy}" if self._remedy else "")
             )
 
-    def missing_topics(self) -> list[str]:
-        """Return the topics to which records were sent and which are gone, as far as the client knows."""
-        return sorted(self._known_topics - self.client.cluster.topics())
+    async def missing_topics(self) -> list[str]:
+        """Return the topics to which records were sent, and which are gone."""
+        return await gone(self.client, sorted(self._known_topics - self.client.cluster.topics()))
 
     def _batched(
         self, records: Sequence[OutputRecord], alone: Collection[OutputRecord]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.errors import TopicError
 
@@ -102,6 +107,19 @@ def topic_of(name: str, replicas: Sequence[int], config: Mapping[str, str]) -> T
         timestamp_after_max_ms=limit(TIMESTAMP_AFTER_MAX_MS),
         replicas=min(replicas),
     )
+
+
+async def gone(client: AIOKafkaClient, names: Collection[str]) -> list[str]:
+    """Return those of some topics of which a broker says that they do not exist; none if no broker answers.
+
+    That a client's metadata have no topic does not tell: it is left out after any error.
+    """
+    node = client.get_random_node()
+    if names and node is not None:
+        with suppress(KafkaError):
+            answer = await client.send(node, MetadataRequest(list(names)))
+            return [name for code, name, *_ in answer.topics if code == UnknownTopicOrPartitionError.errno]
+    return []
 
 
 def missing_topics(names: Iterable[str], remedy: str = "") -> TopicError:

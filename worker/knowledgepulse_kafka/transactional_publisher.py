@@ -180,9 +180,9 @@ class TransactionalPublisher:
         """Seconds for which the producer has been starting; 0 unless it is."""
         return 0.0 if self._start_began is None else time.monotonic() - self._start_began
 
-    def missing_topics(self) -> list[str]:
-        """Return the topics to which records were sent and which are gone, as far as the client knows."""
-        return self._producer.missing_topics()
+    async def missing_topics(self) -> list[str]:
+        """Return the topics to which records were sent, and which are gone."""
+        return await self._producer.missing_topics()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[RecordWriter]:

@@ -1,9 +1,11 @@
 """What a transactional producer knows of the topics that it sends to, and how it ends without brokers."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from knowledgepulse_kafka import producer as producer_module
 from knowledgepulse_kafka.producer import TransactionalProducer, abandon
@@ -18,25 +20,36 @@ async def producer():
     await producer.stop()
 
 
-async def test_a_topic_is_missing_once_it_is_gone_and_not_before_the_client_has_heard_of_it(
+async def test_a_topic_is_missing_once_a_broker_says_so_and_not_before_the_client_has_heard_of_it(
     producer, monkeypatch
 ):
-    """A producer that was started again asked for its topics, and the process ended at once."""
+    """A producer that was started again asked for its topics, and the process ended at once.
+
+    A deleted topic was told together with others, which the client's metadata lacked for a moment.
+    """
     known = set()
     monkeypatch.setattr(producer.client.cluster, "topics", lambda: known)
 
     async def partitions_for(topic):
-        assert producer.missing_topics() == [], "the client asks for it first"
+        assert await producer.missing_topics() == [], "the client asks for it first"
         known.add(topic)
         return {0}
 
     monkeypatch.setattr(producer, "partitions_for", partitions_for)
     for topic in ("contribute", "rejected"):
         await producer._require(TopicPartition(topic, 0))
-    assert producer.missing_topics() == []
+    assert await producer.missing_topics() == []
 
-    known.remove("rejected")
-    assert producer.missing_topics() == ["rejected"]
+    codes = {"contribute": LeaderNotAvailableError.errno, "rejected": UnknownTopicOrPartitionError.errno}
+
+    async def send(_node, request):
+        return SimpleNamespace(topics=[(codes[name], name, False, []) for name in request._topics])
+
+    known.clear()
+    assert await producer.missing_topics() == [], "no broker is known"
+    monkeypatch.setattr(producer.client, "get_random_node", lambda: 7)
+    monkeypatch.setattr(producer.client, "send", send)
+    assert await producer.missing_topics() == ["rejected"]
 
 
 @pytest.fixture

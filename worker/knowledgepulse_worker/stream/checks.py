@@ -88,7 +88,7 @@ class Checks:
         """
         progress = self._progress
         self._source.session.check()  # the worker may be waiting for its first records
-        self._require_partitions(progress.partition_count())
+        await self._require_partitions(progress.partition_count())
         await progress.refresh_positions()
         await self._source.unread_offsets.count_deleted()
         consumer, producer = self._throttles.consumer, self._throttles.producer
@@ -120,12 +120,14 @@ class Checks:
                 return True
         return False
 
-    def _require_partitions(self, count: int) -> None:
+    async def _require_partitions(self, count: int) -> None:
         added = count > self._raw.partitions
         if count == self._raw.partitions or not (added or not self._readiness.reasons):
             return
         if count == 0:
-            raise TopicError(f"{self._raw.name} no longer exists")
+            if await self._progress.is_topic_gone():
+                raise TopicError(f"{self._raw.name} no longer exists")
+            return
         raise TopicError(f"{self._raw.name} now has {count} partitions instead of {self._raw.partitions}")
 
 
@@ -186,7 +188,7 @@ class Watchdog:
         self._progress.clear()
 
 
-async def check_topics(missing: Callable[[], Sequence[str]]) -> None:
+async def check_topics(missing: Callable[[], Awaitable[Sequence[str]]]) -> None:
     """Check that no topic is missing.
 
     Args:
@@ -195,5 +197,5 @@ async def check_topics(missing: Callable[[], Sequence[str]]) -> None:
     Raises:
         TopicError: a topic was deleted, and the client would wait for it without end.
     """
-    if names := missing():
+    if names := await missing():
         raise missing_topics(names, REMEDY)

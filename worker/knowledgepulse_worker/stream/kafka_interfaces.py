@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from knowledgepulse_kafka.client_types import Place
@@ -20,6 +20,7 @@ class Client(Protocol):
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
     def partitions_for_topic(self, topic: str) -> set[int] | None: ...  # noqa: D102
+    async def gone(self, names: Collection[str]) -> list[str]: ...  # noqa: D102
     def pause(self, *partitions: Place) -> None: ...  # noqa: D102
     def resume(self, *partitions: Place) -> None: ...  # noqa: D102
     def seek(self, partition: Place, offset: int) -> None: ...  # noqa: D102

@@ -134,5 +134,9 @@ class Progress:
         return tuple(self._client.waits.current(requests))
 
     def partition_count(self) -> int:
-        """Return the raw topic's partition count in the client's latest metadata; 0 if there is no topic."""
+        """Return the raw topic's partition count in the client's latest metadata; 0 if it is not in them."""
         return len(self._client.partitions_for_topic(self._topic) or ())
+
+    async def is_topic_gone(self) -> bool:
+        """Return whether a broker says that the raw topic does not exist."""
+        return bool(await self._client.gone([self._topic]))

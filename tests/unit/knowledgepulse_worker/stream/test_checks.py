@@ -8,7 +8,7 @@ from knowledgepulse_worker.errors import StalledError
 from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, Watchdog
 
 
-async def test_a_changed_partition_count_ends_the_worker(start):
+async def test_a_changed_partition_count_ends_the_worker(start, monkeypatch):
     world = await start()
     await world.member.rebalance([0])
     await world.until(lambda: not world.app.readiness.reasons)
@@ -19,6 +19,12 @@ async def test_a_changed_partition_count_ends_the_worker(start):
     world.topic.records.clear()
     with pytest.raises(TopicError, match="raw-traces no longer exists"):
         await world.check()
+
+    async def none_gone(_names):
+        return []
+
+    monkeypatch.setattr(world.member, "gone", none_gone)
+    await world.app.checks._require_partitions(0)  # the client's metadata lack it, and no broker says so
 
 
 async def test_a_stalled_stream_ends_the_worker(start):
