@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,7 @@ def conversation(
     return [*(message for message in messages[:before] if message.role == "system"), *messages[before:]]
 
 
+_HANDOFF = re.compile(r"\A(?:transfer|handoff)[ _]to[ _]")
 _Key = tuple[str, ...]  # what texts or calls have in common
 _Position = tuple[list[hub.Part], int]  # of a part: those of its message, and the index among them
 
@@ -195,7 +197,7 @@ class _Conversation:
         OpenInference writes the calls of the Agent Development Kit over each other, in one span.
         """
         known = self._calls.get(("id", part.id), []) if part.id else []
-        return next((c for c in known if c in reading.answered and _like(c.part) == _like(part)), None)
+        return next((c for c in known if c in reading.answered and like(c.part) == like(part)), None)
 
     def _move(self, reading: _Reading, before: list[hub.Part]) -> None:
         """Move what the agent said before a repeated call, as inputs may hold more than outputs."""
@@ -212,7 +214,7 @@ class _Conversation:
 
     def _new_call(self, part: hub.ToolCall) -> _Call:
         call = _Call(part, self._put(part))
-        for key in (("all",), ("name", part.name), _like(part)):
+        for key in (("all",), ("name", _tool(part.name)), like(part)):
             self._calls.setdefault(key, []).append(call)
         self._identify(call, part.id)
         return call
@@ -232,7 +234,7 @@ class _Conversation:
         known = [key for key in _ids(part.id, part.name) if key in self._calls] if part.id else []
         if known:
             return next(filter(None, (self._next(key, reading) for key in known)), None)
-        return self._next(_like(part), reading, has_id=part.id is not None)
+        return self._next(like(part), reading, has_id=part.id is not None)
 
     def _next(self, key: _Key, reading: _Reading, *, has_id: bool = False) -> _Call | None:
         """Return the first known call with something in common that an input has not repeated so far.
@@ -255,7 +257,7 @@ class _Conversation:
         reading.answered.update(found[:1])
         if not found and not known:
             found = [call for call in reading.open if call.part.name == part.name] or reading.open
-            known = self._calls.get(("name", part.name or ""), [])
+            known = self._calls.get(("name", _tool(part.name or "")), [])
         if found:
             reading.open.remove(call := found[0])
             return call
@@ -296,7 +298,7 @@ class _Conversation:
         if call is None:
             self._messages.append(("assistant", []))
             call = self._new_call(run.call)
-        elif _like(call.part) != _like(run.call):
+        elif like(call.part) != like(run.call):
             self._losses.add("arguments in other words than the model's", run.call.arguments)
         call.was_run = True
         self._runs[id(run.call)] = call
@@ -315,10 +317,10 @@ class _Conversation:
     def _executed(self, recorded: hub.ToolCall) -> _Call | None:
         """Return the call of a tool execution: by its id, else by name and arguments, else by name."""
         known = self._calls.get(("id", recorded.id), []) if recorded.id else []
-        like = self._calls.get(_like(recorded), []) if not known else []
-        named = self._calls.get(("name", recorded.name), []) if not known else []
-        waiting = (call for call in (*known, *like, *named) if not call.was_run and call.response is None)
-        answered = (call for call in (*known, *like) if not call.was_run)
+        alike = self._calls.get(like(recorded), []) if not known else []
+        named = self._calls.get(("name", _tool(recorded.name)), []) if not known else []
+        waiting = (call for call in (*known, *alike, *named) if not call.was_run and call.response is None)
+        answered = (call for call in (*known, *alike) if not call.was_run)
         return next(waiting, None) or next(answered, None) or next(reversed(known), None)
 
     def _change(self, position: _Position, **changes: Any) -> Any:
@@ -329,13 +331,18 @@ class _Conversation:
         return parts[number]
 
 
+def _tool(name: str) -> str:
+    """Return a tool's name; the one that hands over to another agent has several."""
+    return re.sub(r"\W", "_", _HANDOFF.sub("to_", name)).lower()
+
+
 def _ids(identity: str, name: str) -> Iterator[_Key]:
     """Yield what calls with an id have in common, at first calls of the same tool."""
     yield "id", identity, name
     yield "id", identity
 
 
-def _like(call: hub.ToolCall) -> _Key:
+def like(call: hub.ToolCall) -> tuple[str, ...]:
     """Return what calls of a tool with the same arguments have in common; tracers may write only a value."""
     arguments = parse_json(call.arguments)
     if isinstance(arguments, dict) and len(arguments) == 1:

@@ -20,7 +20,7 @@ from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import parse_time
-from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun, conversation
+from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun, conversation, like
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
@@ -101,7 +101,7 @@ class _Tree:
                 self._roots.append(node)
 
     def runs(self) -> Iterator[hub.Run | ConversionError]:
-        roots = self._run_roots()
+        roots = sorted(self._run_roots(), key=_time)
         outside = self._outside(roots)
         for root in roots:
             try:
@@ -135,7 +135,7 @@ class _Tree:
             return agents
         depths = self._depths()
         roots = {agent.id: agent for agent in agents}
-        said: dict[tuple[str, str], Node] = {}  # the agent that first said a text or made a call
+        said: dict[tuple[str, ...], Node] = {}  # the agent that first said a text or made a call
         for agent in sorted(agents, key=_time):
             calls = self._model_calls(agent)
             earlier = _continued(calls, said)
@@ -345,7 +345,7 @@ def _length(node: Node) -> int:
     )
 
 
-def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Node | None:
+def _continued(calls: list[ModelCall], said: dict[tuple[str, ...], Node]) -> Node | None:
     """Return the earlier agent whose conversation the model calls continue; None if they begin a new one.
 
     Their first input then contains what the other said, and ends without a new request of the user.
@@ -360,11 +360,11 @@ def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Nod
     return next((said[key] for key in map(_said, first[last].parts) if key in said), None)
 
 
-def _said(part: hub.Part) -> tuple[str, str]:
+def _said(part: hub.Part) -> tuple[str, ...]:
     """Return the key by which a text or a call is recognised in the inputs that repeat it."""
     match part:
         case hub.ToolCall():
-            return "call", part.id or f"{part.name} {part.arguments}"
+            return like(part)
         case _:
             return "text", _text_of(part).strip()
 
