@@ -12,10 +12,8 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.benchmarks import inspect_logs
 from knowledgepulse_schemas.convert.common.hub import Error, Message, Run, RunOutcome
-from knowledgepulse_schemas.convert.common.input_format import of_records
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_records
 from knowledgepulse_schemas.convert.common.reading import InputModel, parse_time, read_record
-
-NAME = "agentdojo"
 
 _NAMES = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
 _MEMBERS = {"text": "text", "thinking": "reasoning"}
@@ -37,7 +35,6 @@ def _run(document: Any, path: str) -> Run:
     if log.error is not None:
         messages.append(Message("assistant", (Error(log.error),)))
     return Run(
-        NAME,
         messages,
         native_id=log.run_id or _id_of(document),
         ended_at=parse_time(log.evaluation_timestamp),
@@ -85,10 +82,12 @@ def _renamed_call(call: Any) -> Any:
     return call
 
 
-FORMAT = of_records(
-    NAME,
+FORMAT = InputFormat(
+    "agentdojo",
     __doc__,
     "suite_name pipeline_name messages",
-    lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),
-    _run,
+    *of_records(
+        lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),
+        _run,
+    ),
 )

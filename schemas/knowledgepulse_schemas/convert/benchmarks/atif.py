@@ -22,8 +22,6 @@ from knowledgepulse_schemas.convert.common.verdicts import Verdicts
 from knowledgepulse_schemas.convert.messages.blocks import Block, parts_of
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 
-NAME = "atif"
-
 _CONTENT = "steps[].message[]"
 _COMPLETE = "mark_task_complete"
 """The call with which Terminus ends; without it, the run was out of time or of turns."""
@@ -134,7 +132,6 @@ def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
         )
         messages.append(hub.message("assistant", hub.Error(interruption=True)))
     return hub.Run(
-        NAME,
         messages,
         native_id=native_id if number is None or native_id is None else f"{native_id}/{number}",
         parent_id=None if number is None else native_id,
@@ -167,5 +164,5 @@ def _recognises(value: Any) -> bool:
 
 
 FORMAT = InputFormat(
-    NAME, __doc__, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs
+    "atif", __doc__, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs
 )

@@ -30,8 +30,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 from knowledgepulse_schemas.convert.messages import openai
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 
-NAME = "inspect"
-
 _ATTACHMENT = "attachment://"
 _VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
 """The values of scores that judge the whole sample: correct, incorrect, no answer; others are partial."""
@@ -110,7 +108,6 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
     last = events[-1].get("timestamp") if events else None
     times = map(parse_time, (sample.completed_at, last, log.stats.completed_at, evaluation.created))
     return hub.Run(
-        NAME,
         [*_tools(events, value.get("attachments"), losses), *messages],
         native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
         ended_at=next((time for time in times if time is not None), None),
@@ -200,4 +197,4 @@ def _resolved(value: Any, attachments: Any) -> Any:
     return value
 
 
-FORMAT = InputFormat(NAME, __doc__, "version eval plan", _recognises, _runs)
+FORMAT = InputFormat("inspect", __doc__, "version eval plan", _recognises, _runs)

@@ -41,8 +41,6 @@ from knowledgepulse_schemas.convert.common.verdicts import Verdicts
 from knowledgepulse_schemas.convert.messages import openai
 from knowledgepulse_schemas.convert.messages.any_vendor import messages_of
 
-NAME = "mini_swe_agent"
-
 _FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
 _NOT_EXECUTED = "action was not executed"
@@ -112,7 +110,6 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     elif submission.strip() not in ["", *(hub.join_texts(message.parts).strip() for message in messages)]:
         messages.append(hub.message("assistant", hub.Text(submission)))
     yield hub.Run(
-        NAME,
         list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
         ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
@@ -229,4 +226,6 @@ def _split_task(messages: Iterable[hub.Message], info: _Info) -> Iterator[hub.Me
             yield message
 
 
-FORMAT = InputFormat(NAME, __doc__, "trajectory_format messages info", _recognises, _runs, coding_agent=True)
+FORMAT = InputFormat(
+    "mini_swe_agent", __doc__, "trajectory_format messages info", _recognises, _runs, coding_agent=True
+)

@@ -24,8 +24,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 from knowledgepulse_schemas.convert.common.verdicts import Verdicts
 from knowledgepulse_schemas.convert.messages import openai
 
-NAME = "swe_agent"
-
 
 class _Turn(InputModel):
     """A message of the history: a chat message with its parsed thought and action."""
@@ -91,7 +89,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     # An exit without a submission, or with one forced by an error, is a failure.
     ending: hub.Ending = "submitted" if info.exit_status in (None, "submitted") else "failed"
     names = tuple(dict.fromkeys(name for name in [*agents[:1], log.environment] if name))
-    yield hub.Run(NAME, messages, ending=ending, names=names, outcome=verdicts.outcome, losses=losses)
+    yield hub.Run(messages, ending=ending, names=names, outcome=verdicts.outcome, losses=losses)
 
 
 def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
@@ -162,4 +160,4 @@ def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losse
                 losses.add(f"trajectory[].{name}", text)
 
 
-FORMAT = InputFormat(NAME, __doc__, "trajectory history info", _recognises, _runs, coding_agent=True)
+FORMAT = InputFormat("swe_agent", __doc__, "trajectory history info", _recognises, _runs, coding_agent=True)

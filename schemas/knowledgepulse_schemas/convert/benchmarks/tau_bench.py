@@ -13,12 +13,10 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import judged, of_records
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, judged, of_records
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import InputModel, parse_time, read_record
 from knowledgepulse_schemas.convert.messages import openai
-
-NAME = "tau_bench"
 
 _STOPPED = {"user_stop", "agent_stop"}
 
@@ -58,7 +56,7 @@ class _Simulation(InputModel):
 def _of_result(value: Any, path: str) -> hub.Run:
     result, losses = read_record(_Result, value, path)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
-    return hub.Run(NAME, messages, losses=losses)
+    return hub.Run(messages, losses=losses)
 
 
 def _of_simulation(value: Any, path: str) -> hub.Run:
@@ -67,7 +65,6 @@ def _of_simulation(value: Any, path: str) -> hub.Run:
         raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
     stopped = simulation.termination_reason in (None, *_STOPPED)
     return hub.Run(
-        NAME,
         [message for message_item in simulation.messages for message in _messages(message_item, losses)],
         native_id=simulation.id,
         ended_at=parse_time(simulation.end_time),
@@ -104,11 +101,13 @@ def _is_simulation(value: Any) -> bool:
     return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()
 
 
-FORMAT = of_records(
-    NAME,
+FORMAT = InputFormat(
+    "tau_bench",
     __doc__,
     "task_id reward traj",
-    lambda value: _is_result(value) or _is_simulation(value),
-    lambda value, path: judged(_of_result if _is_result(value) else _of_simulation, value, path),
-    within="simulations",
+    *of_records(
+        lambda value: _is_result(value) or _is_simulation(value),
+        lambda value, path: judged(_of_result if _is_result(value) else _of_simulation, value, path),
+        within="simulations",
+    ),
 )

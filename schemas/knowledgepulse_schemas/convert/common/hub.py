@@ -172,7 +172,6 @@ class Run:
     """One run of an agent.
 
     Attributes:
-        framework: The format's name, which becomes ``metadata.framework``.
         messages: The conversation in time order, without repeated messages.
         native_id: The run's id in the input. Without one, the trace's id is derived from the content.
         parent_id: The native id of the run that started this one as a subagent.
@@ -182,9 +181,9 @@ class Run:
         names: Names of the agent, the service and the project, to look up in a domain map.
         models: The models that answered, in the order of their first answers.
         outcome: The outcome in the input.
+        framework: The format's name, which becomes ``metadata.framework``; the conversion sets it.
     """
 
-    framework: str
     messages: MutableSequence[Message]
     native_id: str | None = None
     parent_id: str | None = None
@@ -196,6 +195,7 @@ class Run:
     models: tuple[str, ...] = ()
     outcome: RunOutcome = field(default_factory=RunOutcome)
     losses: Losses = field(default_factory=Losses)
+    framework: str = ""
 
 
 def role_of(name: str, path: str) -> Role:

@@ -19,6 +19,10 @@ _HEAD = 50
 """Lines by which a session's format is detected: it may begin with lines of any kind."""
 
 
+_Recognises = Callable[[Any], bool]
+_RunsOf = Callable[[Any], Iterator[hub.Run | ConversionError]]
+
+
 @dataclass(frozen=True, slots=True)
 class InputFormat:
     """A format that can be converted to traces: all that the command line, errors and documents say of it.
@@ -41,9 +45,9 @@ class InputFormat:
     name: str
     text: str | None
     members: str
-    recognises: Callable[[Any], bool]
-    runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
-    is_fragment: Callable[[Any], bool] = lambda line: False
+    recognises: _Recognises
+    runs: _RunsOf
+    is_fragment: _Recognises = lambda line: False
     streams: bool = False
     coding_agent: bool = False
 
@@ -97,104 +101,61 @@ def judged(run_of: Callable[[Any, str], hub.Run], record: Any, path: str) -> hub
 
 
 def of_records(
-    name: str,
-    text: str | None,
-    members: str,
-    recognises: Callable[[Any], bool],
-    run_of: Callable[[Any, str], hub.Run],
-    within: str = "",
-    *,
-    coding_agent: bool = False,
-) -> InputFormat:
-    """Return a format whose records are runs: one record, a list of records, or a list in a member.
+    recognises: Callable[[Any], bool], run_of: Callable[[Any, str], hub.Run], within: str = ""
+) -> tuple[_Recognises, _RunsOf]:
+    """Return how records that are runs are told and read: one record, a list of them, or a list in a member.
 
     Args:
-        name: The format's name on the command line.
-        text: Its docstring.
-        members: Names of members that are typical of the format, separated by spaces.
         recognises: Returns whether a value is a record.
         run_of: Returns the run of a record. Its second argument is the record's path in the document.
         within: The name of the member that may hold the list.
-        coding_agent: Whether its program is a coding agent.
     """
-    return InputFormat(
-        name,
-        text,
-        members,
+    return (
         lambda document: are_all(recognises, document, within),
         lambda document: runs_within(document, within, lambda records: each(records, run_of)),
-        coding_agent=coding_agent,
     )
 
 
 def of_session(
-    name: str,
-    text: str | None,
-    members: str,
-    recognises: Callable[[dict[str, Any]], bool],
-    runs: Callable[[Any], Iterator[hub.Run]],
-    *,
-    coding_agent: bool = True,
-) -> InputFormat:
-    """Return a format of session logs, whose lines are read one by one.
+    recognises: Callable[[dict[str, Any]], bool], runs: _RunsOf
+) -> tuple[_Recognises, _RunsOf, _Recognises, bool]:
+    """Return how session logs are told and read, whose lines are read one by one.
 
     Args:
-        name: The format's name on the command line.
-        text: Its docstring.
-        members: Names of members that are typical of the format, separated by spaces.
         recognises: Returns whether a line is of the format.
         runs: Yields the runs of the lines.
-        coding_agent: Whether its program is a coding agent.
     """
 
     def has_line(document: Any) -> bool:
         return any(isinstance(line, dict) and recognises(line) for line in lines_in(document)[:_HEAD])
 
-    return InputFormat(
-        name, text, members, has_line, runs, lambda line: True, streams=True, coding_agent=coding_agent
-    )
+    return has_line, runs, lambda line: True, True
 
 
 def of_lines(
-    name: str,
-    text: str | None,
-    members: str,
-    recognises: Callable[[dict[str, Any]], bool],
-    reader: Callable[[str], Reader],
-    *,
-    coding_agent: bool = True,
-) -> InputFormat:
-    """Return a format of session logs with a single run, which a new reader makes of their lines.
-
-    ``reader`` takes the name.
-    """
-
-    def runs(document: Any) -> Iterator[hub.Run]:
-        return run_of_lines(document, reader(name))
-
-    return of_session(name, text, members, recognises, runs, coding_agent=coding_agent)
+    recognises: Callable[[dict[str, Any]], bool], reader: Callable[[], Reader]
+) -> tuple[_Recognises, _RunsOf, _Recognises, bool]:
+    """Return how session logs with a single run are told and read; a new reader makes it of their lines."""
+    return of_session(recognises, lambda document: run_of_lines(document, reader()))
 
 
 def of_messages(
-    name: str,
-    text: str | None,
-    members: str,
-    recognises: Callable[[Any], bool],
+    recognises: _Recognises,
     are_messages: Callable[[list[Any]], bool],
     messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
     run_of_record: Callable[[Any, str], hub.Run],
-) -> InputFormat:
-    """Return a format of a vendor's messages: a list of them is a run, and so is a record with some."""
+) -> tuple[_Recognises, _RunsOf]:
+    """Return how a vendor's messages are told and read: a list is a run, and so is a record with some."""
 
     def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         document = _joined(document)
         if isinstance(document, list) and are_messages(document):
             losses = Losses()
-            yield hub.Run(name, messages_of(document, "", losses), losses=losses)
+            yield hub.Run(messages_of(document, "", losses), losses=losses)
         else:
             yield from each(document, lambda record, path: judged(run_of_record, record, path))
 
-    return InputFormat(name, text, members, lambda document: recognises(_joined(document)), runs)
+    return lambda document: recognises(_joined(document)), runs
 
 
 def _joined(document: Any) -> Any:

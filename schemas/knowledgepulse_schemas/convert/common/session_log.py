@@ -73,8 +73,8 @@ def lines_in(value: Any, losses: Losses | None = None) -> list[Any]:
 class Transcript:
     """A run, collected line by line."""
 
-    def __init__(self, framework: str) -> None:
-        self.run = hub.Run(framework, PackedMessages())  # complete after `finish`
+    def __init__(self) -> None:
+        self.run = hub.Run(PackedMessages())  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._early: dict[str, int] = {}  # position of a response whose call is still to come
         self._answers: dict[str, int] = {}  # hash of the last response, by id of the call
@@ -255,8 +255,8 @@ class Reader(ABC):
 
     has_ended: bool | None = None
 
-    def __init__(self, framework: str) -> None:
-        self.transcript = Transcript(framework)
+    def __init__(self) -> None:
+        self.transcript = Transcript()
         self.losses = self.transcript.losses
 
     @abstractmethod

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.input_format import of_messages
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -21,8 +21,6 @@ from knowledgepulse_schemas.convert.common.reading import (
     read_record,
 )
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
-
-NAME = "anthropic"
 
 _BESIDE = {
     *("image", "document", "search_result", "container_upload", "redacted_thinking", "tool_reference"),
@@ -85,7 +83,7 @@ def run_of_record(document: Any, path: str) -> hub.Run:
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
         messages.append(message_of(answer, "content", "", losses))
-    return hub.Run(NAME, messages, native_id=record.id, losses=losses)
+    return hub.Run(messages, native_id=record.id, losses=losses)
 
 
 def message_of(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
@@ -157,12 +155,14 @@ def _is_record(value: Any) -> bool:
     return answered or any(map(_is_message, value["messages"]))
 
 
-FORMAT = of_messages(
-    NAME,
+FORMAT = InputFormat(
+    "anthropic",
     __doc__,
     "messages stop_reason",
-    recognises,
-    lambda items: not any(isinstance(item, dict) and "messages" in item for item in items),
-    messages_of,
-    run_of_record,
+    *of_messages(
+        recognises,
+        lambda items: not any(isinstance(item, dict) and "messages" in item for item in items),
+        messages_of,
+        run_of_record,
+    ),
 )

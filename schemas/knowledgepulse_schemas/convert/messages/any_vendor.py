@@ -252,7 +252,7 @@ def _format(name: str, text: str | None, members: str, recognises: Callable[[Any
     def runs(document: Any) -> Iterator[hub.Run]:
         losses = Losses()
         messages = list(messages_of(document, "user", "messages", losses))
-        yield hub.Run(name, messages, losses=losses)
+        yield hub.Run(messages, losses=losses)
 
     return InputFormat(name, text, members, recognises, runs)
 

@@ -16,12 +16,10 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.hub import Message, Run
-from knowledgepulse_schemas.convert.common.input_format import of_messages
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, without
 from knowledgepulse_schemas.convert.messages import anthropic
-
-NAME = "bedrock"
 
 _BLOCKS = {
     *("text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "audio"),
@@ -61,7 +59,7 @@ def _run_of_record(document: Any, path: str) -> Run:
             rest["output"] = other
     run = anthropic.run_of_record({**rest, **record}, path)
     run.losses.add("ResponseMetadata", about)
-    return replace(run, framework=NAME, ended_at=_date_of(about))
+    return replace(run, ended_at=_date_of(about))
 
 
 def _renamed_message(value: Any) -> Any:
@@ -122,12 +120,9 @@ def _is_record(value: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(map(_is_message, messages))
 
 
-FORMAT = of_messages(
-    NAME,
+FORMAT = InputFormat(
+    "bedrock",
     __doc__,
     "messages toolConfig",
-    recognises,
-    lambda items: not all(map(_is_record, items)),
-    messages_of,
-    _run_of_record,
+    *of_messages(recognises, lambda items: not all(map(_is_record, items)), messages_of, _run_of_record),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_messages
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -26,8 +26,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 )
 from knowledgepulse_schemas.convert.messages import openai
 from knowledgepulse_schemas.convert.messages.blocks import parts_of
-
-NAME = "langchain"
 
 _ROLES: dict[str, hub.Role] = {
     "system": "system",
@@ -111,9 +109,9 @@ def _run_of_state(document: Any, path: str) -> hub.Run:
         losses.add("tasks", snapshot.tasks)
         native_id = "/".join(identifier for identifier in native if isinstance(identifier, str)) or None
         ended_at = parse_time(snapshot.created_at)
-        return hub.Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
+        return hub.Run(messages, native_id=native_id, ended_at=ended_at, losses=losses)
     state, losses = read_record(_State, document, path)
-    return hub.Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
+    return hub.Run(messages_of(state.messages, "messages", losses), losses=losses)
 
 
 def _plain(value: Any) -> tuple[dict[str, Any], set[str]]:
@@ -196,12 +194,9 @@ def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}
 
 
-FORMAT = of_messages(
-    NAME,
+FORMAT = InputFormat(
+    "langchain",
     __doc__,
     "type content",
-    _recognises,
-    lambda items: any(map(is_message, items)),
-    messages_of,
-    _run_of_state,
+    *of_messages(_recognises, lambda items: any(map(is_message, items)), messages_of, _run_of_state),
 )

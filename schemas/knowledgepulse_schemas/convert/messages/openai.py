@@ -18,7 +18,7 @@ from pydantic import BeforeValidator
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_messages
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -33,8 +33,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 )
 from knowledgepulse_schemas.convert.messages.blocks import Block, is_failed, parts_of
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
-
-NAME = "openai"
 
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
 _BESIDE = {"item_reference", "compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"}
@@ -174,7 +172,7 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
     if record.error is not None or record.status in _UNFINISHED:
         messages.append(hub.message("assistant", hub.Error(_error_text(record.error, "error", losses))))
     ended = record.completed_at or record.created_at or record.created
-    return hub.Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+    return hub.Run(messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
 
 
 def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
@@ -334,12 +332,9 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
         return False
 
 
-FORMAT = of_messages(
-    NAME,
+FORMAT = InputFormat(
+    "openai",
     __doc__,
     "role content",
-    _recognises,
-    lambda items: not any(map(_is_record, items)),
-    messages_of,
-    _run_of_record,
+    *of_messages(_recognises, lambda items: not any(map(_is_record, items)), messages_of, _run_of_record),
 )

@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.input_format import of_records
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_records
 from knowledgepulse_schemas.convert.common.reading import CamelModel, as_text, count_unread, read
 from knowledgepulse_schemas.convert.common.session_log import Transcript
 from knowledgepulse_schemas.convert.messages import gemini
-
-NAME = "adk"
 
 _USER = "user"
 _PROGRAM = "model"
@@ -56,7 +54,7 @@ def _is_event(value: Any) -> bool:
 
 def _run_of(document: Any, path: str) -> hub.Run:
     session = read(_Session, document, path)
-    transcript = Transcript(NAME)
+    transcript = Transcript()
     count_unread(session, "", transcript.losses)
     agents: dict[str, None] = {}
     for number, value in enumerate(session.events):
@@ -89,4 +87,4 @@ def _errors(event: _Event) -> list[hub.Error]:
     return list(hub.cut_off(event.finish_reason))
 
 
-FORMAT = of_records(NAME, __doc__, "events app_name user_id state", _recognises, _run_of)
+FORMAT = InputFormat("adk", __doc__, "events app_name user_id state", *of_records(_recognises, _run_of))

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.input_format import are_all, of_records
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, are_all, of_records
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -23,8 +23,6 @@ from knowledgepulse_schemas.convert.common.reading import (
     parse_time,
     read_record,
 )
-
-NAME = "browser_use"
 
 _SAID = ("evaluation_previous_goal", "memory", "next_goal")
 
@@ -53,7 +51,7 @@ class _History(InputModel):
 
 def _run_of(document: Any, path: str) -> hub.Run:
     log, losses = read_record(_History, document, path)
-    run = hub.Run(NAME, [], ending="failed", losses=losses)
+    run = hub.Run([], ending="failed", losses=losses)
     for step in log.history:
         losses.add("history[].state", step.state)
         run.messages += _messages(step, losses)
@@ -91,10 +89,9 @@ def _is_step(value: Any) -> bool:
     return isinstance(value, dict) and "model_output" in value and isinstance(value.get("result"), list)
 
 
-FORMAT = of_records(
-    NAME,
+FORMAT = InputFormat(
+    "browser_use",
     __doc__,
     "history model_output result",
-    lambda value: isinstance(value, dict) and are_all(_is_step, value.get("history")),
-    _run_of,
+    *of_records(lambda value: isinstance(value, dict) and are_all(_is_step, value.get("history")), _run_of),
 )

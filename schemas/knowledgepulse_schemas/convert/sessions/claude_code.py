@@ -20,13 +20,11 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_session
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_session
 from knowledgepulse_schemas.convert.common.reading import InputModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.common.session_log import Transcript, lines_of, project_of
 from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.messages import anthropic
-
-NAME = "claude_code"
 
 _KINDS = words("user assistant system summary attachment progress file-history-snapshot queue-operation")
 _FOREIGN = {"reasoning_effort", "toolId", "finalText", "traceSchema", "systemPayload"}
@@ -104,7 +102,7 @@ def _recognises(line: dict[str, Any]) -> bool:
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
-    session = Session(NAME)
+    session = Session()
     for value in lines_of(document, session.main.losses):
         session.add(value)
     yield from session.runs()
@@ -113,9 +111,8 @@ def _runs(document: Any) -> Iterator[hub.Run]:
 class Session:
     """Reads the lines of a session, and those of its subagents among them."""
 
-    def __init__(self, framework: str) -> None:
-        self._framework = framework
-        self.main = Transcript(framework)
+    def __init__(self) -> None:
+        self.main = Transcript()
         self._session: str | None = None
         self._sidechains: dict[str, Transcript] = {}
         self._chains: dict[str, str] = {}  # the sidechain of each of their lines
@@ -182,7 +179,7 @@ class Session:
         if line.uuid is not None:
             self._chains[line.uuid] = chain
         if chain not in self._sidechains:
-            self._sidechains[chain] = Transcript(self._framework)
+            self._sidechains[chain] = Transcript()
             self._sidechains[chain].run.native_id = f"{line.session}/{chain}"
             self._sidechains[chain].run.parent_id = line.session
         return self._sidechains[chain]
@@ -317,4 +314,10 @@ def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     return "user", part
 
 
-FORMAT = of_session(NAME, __doc__, "type uuid parentUuid sessionId message", _recognises, _runs)
+FORMAT = InputFormat(
+    "claude_code",
+    __doc__,
+    "type uuid parentUuid sessionId message",
+    *of_session(_recognises, _runs),
+    coding_agent=True,
+)

@@ -14,12 +14,10 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_session
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_session
 from knowledgepulse_schemas.convert.common.reading import InputModel, count_unread, read
 from knowledgepulse_schemas.convert.common.session_log import lines_of, project_of
 from knowledgepulse_schemas.convert.sessions.claude_code import Session
-
-NAME = "claude_stream"
 
 _ENVELOPE = {"session_id": "sessionId", "parent_tool_use_id": "agentId", "isSynthetic": "isMeta"}
 """The members that a line of a log has by another name."""
@@ -58,7 +56,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
 
 class _Stream:
     def __init__(self) -> None:
-        self.session = Session(NAME)
+        self.session = Session()
         self.has_ended = False
 
     def add(self, line: dict[str, Any]) -> None:
@@ -124,4 +122,10 @@ def _answers(line: dict[str, Any]) -> Iterator[tuple[str, str]]:
                         yield call, text
 
 
-FORMAT = of_session(NAME, __doc__, "type session_id parent_tool_use_id message", _recognises, _runs)
+FORMAT = InputFormat(
+    "claude_stream",
+    __doc__,
+    "type session_id parent_tool_use_id message",
+    *of_session(_recognises, _runs),
+    coding_agent=True,
+)

@@ -23,8 +23,6 @@ from knowledgepulse_schemas.convert.common.reading import as_text, count_others
 from knowledgepulse_schemas.convert.common.session_log import Transcript
 from knowledgepulse_schemas.convert.messages import anthropic
 
-NAME = "cline"
-
 _HEADING = re.compile(
     r"\[[\w.-]+(?: for '.*?')?\] Result:\n?|(?=Tool \[[\w.-]+\] was not executed )", re.DOTALL
 )
@@ -65,7 +63,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
 
 class _Task:
     def __init__(self) -> None:
-        self.transcript = Transcript(NAME)
+        self.transcript = Transcript()
         self._open: deque[hub.ToolCall] = deque()  # the calls of the last message that are not answered
 
     def add(self, value: Any, number: int) -> None:
@@ -117,4 +115,4 @@ class _Task:
                 yield "user", part
 
 
-FORMAT = InputFormat(NAME, __doc__, "role content ts modelInfo", _recognises, _runs, coding_agent=True)
+FORMAT = InputFormat("cline", __doc__, "role content ts modelInfo", _recognises, _runs, coding_agent=True)

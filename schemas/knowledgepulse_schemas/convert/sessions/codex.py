@@ -19,7 +19,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_lines
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_lines
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     as_text,
@@ -31,8 +31,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 from knowledgepulse_schemas.convert.common.session_log import Reader, project_of
 from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.messages import openai
-
-NAME = "codex"
 
 _WRAPPERS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _STATES = {"world_state", "token_usage_record", "security_risk_score", "inter_agent_communication_metadata"}
@@ -86,8 +84,8 @@ def _recognises(line: dict[str, Any]) -> bool:
 
 
 class _Session(Reader):
-    def __init__(self, framework: str) -> None:
-        super().__init__(framework)
+    def __init__(self) -> None:
+        super().__init__()
         self._at: datetime | None = None
         self._is_copy = False  # a subagent's file may begin with its parent's
         self._requests: list[tuple[int, set[str]]] = []  # texts of the user that no event has confirmed
@@ -345,4 +343,6 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-FORMAT = of_lines(NAME, __doc__, "timestamp type payload", _recognises, _Session)
+FORMAT = InputFormat(
+    "codex", __doc__, "timestamp type payload", *of_lines(_recognises, _Session), coding_agent=True
+)

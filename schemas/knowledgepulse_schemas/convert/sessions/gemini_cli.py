@@ -17,7 +17,7 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_lines
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_lines
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -28,8 +28,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 )
 from knowledgepulse_schemas.convert.common.session_log import TAKEN_BACK, Reader
 from knowledgepulse_schemas.convert.messages import gemini
-
-NAME = "gemini_cli"
 
 _Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
 """A message and its time."""
@@ -70,8 +68,8 @@ def _recognises(line: dict[str, Any]) -> bool:
 
 
 class _Session(Reader):
-    def __init__(self, framework: str) -> None:
-        super().__init__(framework)
+    def __init__(self) -> None:
+        super().__init__()
         self._messages: dict[str, _Version] = {}
 
     def add(self, line: dict[str, Any]) -> None:
@@ -196,4 +194,10 @@ def _response_text(value: Any, losses: Losses) -> str:
     return ""
 
 
-FORMAT = of_lines(NAME, __doc__, "sessionId projectHash messages", _recognises, _Session)
+FORMAT = InputFormat(
+    "gemini_cli",
+    __doc__,
+    "sessionId projectHash messages",
+    *of_lines(_recognises, _Session),
+    coding_agent=True,
+)

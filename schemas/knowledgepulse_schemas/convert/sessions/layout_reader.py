@@ -32,8 +32,8 @@ _TYPES = (at("event", "type"), at("item", "type"))
 class LayoutReader(Reader):
     """Reads the lines of a session whose layout is described."""
 
-    def __init__(self, name: str, layout: Layout) -> None:
-        super().__init__(name)
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
         self._layout = layout
         self._pieces: list[hub.Part] = []  # of an answer or of a thought
         self._answered_at: datetime | None = None

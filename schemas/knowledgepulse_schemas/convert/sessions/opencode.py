@@ -17,7 +17,7 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
-from knowledgepulse_schemas.convert.common.input_format import of_session
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_session
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -30,8 +30,6 @@ from knowledgepulse_schemas.convert.common.reading import (
 )
 from knowledgepulse_schemas.convert.common.session_log import Transcript, lines_of, project_of
 from knowledgepulse_schemas.convert.messages.blocks import Parts, is_failed
-
-NAME = "opencode"
 
 _BESIDE = {"agent", "compaction", "file", "patch", "retry", "snapshot", "step-finish", "step-start"}
 """Types of parts that hold no text, reasoning or call."""
@@ -126,7 +124,7 @@ def _id(value: Any) -> str:
 
 
 def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> hub.Run:
-    transcript = Transcript(NAME)
+    transcript = Transcript()
     transcript.losses.merge(losses)
     run = transcript.run
     run.names = project_of(info.get("directory"))
@@ -204,4 +202,4 @@ def _call(tool: str, call_id: str | None, state: dict[str, Any], path: str, loss
         yield "tool", hub.ToolCallResponse(text, call_id, tool, failed=is_failed(state))
 
 
-FORMAT = of_session(NAME, __doc__, "info messages", _recognises, _runs)
+FORMAT = InputFormat("opencode", __doc__, "info messages", *of_session(_recognises, _runs), coding_agent=True)

@@ -35,8 +35,6 @@ from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.messages.blocks import parts_of
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 
-NAME = "openhands"
-
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 _FAILURE = "ConversationErrorEvent"
 _OWN = {"kind", "source", "args", "extras"}
@@ -156,7 +154,7 @@ def _set_user_message(messages: MutableSequence[hub.Message], instruction: str |
 
 
 def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
-    run = hub.Run(NAME, [], ending="submitted", losses=losses)
+    run = hub.Run([], ending="submitted", losses=losses)
     for number, value in enumerate(values):
         if isinstance(value, dict) and "kind" in value:
             event = read(_Event, value, f"{path}[{number}]")
@@ -324,7 +322,7 @@ def _recognises(document: Any) -> bool:
 
 
 FORMAT = InputFormat(
-    NAME,
+    "openhands",
     __doc__,
     "kind source timestamp",
     _recognises,

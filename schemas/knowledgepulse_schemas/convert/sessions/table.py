@@ -32,9 +32,8 @@ class Table(Layout):
 
     def of_lines(self) -> InputFormat:
         """Return the format of a session, whose lines are read one by one."""
-        return of_lines(
-            self.name, self.text, self.members, self._is_first, self._reader, coding_agent=self.coding_agent
-        )
+        found = of_lines(self._is_first, self._reader)
+        return InputFormat(self.name, self.text, self.members, *found, coding_agent=self.coding_agent)
 
     def of_message_lines(self) -> InputFormat:
         """Return a format that only lines have: a list of them is another format."""
@@ -46,12 +45,7 @@ class Table(Layout):
     def of_messages(self) -> InputFormat:
         """Return the format of messages in a list or in a record."""
         return InputFormat(
-            self.name,
-            self.text,
-            self.members,
-            lambda document: self._recognises(document) or are_all(self._recognises, document),
-            self._runs,
-            coding_agent=self.coding_agent,
+            self.name, self.text, self.members, self._fits, self._runs, coding_agent=self.coding_agent
         )
 
     @cached_property
@@ -61,8 +55,8 @@ class Table(Layout):
     def _is_first(self, value: Any) -> bool:
         return any(pattern.fits(value) for pattern in self._patterns)
 
-    def _reader(self, name: str) -> LayoutReader:
-        return LayoutReader(name, self)
+    def _reader(self) -> LayoutReader:
+        return LayoutReader(self)
 
     def _within(self, document: Any) -> str:
         """Return the member of a record that holds the messages."""
@@ -73,6 +67,9 @@ class Table(Layout):
         values = unwrap(document, self._within(document))
         return isinstance(values, list) and are_all(self._is_first, values)
 
+    def _fits(self, document: Any) -> bool:
+        return self._recognises(document) or are_all(self._recognises, document)
+
     def _runs(self, document: Any) -> Iterator[hub.Run | ConversionError]:
         if self._recognises(document) or not isinstance(document, list):
             yield judged(self._run_of, document, "")
@@ -82,7 +79,7 @@ class Table(Layout):
     def _run_of(self, document: Any, path: str) -> hub.Run:
         if not self._recognises(document):
             raise ConversionError(f"{path or 'the document'}: no messages of {self.name}")
-        reader = self._reader(self.name)
+        reader = self._reader()
         if isinstance(document, dict):
             count_others(document, {self._within(document), "id"}, "", reader.losses)
             reader.transcript.began(document.get("id"))

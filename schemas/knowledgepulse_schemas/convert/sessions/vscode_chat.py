@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.input_format import of_records
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_records
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
     InputModel,
@@ -26,8 +26,6 @@ from knowledgepulse_schemas.convert.common.reading import (
     read,
 )
 from knowledgepulse_schemas.convert.common.session_log import Transcript
-
-NAME = "vscode_chat"
 
 
 class _Text(InputModel):
@@ -88,7 +86,7 @@ def _recognises(document: Any) -> bool:
 
 def _run_of(document: Any, path: str) -> hub.Run:
     session = read(_Session, document, path)
-    transcript = Transcript(NAME)
+    transcript = Transcript()
     transcript.run.native_id = session.id
     count_unread(session, "", transcript.losses)
     for request in session.requests:
@@ -203,4 +201,6 @@ def _texts_of(node: dict[str, Any], losses: Losses) -> Iterator[str]:
         rest += reversed(children if isinstance(children, list) else [])
 
 
-FORMAT = of_records(NAME, __doc__, "responderUsername requests", _recognises, _run_of, coding_agent=True)
+FORMAT = InputFormat(
+    "vscode_chat", __doc__, "responderUsername requests", *of_records(_recognises, _run_of), coding_agent=True
+)

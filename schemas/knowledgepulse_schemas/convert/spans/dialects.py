@@ -173,11 +173,9 @@ def attributes_of(kind: Kind | None, given: Any, returned: Any, server: Any = No
     return {f"knowledgepulse.{name}": value for name, value in values.items()}
 
 
-def runs_of_spans(spans: Iterable[Span], framework: str) -> Iterator[hub.Run | ConversionError]:
+def runs_of_spans(spans: Iterable[Span]) -> Iterator[hub.Run | ConversionError]:
     """Yield the runs of spans that the table describes."""
-    return runs_of(
-        (Node.of(span.trace_id, span.id, span.parent_id, partial(node, span)) for span in spans), framework
-    )
+    return runs_of(Node.of(span.trace_id, span.id, span.parent_id, partial(node, span)) for span in spans)
 
 
 def follows(span: Span) -> bool:

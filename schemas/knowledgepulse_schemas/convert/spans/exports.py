@@ -161,7 +161,7 @@ def has_agent(export: Any) -> bool:
 
 
 def _runs(
-    document: Any, format_name: str, spans_of: Callable[[Any, str], Iterator[Span]]
+    document: Any, spans_of: Callable[[Any, str], Iterator[Span]]
 ) -> Iterator[hub.Run | ConversionError]:
     """Yield the agent runs of an export, or of a list of exports that share traces."""
     documents = document if isinstance(document, list) else [document]
@@ -174,7 +174,7 @@ def _runs(
     for span in spans:
         span.attributes = {name: value for name, value in span.attributes.items() if value not in _REDACTED}
     _add_events(spans, documents)
-    yield from runs_of(map(_node_of, dialects.with_failures(spans)), format_name)
+    yield from runs_of(map(_node_of, dialects.with_failures(spans)))
 
 
 def _add_events(spans: list[Span], documents: list[Any]) -> None:
@@ -446,7 +446,7 @@ def _format(
         recognises.__doc__,
         members,
         lambda document: are_all(recognises, document),
-        lambda document: _runs(document, name, spans_of),
+        lambda document: _runs(document, spans_of),
         is_fragment=lambda line: True,
     )
 

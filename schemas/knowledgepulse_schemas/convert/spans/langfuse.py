@@ -34,8 +34,6 @@ from knowledgepulse_schemas.convert.spans.genai import evaluation_event
 from knowledgepulse_schemas.convert.spans.span import Span
 from knowledgepulse_schemas.convert.spans.tree import nanoseconds
 
-NAME = "langfuse"
-
 _KINDS: dict[str, Kind] = {"AGENT": "agent", "GENERATION": "model", "TOOL": "tool", "RETRIEVER": "tool"}
 _TOOL_PREFIX = re.compile("^(execute_tool |running tool: )")
 """The text before a tool's name in OpenTelemetry's conventions and in Pydantic AI."""
@@ -90,11 +88,10 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         if isinstance(trace_spans, ConversionError):
             yield trace_spans
         else:
-            yield from runs_of_spans(trace_spans, NAME)
+            yield from runs_of_spans(trace_spans)
     observations = [read(_Observation, value) for value in values if _is_observation(value)]
     yield from runs_of_spans(
         (_span(observation, observation.trace_id or observation.id, None) for observation in observations),
-        NAME,
     )
 
 
@@ -179,7 +176,7 @@ def _span(observation: _Observation, trace_id: str, root_id: str | None) -> Span
 
 
 FORMAT = InputFormat(
-    NAME,
+    "langfuse",
     __doc__,
     "id traceId type startTime",
     lambda document: are_all(lambda item: _is_trace(item) or _is_observation(item), _unwrapped(document)),

@@ -24,8 +24,6 @@ from knowledgepulse_schemas.convert.spans.genai import evaluation_event
 from knowledgepulse_schemas.convert.spans.span import Event, Span
 from knowledgepulse_schemas.convert.spans.tree import nanoseconds
 
-NAME = "langsmith"
-
 _KINDS: dict[str, Kind] = {"llm": "model", "tool": "tool", "retriever": "tool"}
 
 
@@ -97,10 +95,10 @@ def _is_run(value: Any) -> bool:
 
 
 FORMAT = InputFormat(
-    NAME,
+    "langsmith",
     __doc__,
     "id run_type inputs outputs",
     lambda document: are_all(_is_run, document, within="runs"),
-    lambda document: runs_within(document, "runs", lambda runs: runs_of_spans(_spans(runs, None, ""), NAME)),
+    lambda document: runs_within(document, "runs", lambda runs: runs_of_spans(_spans(runs, None, ""))),
     is_fragment=lambda line: True,
 )

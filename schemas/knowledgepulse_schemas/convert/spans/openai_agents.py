@@ -27,8 +27,6 @@ from knowledgepulse_schemas.convert.spans.dialects import Kind, attributes_of, r
 from knowledgepulse_schemas.convert.spans.span import Span
 from knowledgepulse_schemas.convert.spans.tree import nanoseconds
 
-NAME = "openai_agents"
-
 _KINDS: dict[str, Kind] = {"agent": "agent", "generation": "model", "response": "model", "function": "tool"}
 _NO_MESSAGES = (
     "the export of the Agents SDK has no messages of the Responses API; use OpenAIChatCompletionsModel, or "
@@ -74,7 +72,7 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
             yield ConversionError(f"{trace_id}: {_NO_MESSAGES}")
         else:
             root = _root(trace_id, traces.get(trace_id), own)
-            yield from runs_of_spans((root, *map(_span, own)), NAME)
+            yield from runs_of_spans((root, *map(_span, own)))
 
 
 def _is_response(span: _Span) -> bool:
@@ -131,7 +129,7 @@ def _is_exported(value: Any) -> bool:
 
 
 FORMAT = InputFormat(
-    NAME,
+    "openai_agents",
     __doc__,
     "object trace_id span_data",
     lambda document: are_all(_is_exported, document, within="data"),

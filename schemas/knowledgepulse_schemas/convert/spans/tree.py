@@ -76,7 +76,7 @@ class Node:
             return cls(trace_id, id, parent_id, 0, 0, problem=error)
 
 
-def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[hub.Run | ConversionError]:
+def runs_of(nodes: Iterable[Node]) -> Iterator[hub.Run | ConversionError]:
     """Yield a run for each outermost agent; in a trace without agents, for each root with calls below it.
 
     The messages of a run are those of the calls below its root, in time order.
@@ -85,12 +85,11 @@ def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[hub.Run | Convers
     for node in nodes:
         traces.setdefault(node.trace_id, {})[node.id] = node
     for trace in traces.values():
-        yield from _Tree(trace, framework).runs()
+        yield from _Tree(trace).runs()
 
 
 class _Tree:
-    def __init__(self, nodes: dict[str, Node], framework: str) -> None:
-        self._framework = framework
+    def __init__(self, nodes: dict[str, Node]) -> None:
         self._nodes = nodes
         self._children: dict[str, list[Node]] = {}
         self._roots = []
@@ -242,7 +241,6 @@ class _Tree:
             if node is not root and node.outcome != hub.RunOutcome():
                 losses.add("outcomes below the root", [node.outcome.success, node.outcome.confidence])
         return hub.Run(
-            self._framework,
             messages,
             native_id=f"{root.trace_id}/{root.id}",
             span=_span_of(root),

@@ -34,7 +34,7 @@ FAILED = Message("tool", (ToolCallResponse("exit status 2", "call-1", failed=Tru
 
 
 def convert(*messages, options=None, **run):
-    return to_trace(Run("test", list(messages), **run), options)
+    return to_trace(Run(list(messages), framework="test", **run), options)
 
 
 def steps(*messages):
