@@ -1,5 +1,7 @@
 """Split the Collector's exports into spans, and join the spans of a run.
 
+The messages of a span may be in log records, which are split and joined as spans are.
+
 Source: https://opentelemetry.io/docs/specs/otlp/, the Collector's ``otlp_json`` and ``otlp_proto`` encodings.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,17 +20,18 @@ from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.tools.convert.protobuf import read_exports, split_export
 
-_OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
-_TRACE_ID, _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{32}"), re.compile("(?!0+$)[0-9a-f]{16}")
+_OPEN, _OPEN_LOGS, _CLOSE = b'{"resourceSpans":[', b'{"resourceLogs":[', b"]}"
+_TRACE_ID = re.compile("(?!0+$)[0-9a-f]{32}")
+_SPAN_ID = re.compile("(?!0{16})[0-9a-f]{16}(?:/[0-9a-f]+)?")
 _NOTHING = msgspec.Raw(b"null")
 
 
 class SpanExport(NamedTuple):
-    """An export with a single span.
+    """An export with a single span, or a single log record of one.
 
     Attributes:
         trace_id: in lower-case hexadecimal.
-        span_id: in lower-case hexadecimal.
+        span_id: in lower-case hexadecimal; that of a log record has a hash of the record behind it.
         is_root: whether the span has no parent.
         value: the export, in the encoding in which it arrived.
     """
@@ -56,16 +60,35 @@ class _ResourceSpans(msgspec.Struct, rename="camel", omit_defaults=True):
     schema_url: msgspec.Raw = _NOTHING
 
 
+class _LogRecord(msgspec.Struct, rename="camel"):
+    trace_id: str = ""
+    span_id: str = ""
+
+
+class _ScopeLogs(msgspec.Struct, rename="camel", omit_defaults=True):
+    scope: msgspec.Raw = _NOTHING
+    log_records: list[msgspec.Raw] = []
+    schema_url: msgspec.Raw = _NOTHING
+
+
+class _ResourceLogs(msgspec.Struct, rename="camel", omit_defaults=True):
+    resource: msgspec.Raw = _NOTHING
+    scope_logs: list[_ScopeLogs] = []
+    schema_url: msgspec.Raw = _NOTHING
+
+
 class _Export(msgspec.Struct, rename="camel"):
-    resource_spans: list[_ResourceSpans]
+    resource_spans: list[_ResourceSpans] | msgspec.UnsetType = msgspec.UNSET
+    resource_logs: list[_ResourceLogs] | msgspec.UnsetType = msgspec.UNSET
 
 
 _export = msgspec.json.Decoder(_Export).decode
 _span = msgspec.json.Decoder(_Span).decode
+_log_record = msgspec.json.Decoder(_LogRecord).decode
 
 
 def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
-    """Return the spans of an export, in JSON or protobuf.
+    """Return the spans of an export, in JSON or protobuf, or the log records of spans of one in JSON.
 
     ``max_bytes``: the total size that the spans may have, each with its own copy of the resource.
 
@@ -99,14 +122,16 @@ def _bounded(exports: Iterable[SpanExport], max_bytes: int | None) -> list[SpanE
 
 
 def join(values: Iterable[bytes]) -> list[bytes]:
-    """Join exports from :func:`split` into one export per encoding; nearly always, there is only one."""
-    in_json, in_protobuf = [], []
+    """Join exports from :func:`split` into one of each kind; nearly always, there is only one."""
+    in_json: dict[bytes, list[bytes]] = {_OPEN: [], _OPEN_LOGS: []}
+    in_protobuf = []
     for value in values:
         if _is_split_json(value):
-            in_json.append(value[len(_OPEN) : -len(_CLOSE)])
+            opening = next(opening for opening in in_json if value.startswith(opening))
+            in_json[opening].append(value[len(opening) : -len(_CLOSE)])
         else:
             in_protobuf.append(value)
-    joined = [_OPEN + b",".join(in_json) + _CLOSE] if in_json else []
+    joined = [opening + b",".join(parts) + _CLOSE for opening, parts in in_json.items() if parts]
     # Concatenated messages are one message with all of their repeated fields.
     return joined + ([b"".join(in_protobuf)] if in_protobuf else [])
 
@@ -140,7 +165,9 @@ def _split_protobuf(value: bytes) -> Iterator[SpanExport]:
 
 
 def _split_json(export: _Export) -> Iterator[SpanExport]:
-    for resource in export.resource_spans:
+    if export.resource_spans is msgspec.UNSET and export.resource_logs is msgspec.UNSET:
+        raise msgspec.ValidationError("Object missing required field `resourceSpans`")
+    for resource in export.resource_spans or ():
         for scope in resource.scope_spans:
             for text in scope.spans:
                 span = _span(text)
@@ -149,6 +176,22 @@ def _split_json(export: _Export) -> Iterator[SpanExport]:
                 is_root = _is_no_id(span.parent_span_id or "")
                 value = msgspec.json.encode(alone)
                 yield SpanExport(span.trace_id.lower(), span.span_id.lower(), is_root, value)
+    yield from _split_logs(export.resource_logs or ())
+
+
+def _split_logs(resources: Iterable[_ResourceLogs]) -> Iterator[SpanExport]:
+    """Yield the log records of spans; others belong to no run."""
+    for resource in resources:
+        for scope in resource.scope_logs:
+            for text in scope.log_records:
+                record = _log_record(text)
+                if not (record.trace_id and record.span_id):
+                    continue
+                in_scope = _ScopeLogs(scope.scope, [text], scope.schema_url)
+                in_resource = _ResourceLogs(resource.resource, [in_scope], resource.schema_url)
+                value = msgspec.json.encode(_Export(resource_logs=[in_resource]))
+                identity = f"{record.span_id.lower()}/{sha256(value).hexdigest()[:16]}"
+                yield SpanExport(record.trace_id.lower(), identity, is_root=False, value=value)
 
 
 def _is_no_id(parent_id: str) -> bool:

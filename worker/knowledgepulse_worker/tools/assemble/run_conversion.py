@@ -9,6 +9,7 @@ import msgspec
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
 from knowledgepulse_schemas.convert.spans.exports import OTLP, has_agent, has_calls
+from knowledgepulse_schemas.convert.spans.otlp import is_logs
 from knowledgepulse_worker.child import ChildFunction
 from knowledgepulse_worker.child_process import CallError, ChildProcess
 from knowledgepulse_worker.tools.assemble.collector_exports import join, read
@@ -64,6 +65,7 @@ def convert_run(run: CompleteRun, options: Options) -> ConvertedRun:
     try:
         documents = [document for export in run.exports for document in read(export)]
         outcomes = list(convert(documents, OTLP, options))
+        documents = [document for document in documents if not is_logs(document)]
         if any(isinstance(result, NoRunError) for result in outcomes):
             if not any(map(has_calls, documents)):
                 return ConvertedRun()

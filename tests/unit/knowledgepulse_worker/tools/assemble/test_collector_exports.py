@@ -112,3 +112,21 @@ def test_spans_that_each_repeat_a_large_resource_are_too_large(as_json):
     assert len(split(value, 2_000_000)) == 100
     with pytest.raises(InvalidRecordError, match="its spans, each with its resource, exceed"):
         split(value, 500_000)
+
+
+def test_log_records_of_spans_are_split_and_joined_again():
+    """Google's ADK writes the messages of its spans there; records of no span belong to no run."""
+    record = {"traceId": "AB" * 16, "spanId": "CD" * 8, "eventName": "gen_ai.choice"}
+    records = [record | {"body": body} for body in ("one", "two")]
+    resource = {"attributes": []}
+    document = {
+        "resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [*records, {"body": "other"}]}]}]
+    }
+
+    split_records = split(json.dumps(document).encode())
+
+    assert [word.trace_id for word in split_records] == ["ab" * 16] * 2
+    assert len({word.span_id for word in split_records}) == len(records)
+    assert [json.loads(value) for value in join(word.value for word in split_records)] == [
+        {"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [each]}]} for each in records]}
+    ]
