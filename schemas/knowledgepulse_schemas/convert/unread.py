@@ -115,11 +115,6 @@ UNREAD = (
         why="without its request",
     ),
     Unread(
-        "Continue's sessions",
-        ({"sessionId": str, "history": list},),
-        "convert the `message` of each item of `history`, as a list",
-    ),
-    Unread(
         "Agno's sessions",
         ({"session_id": str, "runs": list},),
         "convert each of the `runs`, which has `messages`",

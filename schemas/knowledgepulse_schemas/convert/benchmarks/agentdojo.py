@@ -13,7 +13,7 @@ from typing import Any
 from knowledgepulse_schemas.convert.benchmarks import inspect_logs
 from knowledgepulse_schemas.convert.common.hub import Error, Message, Run, RunOutcome
 from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_records
-from knowledgepulse_schemas.convert.common.reading import InputModel, parse_time, read_record
+from knowledgepulse_schemas.convert.common.reading import InputModel, parse_time, read_record, without
 
 _NAMES = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
 _MEMBERS = {"text": "text", "thinking": "reasoning"}
@@ -62,7 +62,7 @@ def _renamed(message: dict[str, Any]) -> dict[str, Any]:
             renamed["tool_calls"] = [_renamed_call(call) for call in calls]
     match message.get("tool_call"):
         case {"function": function, **rest}:
-            renamed |= {"function": function, "tool_call": rest}
+            renamed = {**without(renamed, "tool_call"), "function": function, "call": rest}
     if isinstance(message.get("error"), str):
         renamed["error"] = {"message": message["error"]}
     return renamed

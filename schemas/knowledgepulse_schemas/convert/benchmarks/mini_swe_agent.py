@@ -6,7 +6,7 @@ success: no tests have been run.
 
 Accepts: ``.traj.json`` files, the bare message lists of early versions included.
 Source: https://mini-swe-agent.com/latest/usage/output_files/.
-Compared with: public files of versions 1 and 2.
+Compared with: public files of versions 1 and 2, and runs of 2.4.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ _DEMONSTRATION_END = "--- END OF DEMONSTRATION ---"
 """Around the trajectory that SWE-agent shows to the agent."""
 _CLINE = "<environment_details>"
 _CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
+_CLINE_INPUT = re.compile(r"\s*<user_input mode=\"\w+\">(.*)</user_input>\s*", re.DOTALL)
 
 
 def split(texts: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -60,7 +61,7 @@ def split(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     own: list[str] = []
     requests: list[str] = []
     for text in texts:
-        found, rest = _split(text)
+        found, rest = _split(given[1] if (given := _CLINE_INPUT.fullmatch(text)) else text)
         own += found
         requests += [rest] if rest or not found else []
     if any(request.startswith(_CLINE) for request in own):

@@ -14,11 +14,11 @@ _BEFORE = re.compile(
 )
 _AFTER = re.compile(
     r"(?:\nExit Code: (-?\d+)(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*"  # Gemini CLI
-    r"|\nReturn code: (-?\d+)"  # gptme
+    r"|\nReturn code: (-?\d+)(?:\s*\nNote: [^\n]*)?"  # gptme
     r"|<shellId: \w+ completed with exit code (-?\d+)>)"  # Copilot CLI
     r"\s*(?:</untrusted_context>\s*)?\Z"
 )
-_LINES = 300
+_LINES = 1000
 """The most characters of the lines that a program writes after a command's output."""
 
 

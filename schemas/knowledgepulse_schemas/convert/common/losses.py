@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,12 @@ _CONTENT = {
     *("prompt", "query", "response", "result", "text", "thinking", "toolCalls", "tool_calls"),
 }
 """Names of members that hold a request, a call, a response or an answer in some format."""
+
+
+_CALLS = re.compile("(?:tool|function)(?:calls?|uses?|invocations?|results?|responses?|outputs?)(?:states?)?")
+"""Names of members that hold calls or results, in lower case and without underscores."""
+_IDS = {"id", "ids"}
+"""Words at the end of names that hold no content, whatever the words before."""
 
 
 @dataclass(slots=True)
@@ -35,6 +42,7 @@ class Losses(dict[str, Loss]):
         if value is None or value in ("", [], {}):
             return
         loss = self.setdefault(path, Loss())
+        loss.suspect = loss.suspect or (isinstance(value, dict | list) and _names_calls(path))
         loss.values += 1
         loss.characters += _characters(value)
 
@@ -57,6 +65,12 @@ class Losses(dict[str, Loss]):
             own.suspect = own.suspect or loss.suspect
 
 
+def _names_calls(path: str) -> bool:
+    """Check whether the last name of a path is that of calls or their results, in any spelling."""
+    name = path.rpartition(".")[2].replace("_", "").removesuffix("[]").lower()
+    return _CALLS.fullmatch(name) is not None
+
+
 def _characters(value: Any) -> int:
     """Return the number of characters of text in a JSON value."""
     total = 0
@@ -72,6 +86,11 @@ def _characters(value: Any) -> int:
     return total
 
 
+def _is_content(name: str) -> bool:
+    *_, last = words = name.split("_")
+    return name in _CONTENT or (last not in _IDS and not _CONTENT.isdisjoint(words))
+
+
 def _has_content(value: Any) -> bool:
     """Check a JSON value for text in a member that holds content, at any depth."""
     rest = [(value, False)]
@@ -81,10 +100,7 @@ def _has_content(value: Any) -> bool:
             if value_part and is_content:
                 return True
         elif isinstance(value_part, dict):
-            rest.extend(
-                (member, is_content or name in _CONTENT or not _CONTENT.isdisjoint(name.split("_")))
-                for name, member in value_part.items()
-            )
+            rest.extend((member, is_content or _is_content(name)) for name, member in value_part.items())
         elif isinstance(value_part, list):
             rest.extend((inner, is_content) for inner in value_part)
     return False

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from knowledgepulse_schemas.convert.common.errors import ConversionError
@@ -42,6 +42,8 @@ class CamelModel(InputModel):
     )
 
 
+Id = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+"""A record's id, which data sets also have as a number."""
 T = TypeVar("T", bound=InputModel)
 R = TypeVar("R")
 

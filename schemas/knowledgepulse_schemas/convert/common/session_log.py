@@ -154,7 +154,8 @@ class Transcript:
 
         The lines of another session are a suspect loss: nothing tells them apart in the trace.
         """
-        if (own := text_or_none(native_id)) and self.run.native_id not in (None, own):
+        own = str(native_id) if type(native_id) is int else text_or_none(native_id)
+        if own and self.run.native_id not in (None, own):
             self.add_session(own)
         self.run.native_id = self.run.native_id or own
         self.run.names = self.run.names or project_of(directory)

@@ -2,11 +2,11 @@
 
 The forms are those of OpenHands, SWE-smith and Qwen3-Coder (``<function=bash><parameter=command>…``), of
 Hermes and Qwen (``<tool_call>{"name": …}``), of Anthropic's early API (``<invoke name="bash">``), of ReAct
-(``Action: … Action Input: …``, ``Action: search[…]``), of Terminus (JSON with ``commands``), and JSON with a
-call's name and arguments (``tool_name`` and ``arguments``, ``action`` and ``action_input``). They are read
-only in runs that have no other calls, and only at the end of a text, where a model stops for the response:
-elsewhere a text may just quote them. The last ``</function>`` may be missing, since OpenHands stops the model
-at it.
+(``Action: … Action Input: …``, ``Function Name: … Function Input: …``, ``Action: search[…]``), of Terminus
+(JSON with ``commands``), and JSON with a call's name and arguments (``tool_name`` and ``arguments``,
+``action`` and ``action_input``). They are read only in runs that have no other calls, and only at the end of
+a text, where a model stops for the response: elsewhere a text may just quote them. The last ``</function>``
+may be missing, since OpenHands stops the model at it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _PARAMETER = re.compile(
     re.DOTALL,
 )
 _REACT = re.compile(
-    r"^Action:[ \t]*+(?P<name>[^\n]++)\nAction Input:[ \t]*+(?P<input>.*)\Z", re.DOTALL | re.MULTILINE
+    r"^(?:Action|Function Name):[ \t]*+(?P<name>[^\n]++)\n(?:Action|Function) Input:[ \t]*+(?P<input>.*)\Z",
+    re.DOTALL | re.MULTILINE,
 )
 _REACT_IN_BRACKETS = re.compile(
     r"^Action(?: \d++)?:[ \t]*+(?P<name>[\w.-]++)\[(?P<input>[^\n]*)\]\s*\Z", re.MULTILINE
@@ -54,7 +55,10 @@ _MARKS = (
     *("<list_files>", "<search_files>", "<attempt_completion>", "<use_mcp_tool>"),
 )
 """Beginnings of calls in text, also in forms that are not read."""
-_ACTION = re.compile(r"^(?:Action|Act)(?: \d++| Input)?:", re.MULTILINE | re.IGNORECASE)
+_ACTION = re.compile(
+    r"^(?:(?:Action|Act)(?: \d++| Input)?:|Function (?:Name|Input):|@\w++\([\w-]++\): \{)",
+    re.MULTILINE | re.IGNORECASE,
+)
 """A line that begins one."""
 _RESPONSE = re.compile(
     r"\s*(?:OBSERVATION:|Observation(?: \d++)?:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>"

@@ -13,6 +13,7 @@ from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
+    Id,
     InputModel,
     as_text,
     count_others,
@@ -20,6 +21,7 @@ from knowledgepulse_schemas.convert.common.reading import (
     read,
     read_record,
 )
+from knowledgepulse_schemas.convert.messages.blocks import is_failed
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 
 _BESIDE = {
@@ -52,7 +54,7 @@ class _Message(InputModel):
 class _Record(InputModel):
     """A request's messages, together with the members of the response."""
 
-    id: str | None = None
+    id: Id = None
     type: str | None = None
     system: str | list[_Block] | None = None
     messages: list[Any]
@@ -126,7 +128,7 @@ def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
         return as_text(content), failed
     if not isinstance(content, list):
         return as_text(content), False
-    texts = []
+    texts, failed = [], False
     for value in content:
         kind = value.get("type") if isinstance(value, dict) else None
         if kind == "text" and isinstance(value.get("text"), str):
@@ -134,9 +136,13 @@ def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
             count_others(value, {"type", "text"}, f"{path}[]", losses)
         elif kind in ("image", "document"):
             losses.add(f"{path}[].{kind}", value)
+        elif kind is None and isinstance(value, dict) and isinstance(value.get("result"), str):  # Cline's
+            texts.append(value["result"])
+            failed = failed or is_failed(value)
+            count_others(value, {"result"}, f"{path}[]", losses)
         else:
             texts.append(as_text(value))
-    return "\n".join(texts), False
+    return "\n".join(texts), failed
 
 
 def _is_message(value: Any) -> bool:

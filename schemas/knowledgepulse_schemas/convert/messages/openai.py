@@ -21,6 +21,7 @@ from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.input_format import InputFormat, of_messages
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
+    Id,
     InputModel,
     as_text,
     count_others,
@@ -104,7 +105,7 @@ class _Choice(InputModel):
 class _Record(InputModel):
     """Messages with their completion, or a response with its input."""
 
-    id: str | None = None
+    id: Id = None
     object: str | None = None
     messages: list[Any] | None = None
     choices: list[_Choice] | None = None

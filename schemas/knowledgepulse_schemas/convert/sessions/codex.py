@@ -6,7 +6,7 @@ oldest files are a single object with ``session`` and ``items``. Since 0.147, th
 items, too: ``item_completed`` replaces ``user_message`` and the events of a call's end.
 
 Source: https://github.com/openai/codex, ``codex-rs/protocol``.
-Compared with: public files of all layouts, up to 0.147.
+Compared with: public files of all layouts, up to 0.147, and runs of 0.171.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Lines change the conversation: a message with a known id replaces that one, ``$r
 and those after it, ``$set`` with messages replaces all. A message has its calls with their results.
 
 Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/services/chatRecordingTypes.ts``.
-Compared with: public files from before and since 0.40.
+Compared with: public files from before and since 0.40, and runs of 0.61.
 """
 
 from __future__ import annotations

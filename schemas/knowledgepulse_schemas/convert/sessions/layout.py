@@ -141,7 +141,7 @@ class Layout:
         wrapper: The pattern that opens the element around the user's own text, if there is one.
         hidden: What stands at the end of a text for one that was left out.
         time: Where a line's time is; of several, the last one that it has.
-        id: Where the session's id is, if each line may have it.
+        id: Where the session's id is, if each line may have it; of a record, ``id`` by default.
         known: Where lines say nothing of the run.
         ended: False for a stream that an event ends; True where a call may be last.
         within: The members of a record that may hold the lines; none for a list alone, None for lines.

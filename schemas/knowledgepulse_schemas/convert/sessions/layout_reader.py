@@ -19,7 +19,7 @@ from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.convert.sessions.layout import ROLES, Block, Layout, Line, Texts, VendorMessage
 
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
-_INTERRUPTED = {"abort", "aborted", "cancelled", "MessageAbortedError"}
+_INTERRUPTED = {"abort", "aborted", "cancelled", "MessageAbortedError", "Interrupted by user"}
 _FAILED = {"error", "failed", "turn.failed"}
 _VERDICTS = {"satisfied": True, "needs_revision": False, "max_iterations_reached": False, "failed": False}
 _SECONDS = 1e11

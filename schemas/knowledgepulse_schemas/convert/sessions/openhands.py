@@ -3,9 +3,10 @@
 Both event formats are supported: the SDK's (``kind``: MessageEvent, ActionEvent, …) and the earlier one
 (``action`` and ``observation``). A finished run is not yet a success: no tests have been run.
 
-Accepts: a conversation's events, before and since the SDK; an evaluation's ``output.jsonl``.
+Accepts: a conversation's events, before and since the SDK, also the files ``events/*.json``, given at once;
+    an evaluation's ``output.jsonl``.
 Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands/OpenHands.
-Compared with: public files from before and since the SDK.
+Compared with: public files from before and since the SDK, and runs of 1.58.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any
 from pydantic import Field
 
 from knowledgepulse_schemas.convert.common import hub
+from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.exit_codes import exit_code_of
 from knowledgepulse_schemas.convert.common.input_format import InputFormat, are_all
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
+    Id,
     InputModel,
     as_text,
     count_others,
@@ -117,7 +120,7 @@ class _Output(InputModel):
     """A line of an evaluation's ``output.jsonl`` file."""
 
     history: list[Any]
-    instance_id: str | None = None
+    instance_id: Id = None
     instruction: str | None = None
     error: str | None = None
 
@@ -135,7 +138,10 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         run.outcome = verdicts.outcome
         yield run
     else:
-        yield _run(document if isinstance(document, list) else [document], "", losses)
+        events = document if isinstance(document, list) else [document]
+        if len(events) == 1:
+            raise ConversionError("one event of a conversation; convert all of its `events/*.json` at once")
+        yield _run(events, "", losses)
 
 
 def _set_user_message(messages: MutableSequence[hub.Message], instruction: str | None) -> None:

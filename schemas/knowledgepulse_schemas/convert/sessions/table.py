@@ -81,8 +81,9 @@ class Table(Layout):
             raise ConversionError(f"{path or 'the document'}: no messages of {self.name}")
         reader = self._reader()
         if isinstance(document, dict):
-            count_others(document, {self._within(document), "id"}, "", reader.losses)
-            reader.transcript.began(document.get("id"))
+            own = self.id or at("id")
+            count_others(document, {self._within(document), *own.names}, "", reader.losses)
+            reader.transcript.began(own.of(document))
         for value in unwrap(document, self._within(document)):
             reader.add(value)
         return reader.finish()

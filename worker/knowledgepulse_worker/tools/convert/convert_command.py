@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from knowledgepulse_worker.tools.terminal.arguments import files_argument
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import Document, echo_pieces, opened
 
+_EVENT = re.compile(r"event-\d+-[\w-]+\.json")
+"""The name of a file in which OpenHands keeps an event."""
 _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
 
@@ -122,7 +126,7 @@ def conversions(
     files: Iterable[str], format_name: str, report: ConversionReport, progress: Progress, options: Options
 ) -> Iterator[tuple[str, Conversion]]:
     """Yield the conversions of files with their locations, and report failures."""
-    for name, lines in opened(files, progress):
+    for name, lines in _opened(files, progress):
         repeats, warned = _Repeats(), set[str]()
         for location, outcome in convert_lines(name, lines, format_name, _dated(options, name)):
             if isinstance(outcome, ConversionError):
@@ -133,6 +137,21 @@ def conversions(
             _warn(location, outcome.losses, warned)
             yield location, outcome
         repeats.show_rest()
+
+
+def _opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield each file's name and lines; the events of a conversation of OpenHands together, one a line."""
+    for folder, names in groupby(files, _folder_of_events):
+        if folder is None:
+            yield from opened(names, progress)
+        else:
+            events = (chain(lines, [b"\n"]) for _, lines in opened(sorted(names), progress))
+            yield f"{folder}/event-*.json", chain.from_iterable(events)
+
+
+def _folder_of_events(name: str) -> Path | None:
+    path = Path(name)
+    return path.parent if _EVENT.fullmatch(path.name) else None
 
 
 class _Repeats:

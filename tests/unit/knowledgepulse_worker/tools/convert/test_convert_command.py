@@ -31,7 +31,7 @@ from knowledgepulse_schemas.convert import convert as conversions_of
 from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, conversions
-from support.conversions import small_documents
+from support.conversions import FOLDER, read_cases, small_documents
 
 DOCUMENTS = small_documents()
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
@@ -108,6 +108,22 @@ def test_a_file_is_one_document_or_one_per_line(convert, content):
     assert result.exit_code == 0, result.stderr
     assert [trace["task"]["objective"] for trace in traces(result)] == ["Fix it", "Fix it"]
     assert "2 traces, 0 with a known outcome; 0 not converted" in result.stderr
+
+
+def test_the_files_of_a_conversation_of_openhands_are_one_run(convert, tmp_path):
+    """Each was refused: "no objective", "no steps"."""
+    [case] = [case for case in read_cases(FOLDER / "openhands.jsonl") if "exit code" in case["name"]]
+    files = [tmp_path / f"event-{number:05}-e{number}.json" for number in range(len(case["document"]))]
+    for file, event in zip(files, case["document"], strict=True):
+        file.write_text(json.dumps(event))
+
+    result = convert(options=reversed(files))
+    [trace] = traces(result)
+    assert (result.exit_code, len(trace["steps"])) == (0, 7)
+
+    result = convert(options=files[:1])
+    assert (result.exit_code, traces(result)) == (1, [])
+    assert "one event of a conversation; convert all of its `events/*.json` at once" in result.stderr
 
 
 @pytest.mark.parametrize(
