@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import pytest
 from aiokafka.protocol.api import RequestStruct, Response
@@ -11,6 +12,7 @@ from aiokafka.protocol.types import CompactArray, CompactString, Int16, Int32, I
 
 from knowledgepulse_kafka.own_request import OwnRequest
 from support.brokers import configured_broker
+from support.commands import kp_worker
 from support.streams import READY_LIMIT, Message, Stream, admin_of, own_settings, source_of
 
 pytestmark = pytest.mark.integration
@@ -95,7 +97,7 @@ async def keeps_starting(worker, error):
     assert 'kp_state{state="starting"} 1.0' in (await worker.get("/metrics"))[1]
 
 
-async def test_a_worker_that_its_group_does_not_admit_names_the_brokers_setting(servers, tmp_path):
+async def test_a_worker_that_its_group_does_not_admit_names_the_brokers_setting(servers, tmp_path, config):
     """The other worker has all partitions, so nothing else tells."""
     stream = Stream(own_settings(servers, "refused", {"embedding": {"backend": "none"}}), tmp_path)
     await stream.create_topics(2)
@@ -103,10 +105,11 @@ async def test_a_worker_that_its_group_does_not_admit_names_the_brokers_setting(
     hasty = stream.configured(kafka={"group": f"{group}-hasty", "session_timeout": 6.0})
     async with stream.worker() as owner:
         await owner.owns(2)
-        async with stream.worker() as second, stream.worker(hasty) as third:
+        async with stream.worker() as second:
             await keeps_starting(second, f"kafka.group: {group}: it is full (group.max.size of the brokers)")
-            await keeps_starting(
-                third,
-                "kafka.session_timeout: the brokers do not accept it; it must be within their "
-                "group.min.session.timeout.ms and group.max.session.timeout.ms",
-            )
+    status, _, errors = await kp_worker("run", "--config", config(hasty))
+    assert status == os.EX_CONFIG
+    assert (
+        "kafka.session_timeout: the brokers do not accept it; it must be within their "
+        "group.min.session.timeout.ms and group.max.session.timeout.ms"
+    ) in errors

@@ -19,8 +19,10 @@ from aiokafka.structs import OffsetAndMetadata
 from knowledgepulse_kafka.client_factory import adapted, client_arguments
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.connection_diagnosis import explanation
+from knowledgepulse_kafka.errors import BrokerError
 from knowledgepulse_kafka.fetch_pacing import pace_fetches
 from knowledgepulse_kafka.group_offsets import GroupMetadata, fetch_all_offsets, fetch_stable_offsets
+from knowledgepulse_kafka.group_type import require_group_of_consumers
 from knowledgepulse_kafka.leader_epochs import epoch_ends
 from knowledgepulse_kafka.record_batches import MAX_POLL_RECORDS, decode_within
 from knowledgepulse_kafka.request_waits import Waits
@@ -119,14 +121,25 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             partition_assignment_strategy=(TransactionalAssignor,),
         )
         adapted(self, throttle or logged_throttle(CONSUMER_QUOTA), self.waits)
+        self._config = config
         self._batch_bytes = batch_bytes
         self.answered_at = time.monotonic()
         self.group = GroupMetadata(config.group)
         self._has_leader = True
 
     async def start(self) -> None:
-        """Connect."""
+        """Connect.
+
+        Raises:
+            BrokerError: the group's id is that of a group of another type.
+            KafkaError: the brokers refuse the client, or cannot be reached.
+        """
         await super().start()
+        try:
+            await require_group_of_consumers(self._client, self._config)
+        except BrokerError:
+            await self.stop()
+            raise
         decode_within(self, self._batch_bytes)
         pace_fetches(self)
         # The client has no hook for the coordinator's responses.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka.errors import InconsistentGroupProtocolError, InvalidSessionTimeoutError
 
 from knowledgepulse_kafka.config import Config
-from knowledgepulse_kafka.errors import ClientError, MembershipError
+from knowledgepulse_kafka.errors import BrokerError, ClientError, MembershipError
 from knowledgepulse_kafka.request_waits import GROUP_IS_FULL, MEMBERSHIP, Waits
 from knowledgepulse_kafka.rights import denied_right
 
@@ -25,7 +25,7 @@ def membership_error(error: BaseException, config: Config, waits: Waits) -> Clie
             "stop them first"
         )
     if isinstance(error, InvalidSessionTimeoutError):
-        return MembershipError(
+        return BrokerError(
             f"{config.prefix}session_timeout: the brokers do not accept it; it must be within their "
             "group.min.session.timeout.ms and group.max.session.timeout.ms"
         )

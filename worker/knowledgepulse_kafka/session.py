@@ -123,6 +123,7 @@ class Session:
             NoBrokerError: no broker can be reached.
             SecurityError: the brokers refuse the login, the certificate or the transactional id.
             DeliveryError: no transaction can begin.
+            BrokerError: the group's id is that of a group of another type.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.publisher)

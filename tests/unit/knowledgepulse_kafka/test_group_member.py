@@ -16,6 +16,7 @@ from aiokafka.protocol.group import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_kafka import group_member
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.group_member import GroupMember, TransactionalAssignor
 from knowledgepulse_kafka.group_offsets import GroupMetadata, StableOffsetsResponse_v7
@@ -71,10 +72,13 @@ async def member(monkeypatch):
     members = []
 
     async def start(*answers):
+        async def known(*_): ...
+
         async def connect(consumer):
             consumer._coordinator = ScriptedCoordinator(*answers)
             consumer._fetcher = AFetcher()
 
+        monkeypatch.setattr(group_member, "require_group_of_consumers", known)
         monkeypatch.setattr(AIOKafkaConsumer, "start", connect)
         member = GroupMember(Config(), 10**6, rebalance_timeout=10)
         members.append(member)

@@ -9,6 +9,7 @@ from aiokafka.errors import (
 )
 
 from knowledgepulse_kafka.config import Config
+from knowledgepulse_kafka.errors import BrokerError
 from knowledgepulse_kafka.membership_errors import membership_error
 from knowledgepulse_kafka.request_waits import Waits
 from knowledgepulse_kafka.wait import Wait
@@ -32,3 +33,9 @@ def test_the_reason_names_what_to_change_or_the_brokers_last_error(error, waits,
     last = Waits()
     monkeypatch.setattr(last, "current", lambda _: waits)
     assert str(membership_error(error, Config(group="kp", prefix="kafka."), last)).startswith(text)
+
+
+def test_a_session_timeout_that_the_brokers_refuse_is_a_matter_of_settings():
+    """The worker was started again and again, and ended with status 1 instead of 78."""
+    error = membership_error(InvalidSessionTimeoutError(), Config(group="kp"), Waits())
+    assert isinstance(error, BrokerError)
