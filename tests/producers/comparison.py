@@ -48,7 +48,8 @@ def compared(producer: Producer, played: Played, output: Path) -> Verdict:
     """Convert the documents, and compare the traces; ``output`` gets the traces and what the command said."""
     if not played.documents:
         return Verdict(NOTHING)
-    command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "convert", *producer.convert]
+    command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "convert"]
+    command += [option.format(objective=played.script.objective) for option in producer.convert]
     done = subprocess.run(
         [*command, *map(str, played.documents)], capture_output=True, text=True, check=False
     )
@@ -128,22 +129,37 @@ class Truth:
             self._follow(self._script.agents[call.asks])
 
     def has_thoughts(self, thoughts: list[str]) -> bool:
-        """Whether the texts are the script's; a run without an answer may end with a text of the program."""
-        return thoughts == self.texts or (self._script.answer is None and thoughts[:-1] == self.texts)
+        """Whether the texts are the script's; a run without success may end with a text of the program."""
+        thoughts = self._asked_once(thoughts)
+        return thoughts == self.texts or (not self._script.success and thoughts[:-1] == self.texts)
 
     def has_results(self, results: list[str]) -> bool:
-        """Whether each result is there once, and no other text but one at the end of a run cut off."""
+        """Whether each result is there once, and no text of the program but in a run without success.
+
+        A call that gives the answer needs no result.
+        """
         missing = [call for call in self.calls if call.result]
+        missing += [Call("", {}, result=turn.asked) for turn in self._script.turns if turn.asked]
         others = []
         for result in results:
             call = next((call for call in missing if self._is_result(result, call)), None)
             missing.remove(call) if call else others.append(result)
         others = [result for result in others if not any(text in result for text in self._asked)]
-        return not missing and len(others) <= (self._script.answer is None)
+        retold = any(call.result in other for call in self.calls if call.result for other in others)
+        expected = not others or (not self._script.success and not retold)
+        return expected and all(call.answers for call in missing)
 
     def _is_result(self, found: str, call: Call) -> bool:
-        """Programs write texts of their own around a result, and in place of that of a failure."""
-        return found == call.result or (found in self._seen and (call.fails or call.result in found))
+        """Programs write texts of their own around a result, and in place of that of a failure.
+
+        The model does not see the results behind the last turn of a run with a limit.
+        """
+        seen = found in self._seen or self._script.limit is not None
+        return found == call.result or (seen and (call.fails or call.result in found))
+
+    def _asked_once(self, texts: Iterable[str]) -> list[str]:
+        """Leave out repeated texts, where a program may ask again for an answer that was cut off."""
+        return list(dict.fromkeys(texts) if self._script.turns[-1].cut_off else texts)
 
     @property
     def _asked(self) -> set[str]:
@@ -153,6 +169,7 @@ class Truth:
 
     def has_order(self, order: Iterable[str]) -> bool:
         """Whether texts and calls come in order, as far as they are there at all."""
+        order = self._asked_once(order)
         common = set(self.order) & set(order)
         return [part for part in order if part in common] == [part for part in self.order if part in common]
 

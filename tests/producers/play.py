@@ -29,7 +29,7 @@ class Played:
     """What came of a run.
 
     Attributes:
-        script: the truth.
+        script: the truth, as the documents tell it.
         seen: the tools' results, as the model saw them.
         documents: the files that the producer wrote.
     """
@@ -48,7 +48,9 @@ def play(producer: Producer, run: str, output: Path) -> Played:
     model = ScriptedModel(followed, producer.texts)
     asyncio.run(_play(producer, run, followed, model, output))
     (output / "requests.jsonl").write_text("".join(map(_line, model.requests)))
-    return Played(followed, model.seen, sorted(output.glob(producer.document)))
+    return Played(
+        script(run, producer.tools | producer.told), model.seen, sorted(output.glob(producer.document))
+    )
 
 
 async def _play(producer: Producer, run: str, followed: Script, model: ScriptedModel, output: Path) -> None:
@@ -88,7 +90,7 @@ async def _run(producer: Producer, environment: dict[str, str], model: ScriptedM
         try:
             await asyncio.wait({held, ended}, timeout=LIMIT, return_when=asyncio.FIRST_COMPLETED)
             if held.done():
-                process.send_signal(signal.SIGINT)
+                os.killpg(process.pid, signal.SIGINT)
             await asyncio.wait_for(ended, LIMIT)
         except TimeoutError:
             print(f"{output}: still running after {LIMIT:.0f} s", file=sys.stderr)
@@ -112,6 +114,9 @@ def _environment(
         "PRODUCER_RUN": run,
         "PRODUCER_VARIANT": producer.name.partition("/")[2],
         "PRODUCER_SCRIPT": followed.instructions(run),
+        "PRODUCER_OBJECTIVE": followed.objective,
+        "PRODUCER_LIMIT": str(followed.limit or ""),
+        "PRODUCER_RESUMED": followed.resumed,
         "PRODUCER_OUTPUT": str(output),
         "PRODUCER_MODEL_URL": address,
         "PRODUCER_RECEIVER_URL": address,

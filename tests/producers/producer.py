@@ -33,10 +33,12 @@ class Producer:
         recorder: what records its runs, such as an instrumentation, if not the program itself.
         recorder_requires: the packages that this takes, also with their versions.
         document: what it writes, a pattern of files in the output folder.
-        convert: options of `kp-worker convert` that the documents tell to give.
+        convert: options of `kp-worker convert` that the documents tell to give, such as the ``{objective}``.
         environment: variables that are set.
         tools: how it calls the tools of the script.
+        told: how its documents tell these calls, if otherwise than the model makes them.
         texts: what the model says in a ``call`` and in an ``answer``, if the program reads calls from texts.
+        python: the version of Python that it needs, if not this one, which has to be in the PATH.
     """
 
     name: str
@@ -52,7 +54,9 @@ class Producer:
     convert: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     tools: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    python: str = sys.executable
 
     @property
     def folder(self) -> Path:
@@ -60,7 +64,8 @@ class Producer:
 
     @property
     def place(self) -> Path:
-        return ENVIRONMENTS / self.name
+        """Where its packages are; variants that need no others share the place."""
+        return ENVIRONMENTS / (self.name if self.recorder_requires else f"{self.folder.name}/own")
 
     @property
     def packages(self) -> list[str]:
@@ -82,7 +87,7 @@ class Producer:
             shutil.rmtree(self.place, ignore_errors=True)
             self.place.mkdir(parents=True)
             try:
-                INSTALLERS[self.language](self.place, self.packages)
+                INSTALLERS[self.language](self)
             except subprocess.CalledProcessError:
                 return False
             made.write_text(wanted)
@@ -104,24 +109,17 @@ def producers() -> Iterator[Producer]:
             yield Producer(**shared | own, name="/".join(filter(None, (file.parent.name, variant))))
 
 
-def _install_python(place: Path, packages: list[str]) -> None:
+def _install_python(producer: Producer) -> None:
     uv = [sys.executable, "-m", "uv"]
-    _run(*uv, "venv", "--quiet", "--python", sys.executable, "--allow-existing", place)
-    _run(
-        *uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        place / "bin" / "python",
-        *packages,
-        "--requirement",
-        SHARED,
-    )
+    environment = ["--no-python-downloads", "--python", producer.python, "--allow-existing", producer.place]
+    _run(*uv, "venv", "--quiet", *environment)
+    python = producer.place / "bin" / "python"
+    _run(*uv, "pip", "install", "--quiet", "--python", python, *producer.packages, "--requirement", SHARED)
 
 
-def _install_node(place: Path, packages: list[str]) -> None:
-    _run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, *packages)
+def _install_node(producer: Producer) -> None:
+    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", producer.place]
+    _run(*npm, *producer.packages)
 
 
 def _run(*command: object) -> None:

@@ -34,12 +34,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """One answer of the model."""
+    """One answer of the model; ``asked`` is what the user asks before it, when the session is resumed."""
 
     text: str
     calls: tuple[Call, ...] = ()
     cut_off: bool = False
     held: bool = False
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,17 @@ class Script:
         """The last text, if the run comes to its end with it."""
         last = self.turns[-1]
         if last.calls and last.calls[-1].answers:
-            return last.calls[-1].result
+            return last.text or last.calls[-1].result
         return None if last.calls or last.held else last.text
 
     @property
     def success(self) -> bool:
         return self.answer is not None and not self.turns[-1].cut_off
+
+    @property
+    def resumed(self) -> str:
+        """What the user asks in the session when it is resumed, if it is."""
+        return next((turn.asked for turn in self.turns if turn.asked), "")
 
     @property
     def conversations(self) -> Iterator[Script]:
@@ -100,7 +106,8 @@ def script(run: str, tools: dict[str, Any]) -> Script:
 
     ``{"weigh": {"name": "bash", "arguments": {"command": "{command}"}}}`` makes shell commands of the
     script's calls of ``weigh``. Tools that are not named are called as in the script. The tool ``answer``
-    gives the answer, where a program expects a call for it; ``finish`` is called before the answer.
+    gives the answer, where a program expects a call for it, or follows its text, if it has no argument for
+    it; ``finish`` is called before the answer.
     """
     return _script(RUNS[run], tools, "")
 
@@ -121,10 +128,15 @@ def _ended(turns: list[dict[str, Any]], tools: dict[str, Any]) -> list[dict[str,
         finish = {"tool": "finish", "arguments": {}, "result": tools["finish"]["result"]}
         before.append({"text": "That is all I have to know.", "calls": [finish]})
     if "answer" in tools:
-        answer = last["text"]
-        call = {"tool": "answer", "arguments": {"answer": answer}, "result": answer, "answers": True}
-        last = {"text": "", "calls": [call]}
+        last = _answering(last["text"], tools["answer"]["arguments"])
     return [*before, last]
+
+
+def _answering(answer: str, arguments: dict[str, str]) -> dict[str, Any]:
+    call = {"tool": "answer", "arguments": {"answer": answer}, "answers": True}
+    if not arguments:
+        return {"text": answer, "calls": [call]}
+    return {"text": "", "calls": [call | {"result": answer}]}
 
 
 def _turn(data: dict[str, Any], tools: dict[str, Any], place: str) -> Turn:
@@ -136,8 +148,11 @@ def _as_called(call: Call, tool: dict[str, Any]) -> Call:
     if "arguments" not in tool:
         return replace(call, tool=tool.get("name", call.tool))
     values = call.arguments | {"command": call.command}
-    arguments = {
-        name: value.format(**values) if isinstance(value, str) else value
-        for name, value in tool["arguments"].items()
-    }
+    arguments = {name: _filled(value, values) for name, value in tool["arguments"].items()}
     return replace(call, tool=tool["name"], arguments=arguments)
+
+
+def _filled(value: Any, values: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_filled(part, values) for part in value]
+    return value.format(**values) if isinstance(value, str) else value
