@@ -7,6 +7,7 @@ gives the same step whichever tracer recorded it. Anything else is plain text.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -14,6 +15,8 @@ from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json
 from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, langchain
 
+_FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
+_OF_CALL = re.compile(r"\Atrajectory\Z|\Anext_tool_|_\d+\Z")
 _MCP_RESULT = {"content", "isError", "structuredContent", "meta", "_meta"}
 _MEDIA = {"image", "document", "video", "audio", "resource", "resource_link"}
 
@@ -71,6 +74,17 @@ def arguments_of(value: Any, path: str, losses: Losses) -> Any:
             return named
         case parsed:
             return parsed
+
+
+def said_in(text: str, path: str, losses: Losses) -> str:
+    """Return what was said in a text of DSPy, whose fields also tell the calls so far and the next one."""
+    if not text.startswith("[[ ## "):
+        return text
+    _, *pieces = _FIELD.split(text.partition("\n\nRespond with the corresponding output fields")[0])
+    fields = dict(zip(pieces[::2], map(str.strip, pieces[1::2]), strict=True))
+    calls = {name: said for name, said in fields.items() if _OF_CALL.search(name)}
+    losses.add(f"{path} in fields of calls", list(calls.values()))
+    return "\n".join(said for name, said in fields.items() if said and name not in calls)
 
 
 def parts_of(content: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Part, ...] | None:

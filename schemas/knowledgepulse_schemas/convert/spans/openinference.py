@@ -134,7 +134,7 @@ def _contents(message: dict[str, Any], role: hub.Role, path: str, losses: Losses
     if parts is not None:
         yield from parts
     elif content not in (None, "", hub.join_texts(blocks)):  # some write a text in both
-        yield hub.Text(as_text(content))
+        yield hub.Text(wrapped.said_in(as_text(content), f"{path}.message.content", losses))
     yield from blocks
 
 
