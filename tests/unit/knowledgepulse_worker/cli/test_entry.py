@@ -6,6 +6,7 @@ import codecs
 import gzip
 import io
 import json
+import lzma
 import os
 import shlex
 import signal
@@ -450,6 +451,7 @@ def test_traces_on_several_lines_are_refused(
         ("spans", "looks like otlp, not like traces; convert it with `kp-worker convert FILE`"),
         ("scored", "is output of `kp-worker score`, and its traces are scored already"),
         ("gzip", "is compressed, but lines of text are expected; decompress it with `gzip -dk FILE`"),
+        ("xz", "is compressed, but lines of text are expected; decompress it with `xz -dk FILE`"),
     ],
 )
 def test_files_of_another_kind_are_refused_with_the_remedy(
@@ -462,6 +464,8 @@ def test_files_of_another_kind_are_refused_with_the_remedy(
             file.write_text(json.dumps({"id": "a", "quality_score": 0.5, "decision": "rejected"}))
         case "gzip":
             file.write_bytes(gzip.compress(traces.read_bytes()))
+        case "xz":
+            file.write_bytes(lzma.compress(traces.read_bytes()))
         case _:
             file.write_bytes(kp_worker("sample", sample).stdout_bytes)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 from rich.progress import Progress
@@ -19,6 +21,9 @@ from knowledgepulse_worker.tools.terminal.console import errors
 CONVERSION_LIMIT = 60.0
 """Seconds that the conversion of a file may take."""
 
+MEMORY_LIMIT = 4 * 2**30
+"""Bytes of memory that the process may take; a document takes up to 30 times its size."""
+
 _FACTORY = f"{__name__}:converting"
 _FAILURES = {
     "timeout": f"it takes longer than {CONVERSION_LIMIT:g} s; `kp-worker publish --from auto` takes its time",
@@ -29,6 +34,7 @@ _FAILURES = {
 class _Task(msgspec.Struct):
     format_name: str
     options: Options
+    memory: int | None = None
 
 
 class ConvertedFile(msgspec.Struct):
@@ -42,6 +48,9 @@ class ConvertedFile(msgspec.Struct):
 def converting(argument: bytes) -> ChildFunction:
     """Return a function of the child process, from the name of a file to its traces."""
     task = msgspec.msgpack.decode(argument, type=_Task)
+    if task.memory is not None:
+        with suppress(ValueError, OSError):  # the system may know no such limit, or have a lower one
+            resource.setrlimit(resource.RLIMIT_DATA, (task.memory, task.memory))
 
     def convert_file(name: bytes) -> bytes:
         report, result = ConversionReport(), ConvertedFile()
@@ -51,6 +60,10 @@ def converting(argument: bytes) -> ChildFunction:
                     result.traces.append(trace.text)
         except WorkerError as error:
             result.problem = str(error)
+        except MemoryError:
+            result.traces.clear()
+            limit = f"{(task.memory or 0) / 2**30:g} GiB"
+            result.problem = f"{_decoded(name)}: needs more than {limit} of memory"
         result.failed = report.failed
         return msgspec.msgpack.encode(result)
 
@@ -65,7 +78,7 @@ def converted_apart(
     Raises:
         SettingsError: no process can be started.
     """
-    task = msgspec.msgpack.encode(_Task(format_name, options))
+    task = msgspec.msgpack.encode(_Task(format_name, options, MEMORY_LIMIT))
     asyncio.run(_convert(files, task, take))
 
 

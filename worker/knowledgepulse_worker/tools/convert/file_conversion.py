@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import struct
 import tomllib
-import zlib
-from bz2 import BZ2File
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from gzip import GzipFile
-from itertools import chain, islice
-from lzma import LZMAError, LZMAFile
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from tempfile import NamedTemporaryFile, SpooledTemporaryFile
-from typing import IO, Any
+from tempfile import SpooledTemporaryFile
+from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-import cramjam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from knowledgepulse_schemas.convert import (
@@ -36,6 +30,7 @@ from knowledgepulse_schemas.convert import (
 )
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
+from knowledgepulse_worker.tools.convert.unpacking import MAX_DOCUMENT, UNPACKING_ERRORS, Lines
 from knowledgepulse_worker.tools.convert.unread_files import ARCHIVE, unread_beginning, unread_name
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
@@ -63,18 +58,6 @@ class _Document:
 _MAX_MEMORY = 64 * 2**20
 """Size in bytes above which an archive is copied to a temporary file."""
 
-_MAX_LINE = 2**30
-"""Bytes that a line of a compressed file may unpack to."""
-
-_MAX_MEMBER = 64 * 2**20
-"""Bytes that a member of an archive may unpack to."""
-
-_UNPACKING_ERRORS = (
-    *(BadZipFile, EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError),
-    *(LZMAError, struct.error, zlib.error, cramjam.DecompressionError),
-)
-"""What the libraries raise for files that are damaged, encrypted or packed by other methods."""
-
 _HEADERS = ("header.json", "_journal/start.json")
 """The members of Inspect's archives that describe the evaluation; the second, while it runs."""
 
@@ -97,7 +80,8 @@ def convert_lines(
 
     ``lines``: the file's content: one JSON document, or one per line.
     """
-    documents = _documents(name, _unpacked(name, lines), binary=format_name == "otlp")
+    unpacked = Lines(name, lines)
+    documents = _documents(name, unpacked, binary=format_name == "otlp")
     session, documents = (
         _session_of(documents) if format_name == AUTO else (INPUT_FORMATS[format_name], documents)
     )
@@ -114,11 +98,11 @@ def convert_lines(
                 raise failures[0]
             yield name, outcome
         return
-    yield from _convert_documents(name, documents, format_name, options)
+    yield from _convert_documents(name, unpacked, documents, format_name, options)
 
 
 def _convert_documents(
-    name: str, documents: Iterator[_Document], format_name: str, options: Options
+    name: str, lines: Lines, documents: Iterator[_Document], format_name: str, options: Options
 ) -> Iterator[LocatedConversion]:
     for document in documents:
         if isinstance(document.value, ConversionError):
@@ -129,10 +113,15 @@ def _convert_documents(
             yield document.location(name), unknown_format(document.value)
             continue
         if document.line is not None and input_format.is_fragment(document.value):
-            yield from _convert_fragments(name, input_format, [document, *documents], options)
+            fragments = lines.bounded(chain([document], documents), _size)
+            yield from _convert_fragments(name, input_format, fragments, options)
             return
         for outcome in convert(document.value, input_format.name, options):
             yield document.location(name), outcome
+
+
+def _size(document: _Document) -> int:
+    return len(document.text)
 
 
 def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Iterator[_Document]]:
@@ -140,11 +129,14 @@ def _session_of(documents: Iterator[_Document]) -> tuple[InputFormat | None, Ite
 
     A session may begin with lines of any kind.
     """
-    head = []
+    head, size = list[_Document](), 0
     input_format = None
-    for document in islice(documents, _HEAD_DOCUMENTS):
+    for document in documents:
         head.append(document)
+        size += _size(document)
         if (input_format := input_format_of(document.value)) is not None:
+            break
+        if len(head) == _HEAD_DOCUMENTS or size > MAX_DOCUMENT:
             break
     return input_format, chain(head, documents)
 
@@ -171,7 +163,7 @@ def _value_or_text(document: _Document) -> Any:
 
 
 def _convert_fragments(
-    name: str, input_format: InputFormat, documents: list[_Document], options: Options
+    name: str, input_format: InputFormat, documents: Iterable[_Document], options: Options
 ) -> Iterator[LocatedConversion]:
     """Convert lines that together form one document."""
     values = []
@@ -189,101 +181,73 @@ def _convert_fragments(
         yield name, outcome
 
 
-def _documents(name: str, lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
+def _documents(name: str, unpacked: Lines, *, binary: bool) -> Iterator[_Document]:
     """Yield the JSON documents of a file: each line, or the whole file if its first line is not JSON.
 
     ``binary``: whether content that does not start like JSON is protobuf.
     """
-    lines = iter(lines)
+    lines = iter(unpacked)
     start = next(lines, b"")
     lines = chain([start], lines)
     if unread := unread_beginning(start):
         yield _Document(None, ConversionError(unread))
         return
     if start.startswith(b"PK\x03\x04"):
-        yield from _of_archive(lines)
+        yield from _of_archive(unpacked.bounded(lines, len))
         return
     if binary and start and not start.lstrip().startswith((b"{", b"[")):
-        yield _Document(None, _from_protobuf(b"".join(lines)))
+        yield _Document(None, _from_protobuf(_joined(unpacked.bounded(lines, len))))
         return
-    filled: Iterator[tuple[int, bytes]] = (
-        (number, line) for number, line in enumerate(lines, start=1) if line.strip()
-    )
+    filled = _filled(lines)
     number, first = next(filled, (1, b""))
     parsed = _parsed(first)
     if isinstance(parsed, ConversionError):
-        rest = list(filled)
-        whole = _parsed(b"".join([first, *(line for _, line in rest)]))
+        text = _joined(chain([first], unpacked.bounded(lines, len)))
+        whole = _parsed(text)
         if not isinstance(whole, ConversionError):
             yield _Document(None, whole)
             return
-        if not any(isinstance(_parsed(line), dict | list) for _, line in rest):
+        if not any(_is_document(line) for line in BytesIO(text)):
             unread = unread_beginning(first) or unread_name(name)
             error = ConversionError(unread) if unread else whole
-            yield from _indented([(number, first), *rest]) or [_Document(None, error)]
+            yield from _indented(_filled(BytesIO(text), number)) or [_Document(None, error)]
             return
-        filled = iter(rest)
+        filled = _filled(BytesIO(text), number)
+        next(filled)
     yield _Document(number, parsed, text=first)
     for number, line in filled:
         yield _Document(number, _parsed(line), text=line)
 
 
-def _indented(lines: list[tuple[int, bytes]]) -> list[_Document]:
+def _is_document(line: bytes) -> bool:
+    return line.lstrip().startswith((b"{", b"[")) and not isinstance(_parsed(line), ConversionError)
+
+
+def _joined(lines: Iterable[bytes]) -> bytes:
+    """Return lines joined, without a list of them, which may take a hundred times as much memory."""
+    text = bytearray()
+    for line in lines:
+        text += line
+    return bytes(text)
+
+
+def _filled(lines: Iterable[bytes], start: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not empty, each with its number."""
+    return ((number, line) for number, line in enumerate(lines, start) if line.strip())
+
+
+def _indented(lines: Iterator[tuple[int, bytes]]) -> list[_Document]:
     """Return documents on several lines each, as tracers print spans; nothing if one is broken."""
-    documents, start = [], 0
-    for end, (_, last) in enumerate(lines, start=1):
-        if last.rstrip() in (b"}", b"]"):
-            text = b"".join(line for _, line in lines[start:end])
-            documents.append(_Document(lines[start][0], _parsed(text)))
-            start = end
-    broken = any(isinstance(document.value, ConversionError) for document in documents)
-    return [] if broken or start < len(lines) else documents
-
-
-def _unpacked(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a compressed file; any other lines unchanged.
-
-    Raises:
-        InputError: the file is damaged, or a line unpacks to more than a GiB.
-    """
-    lines = iter(lines)
-    start = next(lines, b"")
-    unpack = next((unpack for mark, unpack in _COMPRESSED.items() if start.startswith(mark)), None)
-    if unpack is None:
-        yield from chain([start], lines)
-        return
-    with NamedTemporaryFile() as packed:
-        packed.writelines(chain([start], lines))
-        packed.seek(0)
-        try:
-            with unpack(packed) as file:
-                while line := file.readline(_MAX_LINE + 1):
-                    if len(line) > _MAX_LINE:
-                        raise InputError(f"{name}: a line unpacks to more than {_MAX_LINE // 2**30} GiB")
-                    yield line
-        except _UNPACKING_ERRORS as error:
-            raise InputError(f"{name}: not a whole compressed file: {error}") from error
-
-
-def _gzip(packed: IO[bytes]) -> GzipFile:
-    return GzipFile(fileobj=packed)
-
-
-@contextmanager
-def _zstandard(packed: IO[bytes]) -> Iterator[IO[bytes]]:
-    with NamedTemporaryFile() as unpacked:
-        # Cramjam unpacks at once, so it writes to a file.
-        cramjam.zstd.decompress_into(cramjam.File(packed.name), cramjam.File(unpacked.name, write=True))
-        yield unpacked.file
-
-
-_COMPRESSED: dict[bytes, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
-    b"\x1f\x8b": _gzip,
-    b"\x28\xb5\x2f\xfd": _zstandard,  # Codex' older rollouts
-    b"BZh": BZ2File,
-    b"\xfd7zXZ\x00": LZMAFile,
-}
-"""What unpacks a file, by how it begins."""
+    documents, text, start = list[_Document](), bytearray(), 0
+    for number, line in lines:
+        start = start if text else number
+        text += line
+        if line.rstrip() in (b"}", b"]"):
+            documents.append(_Document(start, _parsed(bytes(text))))
+            text.clear()
+        if documents and isinstance(documents[-1].value, ConversionError):
+            return []
+    return [] if text else documents
 
 
 def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
@@ -308,18 +272,18 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
                         sample = _member(archive, member)
                         failed = isinstance(sample, ConversionError)
                         yield _Document(None, sample if failed else {**log, "samples": [sample]}, name)
-        except _UNPACKING_ERRORS as error:
+        except UNPACKING_ERRORS as error:
             yield _Document(None, ConversionError(f"not a whole zip archive: {error}"))
 
 
 def _member(archive: ZipFile, member: ZipInfo) -> Any:
     try:
         with archive.open(member) as file:
-            text = file.read(_MAX_MEMBER + 1)
-        if len(text) > _MAX_MEMBER:
-            return ConversionError(f"unpacks to more than {_MAX_MEMBER // 2**20} MiB")
+            text = file.read(MAX_DOCUMENT + 1)
+        if len(text) > MAX_DOCUMENT:
+            return ConversionError(f"unpacks to more than {MAX_DOCUMENT // 2**20} MiB")
         return _parsed(text)
-    except _UNPACKING_ERRORS as error:
+    except UNPACKING_ERRORS as error:
         return ConversionError(f"cannot be unpacked: {error}")
 
 

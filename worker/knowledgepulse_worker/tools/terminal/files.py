@@ -20,7 +20,14 @@ from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
 
-_GZIP = b"\x1f\x8b"
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+}
+"""The program that decompresses a file, by how the file begins."""
+
 _MAX_DOCUMENT = 16_777_216
 """Bytes of a file that is read as one document, to tell its format."""
 _FILE = "\0"
@@ -81,8 +88,11 @@ def _problem(path: Path, first: bytes, *, is_small: bool) -> str:
         first: its first line.
         is_small: whether it may be read as one document.
     """
-    if first.startswith(_GZIP):
-        return f"is compressed, but lines of text are expected; decompress it with `gzip -dk {_FILE}`"
+    for mark, program in _COMPRESSED.items():
+        if first.startswith(mark):
+            return (
+                f"is compressed, but lines of text are expected; decompress it with `{program} -dk {_FILE}`"
+            )
     several = {b"{": ".", b"[": "'.[]'"}.get(first)
     document = _json(path.read_bytes() if several and is_small else first)
     if name := _format_of(document):

@@ -50,6 +50,20 @@ def test_traces_take_twice_their_memory_while_they_arrive(tmp_path, results):
     assert peak < 2.5 * len(results[str(path)].traces[0])
 
 
+def test_a_file_that_takes_too_much_memory_is_named_and_the_next_is_converted(
+    file, tmp_path, results, monkeypatch
+):
+    """Its lists take 20 times its size, and a hook runs on the machine of a person."""
+    monkeypatch.setattr(apart, "MEMORY_LIMIT", 512 * 2**20)
+    large = tmp_path / "large.json"
+    large.write_text(f"[{'[],' * 10_000_000}[]]")
+
+    apart.converted_apart([str(large), file], "auto", OPTIONS, results.__setitem__)
+
+    assert results[str(large)].problem == f"{large}: needs more than 0.5 GiB of memory"
+    assert len(results[file].traces) == 1
+
+
 def test_a_file_that_takes_too_long_is_named_and_the_next_is_converted(
     file, tmp_path, results, monkeypatch, capsys
 ):

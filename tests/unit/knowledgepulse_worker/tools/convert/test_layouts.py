@@ -4,12 +4,15 @@ import bz2
 import gzip
 import json
 import lzma
+import tempfile
+import tracemalloc
 
 import cramjam
 import pytest
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, Options
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.convert import unpacking
 from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from support.conversions import FOLDER, read_cases
 
@@ -75,6 +78,57 @@ def test_a_compressed_file_is_read(packed):
 def test_a_damaged_compressed_file_is_an_error_that_names_it(packed):
     with pytest.raises(InputError, match=r"^file: not a whole compressed file: "):
         list(convert_lines("file", packed_lines(packed[: len(packed) // 2]), "auto", Options()))
+
+
+PACKERS = {
+    "gzip": lambda text: gzip.compress(text, 1),
+    "zstd": lambda text: bytes(cramjam.zstd.compress(text, 1)),
+    "bzip2": bz2.compress,
+    "xz": lambda text: lzma.compress(text, preset=0),
+}
+BOMBS = {
+    "no line": bytes(2_000_000),
+    "lines of nothing": b"x\n" * 1_000_000,
+    "one document": b"[" + b"0," * 1_000_000 + b"0]",
+    "a document on many lines": b"{\n" + b'"a": 0,\n' * 250_000,
+    "an archive": b"PK\x03\x04" + bytes(2_000_000),
+}
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_unpacks_to_a_large_document_is_refused_and_kept_nowhere(monkeypatch, tmp_path, packer, bomb):
+    """192 kB of zstd became 6.3 GB of disk, and 2.7 MB of gzip 9.2 GB of memory."""
+    monkeypatch.setattr(unpacking, "MAX_DOCUMENT", 100_000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lines = packed_lines(PACKERS[packer](BOMBS[bomb]))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"^file: unpacks to a document of more than 0\.095"):
+            list(convert_lines("file", lines, "auto", Options()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_500_000
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_lines_that_each_are_small_are_read_whatever_their_number(monkeypatch, packer):
+    monkeypatch.setattr(unpacking, "MAX_DOCUMENT", 100_000)
+    session = "".join(
+        json.dumps(line) + "\n" for line in [SESSION[0], {**SESSION[1], "content": "Done"}] * 2000
+    )
+    [(_, conversion)] = convert_lines(
+        "file", packed_lines(PACKERS[packer](session.encode())), "auto", Options()
+    )
+    assert len(conversion.trace.steps) > 2000
+
+
+def test_a_file_that_is_not_compressed_has_no_bound(monkeypatch):
+    monkeypatch.setattr(unpacking, "MAX_DOCUMENT", 100)
+    [(_, conversion)] = convert_lines("file", packed_lines(TEXT), "auto", Options())
+    assert conversion.trace.steps[0].content == SESSION[1]["content"]
 
 
 def test_what_is_known_and_not_read_is_named_once():

@@ -1,0 +1,138 @@
+"""Compressed files: their lines, as they are unpacked, and a bound on what is in memory at once.
+
+A few bytes may unpack to gigabytes. So nothing is unpacked ahead, nor to the disk, and a document that is
+longer than :data:`MAX_DOCUMENT` is refused. Whoever has such a file unpacks it and converts the result.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from bz2 import BZ2File
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from gzip import GzipFile
+from itertools import chain
+from lzma import LZMAError, LZMAFile
+from tempfile import TemporaryFile
+from threading import Thread
+from typing import IO, Any, TypeVar
+from zipfile import BadZipFile
+
+import cramjam
+
+from knowledgepulse_worker.errors import InputError
+
+MAX_DOCUMENT = 64 * 2**20
+"""Bytes that a document of a compressed file, or a member of an archive, may unpack to."""
+
+UNPACKING_ERRORS = (
+    *(BadZipFile, EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError),
+    *(LZMAError, struct.error, zlib.error, cramjam.DecompressionError),
+)
+"""What the libraries raise for files that are damaged, encrypted or packed by other methods."""
+
+
+Part = TypeVar("Part")
+
+
+class Lines:
+    """The lines of a file, unpacked if it is compressed. An iterator.
+
+    Attributes:
+        is_packed: whether it is compressed.
+    """
+
+    def __init__(self, name: str, lines: Iterable[bytes]) -> None:
+        lines = iter(lines)
+        start = next(lines, b"")
+        unpack = next((unpack for mark, unpack in _COMPRESSED.items() if start.startswith(mark)), None)
+        self.is_packed = unpack is not None
+        self._name = name
+        self._lines: Iterator[bytes] = chain([start], lines)
+        if unpack is not None:
+            self._lines = _unpacked(name, self._lines, unpack)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._lines
+
+    def bounded(self, parts: Iterable[Part], size: Callable[[Part], int]) -> Iterator[Part]:
+        """Yield parts of the file that will be in memory together; any number if it is not compressed.
+
+        Raises:
+            InputError: together they are larger than :data:`MAX_DOCUMENT`.
+        """
+        total = 0
+        for part in parts:
+            total += size(part)
+            if self.is_packed and total > MAX_DOCUMENT:
+                raise _too_large(self._name)
+            yield part
+
+
+def _too_large(name: str) -> InputError:
+    return InputError(
+        f"{name}: unpacks to a document of more than {MAX_DOCUMENT / 2**20:g} MiB; if that is meant, unpack "
+        "it and convert the result"
+    )
+
+
+def _unpacked(
+    name: str, lines: Iterable[bytes], unpack: Callable[[IO[bytes]], AbstractContextManager[Any]]
+) -> Iterator[bytes]:
+    """Yield the lines of a compressed file.
+
+    Raises:
+        InputError: the file is damaged, or a line unpacks to more than :data:`MAX_DOCUMENT`.
+    """
+    with TemporaryFile() as packed:
+        packed.writelines(lines)
+        packed.seek(0)
+        try:
+            with unpack(packed) as file:
+                while line := file.readline(MAX_DOCUMENT + 1):
+                    if len(line) > MAX_DOCUMENT:
+                        raise _too_large(name)
+                    yield line
+        except UNPACKING_ERRORS as error:
+            raise InputError(f"{name}: not a whole compressed file: {error}") from error
+
+
+def _gzip(packed: IO[bytes]) -> GzipFile:
+    return GzipFile(fileobj=packed)
+
+
+@contextmanager
+def _zstandard(packed: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Unpack in another thread, through a pipe: cramjam unpacks at once, and a pipe makes it wait."""
+    reading, writing = os.pipe()
+    failures = list[Exception]()
+
+    def unpack() -> None:
+        try:
+            source, target = cramjam.File(f"/dev/fd/{packed.fileno()}"), f"/dev/fd/{writing}"
+            cramjam.zstd.decompress_into(source, cramjam.File(target, read=False, write=True))
+        except Exception as error:  # noqa: BLE001 - raised again where the file is read
+            failures.append(error)
+        finally:
+            os.close(writing)
+
+    thread = Thread(target=unpack, name="zstd", daemon=True)
+    try:
+        with open(reading, "rb") as unpacked:  # noqa: PTH123 - a descriptor
+            thread.start()
+            yield unpacked
+    finally:
+        thread.join()  # the pipe is closed, so it ends at its next write
+    if failures:
+        raise failures[0]
+
+
+_COMPRESSED: dict[bytes, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
+    b"\x1f\x8b": _gzip,
+    b"\x28\xb5\x2f\xfd": _zstandard,  # Codex' older rollouts
+    b"BZh": BZ2File,
+    b"\xfd7zXZ\x00": LZMAFile,
+}
+"""What unpacks a file, by how it begins."""
