@@ -140,9 +140,9 @@ backends-check: $(VENV)/.test $(VENV)/phoenix $(VENV)/mlflow ## check pulls and 
 	PHOENIX=$(abspath $(VENV))/phoenix MLFLOW=$(abspath $(VENV))/mlflow $(BIN)/pytest tests/backends/check.py
 
 .PHONY: producers-check
-producers-check: $(VENV)/.test ## run agents of today with a scripted model, and compare what they write with what they did; ARGS="pydantic_ai --run plain" selects
+producers-check: $(VENV)/.test ## run agents of today with a scripted model, and compare what they write with what they did; ARGS="pydantic_ai --run plain" selects, RECORD=1 records
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	PYTHONPATH=tests $(BIN)/python -m producers $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m producers $(if $(RECORD),--record) $(ARGS)
 
 EXAMPLES := $(abspath $(VENV))/examples
 

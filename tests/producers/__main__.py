@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from producers import report
-from producers.comparison import NOT_INSTALLED, Verdict, compared
+from producers.comparison import NOT_INSTALLED, RIGHT, Verdict, compared
 from producers.play import play
 from producers.producer import ENVIRONMENTS, Producer, producers
+from producers.record import record
 from producers.script import RUNS
 
 
 def main() -> None:
+    # Shells let programs in the background ignore it, and programs that these start, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _arguments()
-    chosen = [each for each in producers() if _is_chosen(each, arguments.producers)]
+    pairs = list(_chosen(arguments))
     verdicts = {}
-    for producer in chosen:
-        installed = producer.install()
-        for run in (run for run in producer.runs if run in arguments.run):
-            output = arguments.output / producer.name / run
-            verdict = _checked(producer, run, output) if installed else Verdict(NOT_INSTALLED)
+
+    def checked(pair: tuple[Producer, str]) -> Verdict:
+        return _checked(*pair, arguments)
+
+    with ThreadPoolExecutor(arguments.jobs) as executor:
+        for (producer, run), verdict in zip(pairs, executor.map(checked, pairs), strict=True):
             verdicts[producer, run] = verdict
             report.keep(producer, run, verdict)
+            if arguments.record and verdict.verdict == RIGHT and verdict.traces:
+                record(producer, run, arguments.output / producer.name / run)
             print(f"{producer.label}: {run}: {verdict.words}", flush=True)
     print("\n" + report.table(verdicts))
-
-
-def _checked(producer: Producer, run: str, output: Path) -> Verdict:
-    return compared(producer, play(producer, run, output), output)
 
 
 def _arguments() -> argparse.Namespace:
@@ -38,11 +43,25 @@ def _arguments() -> argparse.Namespace:
         "--run", nargs="+", choices=list(RUNS), default=list(RUNS), help="runs; all by default"
     )
     parser.add_argument("--output", type=Path, default=ENVIRONMENTS / "output", help="what producers write")
+    parser.add_argument("--compare", action="store_true", help="compare what was written before")
+    parser.add_argument("--record", action="store_true", help="record the conversions that are right")
+    parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time")
     return parser.parse_args()
 
 
-def _is_chosen(producer: Producer, names: list[str]) -> bool:
-    return not names or any(producer.name.startswith(name) for name in names)
+def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[Producer, str]]:
+    for producer in producers():
+        if not arguments.producers or any(map(producer.name.startswith, arguments.producers)):
+            yield from ((producer, run) for run in producer.runs if run in arguments.run)
+
+
+def _checked(producer: Producer, run: str, arguments: argparse.Namespace) -> Verdict:
+    output = arguments.output / producer.name / run
+    if not arguments.compare:
+        if not producer.install():
+            return Verdict(NOT_INSTALLED)
+        play(producer, run, output)
+    return compared(producer, run, output)
 
 
 main()

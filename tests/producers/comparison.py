@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from producers.play import Played
+from producers.model import seen_results
 from producers.producer import Producer
 from producers.script import Call, Script
 
@@ -27,11 +27,13 @@ class Verdict:
         verdict: one of the words above.
         differs: what differs, for a run that is partly right.
         said: what the command said: the reason of a refusal, or warnings.
+        traces: how many traces there are.
     """
 
     verdict: str
     differs: list[str] = field(default_factory=list)
     said: str = ""
+    traces: int = 0
 
     @property
     def silently_wrong(self) -> bool:
@@ -44,27 +46,27 @@ class Verdict:
         return f"{self.verdict}: {', '.join(self.differs)}{silently}" if self.differs else self.verdict
 
 
-def compared(producer: Producer, played: Played, output: Path) -> Verdict:
-    """Convert the documents, and compare the traces; ``output`` gets the traces and what the command said."""
-    if not played.documents:
+def compared(producer: Producer, run: str, output: Path) -> Verdict:
+    """Convert what the producer wrote to ``output``, and compare the traces.
+
+    The folder also gets the traces, and what the command said.
+    """
+    documents = sorted(output.glob(producer.document))
+    if not documents:
         return Verdict(NOTHING)
+    followed = producer.truth(run)
     command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "convert"]
-    command += [option.format(objective=played.script.objective) for option in producer.convert]
-    done = subprocess.run(
-        [*command, *map(str, played.documents)], capture_output=True, text=True, check=False
-    )
+    command += [option.format(objective=followed.objective) for option in producer.convert]
+    done = subprocess.run([*command, *map(str, documents)], capture_output=True, text=True, check=False)
     (output / "traces.jsonl").write_text(done.stdout)
     (output / "said.txt").write_text(done.stderr)
     traces = [json.loads(line) for line in done.stdout.splitlines()]
     said = _said(done.stderr)
     if not traces:
-        return _of_refusal(played.script, said)
-    differs = differences(played, traces)
-    return (
-        Verdict(PARTLY, differs, "" if done.returncode == 0 and "warning" not in said else said)
-        if differs
-        else Verdict(RIGHT)
-    )
+        return _of_refusal(followed, said)
+    differs = differences(followed, seen_results(output / "requests.jsonl"), traces)
+    warnings = said if done.returncode or "warning" in said else ""
+    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces))
 
 
 def _of_refusal(script: Script, said: str) -> Verdict:
@@ -79,23 +81,23 @@ def _said(stderr: str) -> str:
     return "\n".join(line for line in lines if line != "not in the traces:")
 
 
-def differences(played: Played, traces: list[dict[str, Any]]) -> list[str]:
-    """Return which parts of the truth the traces do not have as they are; a part named twice is told once.
+def differences(followed: Script, seen: set[str], traces: list[dict[str, Any]]) -> list[str]:
+    """Return which parts of the truth the traces do not have as they are.
 
     An agent that another asked may be a part of the outer run, or a run of its own.
     """
-    truth, found = Truth(played), Found(traces)
+    truth, found = Truth(followed, seen), Found(traces)
     parts = {
-        "runs": len(traces) == 1 or bool(played.script.agents),
-        "objective": found.objective == played.script.objective,
+        "runs": len(traces) == 1 or bool(followed.agents),
+        "objective": found.objective == followed.objective,
         "calls": found.names == [call.tool for call in truth.calls],
         "arguments": found.arguments == [call.arguments for call in truth.calls],
         "results": truth.has_results(found.results),
         "failures": found.recovered == truth.failures,
         "thoughts": truth.has_thoughts(found.thoughts),
         "order": truth.has_order(found.order),
-        "answer": played.script.answer in (None, found.answer),
-        "success": found.success is played.script.success,
+        "answer": followed.answer in (None, found.answer),
+        "success": found.success is followed.success,
     }
     return [part for part, same in parts.items() if not same]
 
@@ -103,14 +105,14 @@ def differences(played: Played, traces: list[dict[str, Any]]) -> list[str]:
 class Truth:
     """What a script lets happen, in order."""
 
-    def __init__(self, played: Played) -> None:
-        self._seen = {text.strip() for text in played.seen}
-        self._script = played.script
+    def __init__(self, followed: Script, seen: set[str]) -> None:
+        self._seen = seen
+        self._script = followed
         self.texts: list[str] = []
         self.calls: list[Call] = []
         self.order: list[str] = []
-        self.failures = 0
-        self._follow(played.script)
+        self._follow(followed)
+        self.failures = sum(call.fails for call in self.calls)
 
     def _follow(self, script: Script) -> None:
         for turn in script.turns:
@@ -121,12 +123,8 @@ class Truth:
             self.calls += turn.calls
             self.order += [_called(call.tool, call.arguments) for call in turn.calls]
             for call in turn.calls:
-                self._end(call)
-        self.failures = sum(call.fails for call in self.calls)
-
-    def _end(self, call: Call) -> None:
-        if call.asks:
-            self._follow(self._script.agents[call.asks])
+                if call.asks:
+                    self._follow(self._script.agents[call.asks])
 
     def has_thoughts(self, thoughts: list[str]) -> bool:
         """Whether the texts are the script's; a run without success may end with a text of the program."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,33 +21,32 @@ SIDE_ANSWER = Turn("Weighing bread")
 
 
 class ScriptedModel:
-    """Answers each request with the script's turn that comes next; see `Producer` for ``texts``.
+    """Answers each request with the script's turn that comes next, and keeps the requests in a file.
+
+    See `Producer` for ``texts``.
 
     A request holds the conversation, so no state is needed: the next turn is the one behind the last whose
     text or calls the request holds. Requests that are repeated get the same answer again.
 
     Attributes:
-        requests: the bodies of the requests, in order.
-        seen: the tools' results, as requests had them.
         holding: is set as soon as the answer to a held turn is awaited.
     """
 
-    def __init__(self, script: Script, texts: dict[str, str]) -> None:
+    def __init__(self, script: Script, texts: dict[str, str], requests: Path) -> None:
         self._script = script
         self._texts = texts
-        self.requests: list[dict[str, Any]] = []
-        self.seen: set[str] = set()
+        self._requests = requests
         self.holding = asyncio.Event()
 
     async def answer(self, http: web.Request) -> web.StreamResponse:
-        protocol = next((each for each in PROTOCOLS if re.search(each.PATH, http.path)), None)
+        protocol = _protocol(http.path)
         if protocol is None:
             raise web.HTTPNotFound
         body = await http.json()
-        self.requests.append(body)
+        with self._requests.open("a") as file:
+            file.write(json.dumps({"path": http.path, "body": body}, ensure_ascii=False) + "\n")
         body.setdefault("model", "scripted")
         request = protocol.request(body, http.path)
-        self.seen.update(request.results)
         turn = self._next_turn(request, json.dumps(body, ensure_ascii=False))
         if turn.held:
             self.holding.set()
@@ -84,6 +84,21 @@ class ScriptedModel:
         for part in protocol.streamed(turn, body):
             await response.write(part.encode())
         return response
+
+
+def seen_results(requests: Path) -> set[str]:
+    """Return the results of tools that a model saw, from its file of requests."""
+    entries = map(json.loads, requests.read_text().splitlines() if requests.exists() else ())
+    return {
+        result.strip()
+        for entry in entries
+        if (protocol := _protocol(entry["path"]))
+        for result in protocol.request(entry["body"], entry["path"]).results
+    }
+
+
+def _protocol(path: str) -> ModuleType | None:
+    return next((each for each in PROTOCOLS if re.search(each.PATH, path)), None)
 
 
 def _is_said(turn: Turn, body: str) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
@@ -24,33 +22,14 @@ LIMIT = 180.0
 _NOWHERE = "http://127.0.0.1:9"
 
 
-@dataclass(frozen=True)
-class Played:
-    """What came of a run.
-
-    Attributes:
-        script: the truth, as the documents tell it.
-        seen: the tools' results, as the model saw them.
-        documents: the files that the producer wrote.
-    """
-
-    script: Script
-    seen: set[str]
-    documents: list[Path]
-
-
-def play(producer: Producer, run: str, output: Path) -> Played:
+def play(producer: Producer, run: str, output: Path) -> None:
     """Play a run, and leave in ``output`` what the producer wrote, its log and its requests to the model."""
     shutil.rmtree(output, ignore_errors=True)
     for folder in ("home", "work"):
         (output / folder).mkdir(parents=True)
     followed = script(run, producer.tools)
-    model = ScriptedModel(followed, producer.texts)
+    model = ScriptedModel(followed, producer.texts, output / "requests.jsonl")
     asyncio.run(_play(producer, run, followed, model, output))
-    (output / "requests.jsonl").write_text("".join(map(_line, model.requests)))
-    return Played(
-        script(run, producer.tools | producer.told), model.seen, sorted(output.glob(producer.document))
-    )
 
 
 async def _play(producer: Producer, run: str, followed: Script, model: ScriptedModel, output: Path) -> None:
@@ -137,7 +116,3 @@ def _environment(
         "NO_PROXY": "127.0.0.1,localhost",
         **producer.environment,
     }
-
-
-def _line(body: object) -> str:
-    return json.dumps(body, ensure_ascii=False) + "\n"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from producers.script import Script, script
+
 ROOT = Path(__file__).parents[2]
 RUNNERS = Path(__file__).parent / "runners"
 SHARED = Path(__file__).parent / "python" / "requirements.txt"
@@ -77,6 +79,10 @@ class Producer:
         note = f" ({self.note})" if self.note else ""
         recorder = f" by {self.recorder} {version(self.recorder_requires)}" if self.recorder else ""
         return f"{self.title} {version(self.requires)}{note}{recorder}"
+
+    def truth(self, run: str) -> Script:
+        """Return what its documents have to tell of a run."""
+        return script(run, self.tools | self.told)
 
     def install(self) -> bool:
         """Make the environment, unless it has these packages already; return whether it could be made."""

@@ -1,4 +1,4 @@
-from bakery import INSTRUCTIONS, MODEL, OBJECTIVE, RUN, tracer_provider, weigh
+from bakery import INSTRUCTIONS, MODEL, OBJECTIVE, RUN, SCRIPT, tracer_provider, weigh
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
 
@@ -27,4 +27,4 @@ def team():
 
 
 tracer_provider()
-team()(OBJECTIVE)
+team()(OBJECTIVE, limits={"turns": SCRIPT["limit"]} if SCRIPT["limit"] else None)
