@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from generator import backends, commands, formats, metrics, python, settings, states
+from generator import backends, commands, formats, metrics, producers, python, settings, states
 
 TABLES: dict[str, Callable[[], str]] = {
     "backends": backends.table,
     "commands": commands.page,
     "formats": formats.table,
     "metrics": metrics.page,
+    "producers_documents": producers.documents,
+    "producers_spans": producers.spans,
     "python": python.page,
     "recordings": formats.recordings,
     "settings": settings.page,

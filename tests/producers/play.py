@@ -14,7 +14,7 @@ from aiohttp import web
 
 from producers import receiver
 from producers.model import ScriptedModel
-from producers.producer import ROOT, Producer
+from producers.producer import ROOT, SPANS, Producer
 from producers.receiver import Receiver
 from producers.script import Script, script
 
@@ -33,7 +33,7 @@ def play(producer: Producer, run: str, output: Path) -> None:
 
 
 async def _play(producer: Producer, run: str, followed: Script, model: ScriptedModel, output: Path) -> None:
-    server, address = await _serve(model, Receiver(output / "otlp.jsonl"))
+    server, address = await _serve(model, Receiver(output / SPANS))
     try:
         await _run(producer, _environment(producer, followed, run, output, address), model, output)
     finally:

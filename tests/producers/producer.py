@@ -16,6 +16,8 @@ from producers.script import Script, script
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = Path(__file__).parent / "runners"
+SPANS = "otlp.jsonl"
+"""Where the receiver writes what a producer exports."""
 SHARED = Path(__file__).parent / "python" / "requirements.txt"
 ENVIRONMENTS = ROOT / ".venv" / "producers"
 
@@ -52,7 +54,7 @@ class Producer:
     note: str = ""
     recorder: str = ""
     recorder_requires: list[str] = field(default_factory=list)
-    document: str = "otlp.jsonl"
+    document: str = SPANS
     convert: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     tools: dict[str, Any] = field(default_factory=dict)

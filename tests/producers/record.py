@@ -1,4 +1,4 @@
-"""Writes what producers wrote as recorded conversions, small and without anything of this machine."""
+"""Writes what producers wrote as recorded runs, small and without anything of this machine."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from producers.model import seen_results
 from producers.producer import ROOT, Producer
 from producers.script import Script, script
-from support.conversions import FOLDER, outcomes_of
 
 PROSE = 160
 """From this many characters, a text in which nothing of the script stands is the program's own."""
+FOLDER = ROOT / "tests" / "data" / "conversions" / "producers"
+LARGEST = 40_000
 _SHORT = "A text of the program."
 _START = 1_767_225_600_000_000_000
 """The time that recorded runs begin at, in nanoseconds."""
-_ID = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b|\b[0-9a-f]{16}\b"
-)
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])(?:[0-9a-f]{8}){2,4}(?![0-9a-f])")
+_ISO = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 _PATH = re.compile(rf"(?:{re.escape(str(ROOT))}|{re.escape(str(Path.home()))}|/tmp)[^\s\"',:)]*")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _NANOSECONDS = re.compile(r"\b1[6-9]\d{17}\b")
@@ -32,34 +32,43 @@ _DROPPED = re.compile(
 
 
 def record(producer: Producer, run: str, output: Path) -> None:
-    """Write a run's documents to the recorded conversions of its format, in place of an earlier record."""
-    (trace, *_) = map(json.loads, (output / "traces.jsonl").read_text().splitlines())
-    file = FOLDER / f"{trace['metadata']['framework']}.jsonl"
+    """Write a run's document to the producer's recorded runs, in place of an earlier record."""
     (document,) = output.glob(producer.document)
     seen = sorted(seen_results(output / "requests.jsonl"))
-    case = Cleaner(script(run, producer.tools)).cleaned(_case(document) | {"seen": seen})
-    named = {"name": f"a run of {producer.name.replace('/', ', ')}: {run.replace('_', ' ')}"}
+    content = {"document": _parsed(document.read_text()), "seen": seen}
     of = {"producer": producer.name, "run": run, "recorded": f"{producer.label}, {_today()}"}
-    case = named | of | case
-    case |= {"expected": outcomes_of(case)}
-    kept = [line for line in file.read_text().splitlines() if not _is_of(json.loads(line), producer, run)]
-    file.write_text("".join(f"{line}\n" for line in [*kept, json.dumps(case)]))
+    line = json.dumps(of | Cleaner(script(run, producer.tools)).cleaned(content))
+    if len(line) > LARGEST:
+        print(f"{producer.name}, {run}: not recorded, as it is larger than {LARGEST:,} characters")
+        return
+    file = FOLDER / f"{producer.folder.name}.jsonl"
+    kept = file.read_text().splitlines() if file.exists() else []
+    lines = {_key(each): each for each in [*kept, line]}
+    file.write_text("".join(f"{lines[key]}\n" for key in sorted(lines)))
+
+
+def recorded_runs() -> list[dict[str, Any]]:
+    """Return all recorded runs."""
+    return [
+        json.loads(line) for file in sorted(FOLDER.glob("*.jsonl")) for line in file.read_text().splitlines()
+    ]
+
+
+def _key(line: str) -> tuple[str, str]:
+    recorded = json.loads(line)
+    return recorded["producer"], recorded["run"]
 
 
 def _today() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
-def _is_of(case: dict[str, Any], producer: Producer, run: str) -> bool:
-    return case.get("producer") == producer.name and case.get("run") == run
-
-
-def _case(document: Path) -> dict[str, Any]:
-    text = document.read_text()
+def _parsed(text: str) -> Any:
+    """Return a document, or the list of its lines' documents."""
     try:
-        return {"document": json.loads(text)}
+        return json.loads(text)
     except json.JSONDecodeError:
-        return {"lines": True, "document": [json.loads(line) for line in text.splitlines()]}
+        return [json.loads(line) for line in text.splitlines()]
 
 
 class Cleaner:
@@ -108,8 +117,14 @@ class Cleaner:
         return re.sub(r"[0-9a-f]", "0", found)[: len(found) - len(number)] + number
 
     def _without_times(self, text: str) -> str:
+        text = _ISO.sub(lambda found: self._moved_iso(found[0]), text)
         text = _NANOSECONDS.sub(lambda found: self._moved(found[0], 1), text)
         return _SECONDS.sub(lambda found: self._moved(found[0], 10**9), text)
+
+    def _moved_iso(self, text: str) -> str:
+        seconds = datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        moved = int(self._moved(str(round(seconds * 10**6)), 1000))
+        return f"{datetime.fromtimestamp(moved / 10**6, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
     def _moved(self, digits: str, unit: int) -> str:
         nanoseconds = int(digits) * unit

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from producers.comparison import Verdict
-from producers.producer import Producer
+from producers.producer import SPANS, Producer
 
-FILE = Path(__file__).parent / "verdicts.json"
+FILE = "verdicts.json"
+"""In each runner's folder."""
 
 
 def keep(producer: Producer, run: str, verdict: Verdict) -> None:
-    """Write a verdict to the file, in place of the last one of the same producer and run."""
-    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    """Write a verdict to the runner's file, in place of the last one of the same producer and run."""
+    file = producer.folder / FILE
+    kept = json.loads(file.read_text()) if file.exists() else {}
     entry = kept.get(producer.name, {})
     runs = entry.get("runs", {}) if entry.get("label") == producer.label else {}
     own = {"verdict": verdict.verdict, "differs": verdict.differs, "silently": verdict.silently_wrong}
@@ -22,9 +23,10 @@ def keep(producer: Producer, run: str, verdict: Verdict) -> None:
     kept[producer.name] = {
         "label": producer.label,
         "language": producer.language,
+        "spans": producer.document == SPANS,
         "runs": dict(sorted(runs.items())),
     }
-    FILE.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
+    file.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
 
 
 def table(verdicts: dict[tuple[Producer, str], Verdict]) -> str:

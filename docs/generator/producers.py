@@ -1,0 +1,49 @@
+"""The tables of the agents that ran, and of how their runs are converted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RUNNERS = Path(__file__).parents[2] / "tests" / "producers" / "runners"
+_ENTRY = dict[str, Any]
+
+
+def spans() -> str:
+    """Return a row for each program whose spans were converted."""
+    return _table(of_spans=True)
+
+
+def documents() -> str:
+    """Return a row for each program whose sessions, streams or messages were converted."""
+    return _table(of_spans=False)
+
+
+def _table(*, of_spans: bool) -> str:
+    files = RUNNERS.glob("*/verdicts.json")
+    entries = (entry for file in files for entry in json.loads(file.read_text()).values())
+    chosen = sorted(
+        (each for each in entries if each["spans"] is of_spans), key=lambda each: each["label"].lower()
+    )
+    return "\n".join(("| program | right | otherwise |", "|---|---|---|", *map(_row, chosen)))
+
+
+def _row(entry: _ENTRY) -> str:
+    runs = entry["runs"].items()
+    right = ", ".join(_named(run) for run, verdict in runs if verdict["verdict"] == "right")
+    others = "; ".join(_other(run, verdict) for run, verdict in runs if verdict["verdict"] != "right")
+    return f"| {entry['label']} | {right} | {others} |"
+
+
+def _other(run: str, verdict: _ENTRY) -> str:
+    differs = f" ({', '.join(verdict['differs'])})" if "differs" in verdict else ""
+    return f"{_named(run)}: {verdict['verdict']}{differs}"
+
+
+def _named(run: str) -> str:
+    return run.replace("_", " ")
+
+
+def _order(entry: _ENTRY) -> str:
+    return str(entry["label"]).lower()

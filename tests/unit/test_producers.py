@@ -1,0 +1,74 @@
+"""What producers wrote and `make producers-check` recorded, against the script that they had played."""
+
+import pytest
+
+from knowledgepulse_schemas.convert import convert
+from producers.comparison import differences
+from producers.producer import producers
+from producers.record import recorded_runs
+from producers.script import script
+
+PRODUCERS = {producer.name: producer for producer in producers()}
+RECORDED = {f"{recorded['producer']}: {recorded['run']}": recorded for recorded in recorded_runs()}
+FAILED = "pydantic_ai/spans: failed"
+
+
+def traces_of(recorded):
+    conversions = convert(recorded["document"])
+    return [conversion.trace.model_dump(mode="json", exclude_unset=True) for conversion in conversions]
+
+
+def compared(recorded, traces):
+    followed = script(recorded["run"], PRODUCERS[recorded["producer"]].tools)
+    return differences(followed, set(recorded["seen"]), traces)
+
+
+@pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
+def test_a_recorded_run_is_converted_to_what_happened(recorded):
+    assert compared(recorded, traces_of(recorded)) == []
+
+
+def told_twice(trace):
+    trace["steps"].insert(1, trace["steps"][0])
+
+
+def without_a_call(trace):
+    del trace["steps"][1]
+
+
+def with_another_argument(trace):
+    trace["steps"][1]["input"] = {"what": "pan"}
+
+
+def with_another_result(trace):
+    trace["steps"][2]["content"] = "813 g"
+
+
+def without_a_recovery(trace):
+    trace["steps"][6]["type"] = "thought"
+
+
+def out_of_order(trace):
+    steps = trace["steps"]
+    steps[0], steps[1] = steps[1], steps[0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "differs"),
+    [
+        (told_twice, {"thoughts", "order"}),
+        (without_a_call, {"calls", "arguments"}),
+        (with_another_argument, {"arguments"}),
+        (with_another_result, {"results"}),
+        (without_a_recovery, {"failures"}),
+        (out_of_order, {"order"}),
+        (lambda trace: trace["task"].update(objective="Hello"), {"objective"}),
+        (lambda trace: trace["outcome"].update(result_summary="Hello"), {"answer"}),
+        (lambda trace: trace["metadata"].update(success=False), {"success"}),
+    ],
+)
+def test_the_comparison_names_what_differs(damage, differs):
+    recorded = RECORDED[FAILED]
+    (trace,) = traces_of(recorded)
+    damage(trace)
+    assert set(compared(recorded, [trace])) == differs
