@@ -49,9 +49,8 @@ def record(producer: Producer, run: str, output: Path) -> None:
 
 def recorded_runs() -> list[dict[str, Any]]:
     """Return all recorded runs."""
-    return [
-        json.loads(line) for file in sorted(FOLDER.glob("*.jsonl")) for line in file.read_text().splitlines()
-    ]
+    files = sorted(FOLDER.glob("*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def _key(line: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from producers.comparison import Verdict
 from producers.producer import SPANS, Producer
+from producers.script import RUNS
 
 FILE = "verdicts.json"
 """In each runner's folder."""
@@ -24,7 +25,7 @@ def keep(producer: Producer, run: str, verdict: Verdict) -> None:
         "label": producer.label,
         "language": producer.language,
         "spans": producer.document == SPANS,
-        "runs": dict(sorted(runs.items())),
+        "runs": {each: runs[each] for each in RUNS if each in runs},
     }
     file.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
 
