@@ -8,6 +8,8 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common.input_format import InputFormat
 from knowledgepulse_schemas.convert.messages import any_vendor
+from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table_reader import format_of
 from knowledgepulse_schemas.convert.spans import exports
 
 _PROGRAMS = """
@@ -28,9 +30,10 @@ _VENDORS = """
 
 
 def _in(modules: str) -> Iterator[InputFormat]:
-    """Yield the formats of modules."""
+    """Yield the formats of modules, which have a format or a table."""
     for module in modules.split():
-        yield import_module(f"knowledgepulse_schemas.convert.{module}").FORMAT
+        declared = import_module(f"knowledgepulse_schemas.convert.{module}").FORMAT
+        yield format_of(declared) if isinstance(declared, Table) else declared
 
 
 INPUT_FORMATS = {

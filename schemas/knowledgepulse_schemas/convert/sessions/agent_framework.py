@@ -5,14 +5,16 @@ Compared with: its own types.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
-FORMAT = of_messages_alike(
+_MESSAGE = {"type": "chat_message", "contents": list}
+FORMAT = Table(
     "agent_framework",
     __doc__,
     "messages type contents",
-    {"type": "chat_message", "contents": list},
-    at("role", "value"),
-    at("contents"),
+    first=(_MESSAGE,),
+    lines=(Line(_MESSAGE, at("role", "value"), at("contents"), stop=(at("finish_reason"),)),),
+    time=(),
     within=("messages",),
+    ended=True,
 )

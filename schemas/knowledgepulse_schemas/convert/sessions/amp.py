@@ -5,8 +5,7 @@ Compared with: its own types; no public files.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 FORMAT = Table(
     "amp",
@@ -20,4 +19,4 @@ FORMAT = Table(
     within=("messages",),
     known=(at("messageId"),),
     ended=True,
-).of_messages()
+)

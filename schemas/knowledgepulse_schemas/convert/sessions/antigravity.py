@@ -7,8 +7,7 @@ Compared with: files of another project's tests.
 import re
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table, Texts
 
 FORMAT = Table(
     "antigravity",
@@ -29,4 +28,4 @@ FORMAT = Table(
     wrapper=re.compile("<(USER_REQUEST)>"),
     time=(at("created_at"),),
     coding_agent=True,
-).of_lines()
+)

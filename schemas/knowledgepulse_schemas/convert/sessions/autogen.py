@@ -5,8 +5,7 @@ Compared with: public files of 2026.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import ROLES, Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import ROLES, Line, Table, Texts
 
 _MESSAGE = {"source": str, "type": str, "models_usage": ..., "content": ...}
 FORMAT = Table(
@@ -24,4 +23,4 @@ FORMAT = Table(
     within=("messages",),
     known=(at("source"), at("type")),
     ended=True,
-).of_messages()
+)

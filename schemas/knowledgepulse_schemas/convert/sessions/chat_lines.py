@@ -8,8 +8,7 @@ Compared with: public files of 2026.
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line, VendorMessage
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table, VendorMessage
 
 _CHAT = {"role": set(hub.ROLES), "message": None, "type": None, "parts": None}
 FORMAT = Table(
@@ -23,4 +22,5 @@ FORMAT = Table(
         Line({"role": "_system_prompt"}, "system", at("content")),
         Line(_CHAT, at("role"), VendorMessage(), stop=(at("finish_reason"),)),
     ),
-).of_message_lines()
+    only_lines=True,
+)

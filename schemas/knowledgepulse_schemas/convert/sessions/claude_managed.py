@@ -5,8 +5,7 @@ Compared with: public files of the beta ``managed-agents-2026-04-01``.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table
 
 _BESIDE = (
     *("session", "span.", "agent.thinking", "agent.thread_context_compacted"),
@@ -47,4 +46,4 @@ FORMAT = Table(
         Line(_BESIDE, is_beside=True),
     ),
     time=(at("processed_at"),),
-).of_lines()
+)

@@ -17,8 +17,7 @@ from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none
 from knowledgepulse_schemas.convert.messages.blocks import Parts, parts_of
-from knowledgepulse_schemas.convert.sessions.layout import Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table, Texts
 
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "command_execution": ("command",),
@@ -126,4 +125,4 @@ FORMAT = Table(
     known=(at("item", "id"), at("item", "status")),
     ended=False,
     coding_agent=True,
-).of_lines()
+)

@@ -15,8 +15,7 @@ from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.reading import count_others
 from knowledgepulse_schemas.convert.messages.blocks import Parts, parts_of
-from knowledgepulse_schemas.convert.sessions.layout import Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table, Texts
 
 _FAILED = {"errored", "canceled"}
 _REPEATED = ("toolCall", "parsedArgs")
@@ -66,4 +65,4 @@ FORMAT = Table(
     known=(at("contextItems"), at("editorState")),
     within=("history",),
     coding_agent=True,
-).of_messages()
+)

@@ -8,8 +8,7 @@ Compared with: public files of 1.0.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table, Texts
 
 _BESIDE = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
 _KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
@@ -42,4 +41,4 @@ FORMAT = Table(
     ),
     known=(at("id"), at("parentId"), at("agentId")),
     coding_agent=True,
-).of_lines()
+)

@@ -7,8 +7,7 @@ Compared with: the beginning of a public file.
 import re
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 FORMAT = Table(
     "cursor",
@@ -30,4 +29,4 @@ FORMAT = Table(
     wrapper=re.compile("<(user_query)>"),
     hidden="[REDACTED]",
     coding_agent=True,
-).of_lines()
+)

@@ -16,8 +16,7 @@ from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, text_or_none, without
 from knowledgepulse_schemas.convert.messages.blocks import Parts
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table, Texts
 
 _SUFFIX = "ToolCall"
 _OUTPUTS = {"stdout", "stderr", "interleavedOutput"}
@@ -138,4 +137,4 @@ FORMAT = Table(
     known=(at("subtype"), at("model_call_id"), at("message", "role"), at("is_error")),
     ended=False,
     coding_agent=True,
-).of_lines()
+)

@@ -5,8 +5,7 @@ Compared with: logs of 2026.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 FORMAT = Table(
     "droid",
@@ -22,4 +21,4 @@ FORMAT = Table(
         Line({"todo_state", "session_end", "compaction_state"}, is_beside=True),
     ),
     coding_agent=True,
-).of_lines()
+)

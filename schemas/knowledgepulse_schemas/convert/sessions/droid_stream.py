@@ -5,8 +5,7 @@ Compared with: files of another project's tests.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table
 
 FORMAT = Table(
     "droid_stream",
@@ -26,4 +25,4 @@ FORMAT = Table(
     ),
     id=at("session_id"),
     coding_agent=True,
-).of_lines()
+)

@@ -5,8 +5,7 @@ Compared with: public files of January 2026.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table
 
 FORMAT = Table(
     "gemini_stream",
@@ -32,4 +31,4 @@ FORMAT = Table(
     ),
     ended=False,
     coding_agent=True,
-).of_lines()
+)

@@ -6,16 +6,16 @@ Compared with: its source; no public files.
 
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.sessions.goose_lines import SPOKEN
-from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
-FORMAT = of_messages_alike(
+FORMAT = Table(
     "goose",
     __doc__,
     "conversation working_dir",
-    SPOKEN,
-    at("role"),
-    at("content"),
+    first=(SPOKEN,),
+    lines=(Line(SPOKEN, at("role"), at("content"), stop=(at("finish_reason"),)),),
     time=(at("created"),),
     within=("conversation", "messages"),
+    ended=True,
     coding_agent=True,
 )

@@ -5,8 +5,7 @@ Compared with: its source; no public files.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 SPOKEN = {"role": {"user", "assistant"}, "created": int, "content": list}
 FORMAT = Table(
@@ -27,4 +26,4 @@ FORMAT = Table(
     ),
     time=(at("created"), at("message", "created")),
     coding_agent=True,
-).of_lines()
+)

@@ -20,8 +20,7 @@ from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.reading import as_text, parse_json
 from knowledgepulse_schemas.convert.common.text_calls import UNREAD
 from knowledgepulse_schemas.convert.messages.blocks import Parts
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table
 
 _CALL = re.compile(r"^@(\w+)\(([\w-]+)\): (?=\{)", re.MULTILINE)
 _CONTENT = at("content")
@@ -64,4 +63,4 @@ FORMAT = Table(
     ),
     known=(at("role"), at("timestamp"), at("pinned"), at("hide")),
     coding_agent=True,
-).of_lines()
+)

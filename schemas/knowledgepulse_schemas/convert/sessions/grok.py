@@ -5,8 +5,7 @@ Compared with: files of another project's tests.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line, Texts
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table, Texts
 
 FORMAT = Table(
     "grok",
@@ -27,4 +26,4 @@ FORMAT = Table(
         Line("tool_result", "tool", Block("tool_result")),
     ),
     coding_agent=True,
-).of_lines()
+)

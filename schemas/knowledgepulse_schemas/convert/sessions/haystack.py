@@ -5,14 +5,16 @@ Compared with: its own types.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
-FORMAT = of_messages_alike(
+_MESSAGE = {"role": str, "meta": dict, "content": list}
+FORMAT = Table(
     "haystack",
     __doc__,
     "role meta content",
-    {"role": str, "meta": dict, "content": list},
-    at("role"),
-    at("content"),
+    first=(_MESSAGE,),
+    lines=(Line(_MESSAGE, at("role"), at("content"), stop=(at("finish_reason"),)),),
+    time=(),
     within=(),
+    ended=True,
 )

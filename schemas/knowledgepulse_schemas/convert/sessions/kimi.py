@@ -6,8 +6,7 @@ Compared with: files of another project's tests.
 
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.words import words
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 _BESIDE = words(
     """
@@ -49,4 +48,4 @@ FORMAT = Table(
     ),
     time=(at("time"),),
     coding_agent=True,
-).of_lines()
+)

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.sessions import opencode
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 _PARTS = {"step_start", "text", "reasoning", "tool_use", "step_finish"}
 _REASON = at("part", "reason")
@@ -33,4 +32,4 @@ FORMAT = Table(
     id=at("sessionID"),
     known=(at("type"),),
     coding_agent=True,
-).of_lines()
+)

@@ -9,8 +9,7 @@ Compared with: public files of November 2025 to July 2026.
 
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.common.words import words
-from knowledgepulse_schemas.convert.sessions.layout import Block, Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table
 
 _MESSAGE = {"type": {"message", "message_end"}}
 _NOTICES = words("bashExecution branchSummary compactionSummary custom hookMessage system")
@@ -63,4 +62,4 @@ FORMAT = Table(
     known=(at("id"), at("parentId"), at("type")),
     time=(at("timestamp"), at("message", "timestamp")),
     coding_agent=True,
-).of_lines()
+)

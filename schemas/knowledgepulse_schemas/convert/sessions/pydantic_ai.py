@@ -5,15 +5,16 @@ Compared with: its own types.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
-FORMAT = of_messages_alike(
+_MESSAGE = {"kind": {"request", "response"}, "parts": list}
+FORMAT = Table(
     "pydantic_ai",
     __doc__,
     "parts kind",
-    {"kind": {"request", "response"}, "parts": list},
-    at("kind"),
-    at("parts"),
+    first=(_MESSAGE,),
+    lines=(Line(_MESSAGE, at("kind"), at("parts"), stop=(at("finish_reason"),)),),
     time=(at("timestamp"),),
     within=(),
+    ended=True,
 )

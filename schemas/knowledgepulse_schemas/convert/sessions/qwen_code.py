@@ -5,8 +5,7 @@ Compared with: files of another project's tests.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.layout import Line
-from knowledgepulse_schemas.convert.sessions.table import Table
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 FORMAT = Table(
     "qwen_code",
@@ -29,4 +28,4 @@ FORMAT = Table(
         Line("system", is_beside=True),
     ),
     coding_agent=True,
-).of_lines()
+)

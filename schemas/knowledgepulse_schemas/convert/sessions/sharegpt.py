@@ -5,14 +5,16 @@ Compared with: rows of data sets.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
-from knowledgepulse_schemas.convert.sessions.table import of_messages_alike
+from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
-FORMAT = of_messages_alike(
+_MESSAGE = {"from": str, "value": str}
+FORMAT = Table(
     "sharegpt",
     __doc__,
     "conversations",
-    {"from": str, "value": str},
-    at("from"),
-    at("value"),
+    first=(_MESSAGE,),
+    lines=(Line(_MESSAGE, at("from"), at("value"), stop=(at("finish_reason"),)),),
+    time=(),
     within=("conversations",),
+    ended=True,
 )

@@ -1,4 +1,4 @@
-"""The reader of sessions whose layout is described."""
+"""The reader of sessions and messages that a table describes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.elements import elements
+from knowledgepulse_schemas.convert.common.errors import ConversionError
+from knowledgepulse_schemas.convert.common.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.common.pattern import Path, at
-from knowledgepulse_schemas.convert.common.reading import as_text
+from knowledgepulse_schemas.convert.common.reading import as_text, count_others, each, unwrap
 from knowledgepulse_schemas.convert.common.session_log import ANOTHER_FORM, Reader
 from knowledgepulse_schemas.convert.messages.any_vendor import messages_of
 from knowledgepulse_schemas.convert.messages.blocks import Parts
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
-from knowledgepulse_schemas.convert.sessions.layout import ROLES, Block, Layout, Line, Texts, VendorMessage
+from knowledgepulse_schemas.convert.sessions.table import ROLES, Block, Line, Table, Texts, VendorMessage
 
 _ENDED = {"completion", "success", "completed", "end_turn", "stop"}
 _INTERRUPTED = {"abort", "aborted", "cancelled", "MessageAbortedError", "Interrupted by user"}
@@ -29,26 +31,26 @@ _TYPES = (at("event", "type"), at("item", "type"))
 """Where a line's type is told further."""
 
 
-class LayoutReader(Reader):
-    """Reads the lines of a session whose layout is described."""
+class TableReader(Reader):
+    """Reads the lines of a session that a table describes."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__()
-        self._layout = layout
+        self._table = table
         self._pieces: list[hub.Part] = []  # of an answer or of a thought
         self._answered_at: datetime | None = None
         self._open: set[str] = set()  # ids of calls that lines may tell again
         self._last_said = ""  # the agent's last text, without white space
         self._all_said = sha256()  # all of them
-        self._known = {str(path) for path in (*layout.known, *layout.time, layout.id)}
-        self.has_ended = layout.ended
+        self._known = {str(path) for path in (*table.known, *table.time, table.id)}
+        self.has_ended = table.ended
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
-        kind = "[]" if self._layout.within is not None else _kind(value)
-        if self._layout.id is not None:
-            self.transcript.began(self._layout.id.of(value))
-        line = next((known for known in self._layout.lines if known.pattern.fits(value)), None)
+        kind = "[]" if self._table.within is not None else _kind(value)
+        if self._table.id is not None:
+            self.transcript.began(self._table.id.of(value))
+        line = next((known for known in self._table.lines if known.pattern.fits(value)), None)
         if line is None:
             self.losses.add_unknown(kind, value, {"content": value})
             return
@@ -136,7 +138,7 @@ class LayoutReader(Reader):
             message = hub.Message(group, tuple(part for own, part in parts if own == group))
             if not (line.may_repeat and self._is_repeated(message)):
                 self._tell(group, message.parts, at)
-        if role == "user" and self.has_ended and self._layout.ended is None:
+        if role == "user" and self.has_ended and self._table.ended is None:
             self.has_ended = None
 
     def _parts(self, line: Line, value: dict[str, Any], role: hub.Role, kind: str) -> Parts:
@@ -196,17 +198,17 @@ class LayoutReader(Reader):
             return part
         if role == "tool":
             return hub.ToolCallResponse(part.content)
-        if role == "assistant" and self._layout.hidden:
-            return hub.Text(part.content.removesuffix(self._layout.hidden).rstrip())
-        if role != "user" or self._layout.wrapper is None:
+        if role == "assistant" and self._table.hidden:
+            return hub.Text(part.content.removesuffix(self._table.hidden).rstrip())
+        if role != "user" or self._table.wrapper is None:
             return part
-        found = elements(part.content, self._layout.wrapper)
+        found = elements(part.content, self._table.wrapper)
         own = [element.content.strip() for element in found if element.closed]
         return hub.Text("\n".join(own)) if own else part
 
     def _reached_at(self, value: dict[str, Any]) -> datetime | None:
         """Note the times of a line, and return the last."""
-        times = [self._reached(path.of(value)) for path in self._layout.time]
+        times = [self._reached(path.of(value)) for path in self._table.time]
         return next((time for time in reversed(times) if time is not None), None)
 
     def _reached(self, time: Any) -> datetime | None:
@@ -247,3 +249,57 @@ def _typed(value: Any, kind: str) -> Any:
     if isinstance(value, list):
         return [_typed(item, kind) for item in value]
     return {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "text": as_text(value)}
+
+
+def format_of(table: Table) -> InputFormat:
+    """Return the format that a table describes."""
+    about = (table.name, table.text, table.members)
+    if table.within is not None:
+        messages = _Messages(table)
+        return InputFormat(*about, messages.fit, messages.runs, coding_agent=table.coding_agent)
+    recognises, runs, is_fragment, streams = of_lines(table.is_first, lambda: TableReader(table))
+
+    def is_line(document: Any) -> bool:
+        return isinstance(document, dict) and recognises(document)
+
+    own = is_line if table.only_lines else recognises
+    return InputFormat(*about, own, runs, is_fragment, streams, table.coding_agent)
+
+
+class _Messages:
+    """Messages in a list or in a record."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def fit(self, document: Any) -> bool:
+        """Return whether a document is a list of messages, a record, or a list of records."""
+        return self._are_one_run(document) or are_all(self._are_one_run, document)
+
+    def runs(self, document: Any) -> Iterator[hub.Run | ConversionError]:
+        """Yield the runs of a document."""
+        if self._are_one_run(document) or not isinstance(document, list):
+            yield judged(self._run_of, document, "")
+        else:
+            yield from each(document, lambda record, path: judged(self._run_of, record, path))
+
+    def _are_one_run(self, document: Any) -> bool:
+        values = unwrap(document, self._within(document))
+        return isinstance(values, list) and are_all(self._table.is_first, values)
+
+    def _within(self, document: Any) -> str:
+        """Return the member of a record that holds the messages."""
+        names = (self._table.within or ()) if isinstance(document, dict) else ()
+        return next((name for name in names if name in document), "")
+
+    def _run_of(self, document: Any, path: str) -> hub.Run:
+        if not self._are_one_run(document):
+            raise ConversionError(f"{path or 'the document'}: no messages of {self._table.name}")
+        reader = TableReader(self._table)
+        if isinstance(document, dict):
+            own = self._table.id or at("id")
+            count_others(document, {self._within(document), *own.names}, "", reader.losses)
+            reader.transcript.began(own.of(document))
+        for value in unwrap(document, self._within(document)):
+            reader.add(value)
+        return reader.finish()
