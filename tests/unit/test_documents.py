@@ -253,7 +253,7 @@ QUANTITY = re.compile(
     r"\d[\d,.]* ?(?:(?:records|traces|texts|requests)/s|[kMGT]i?B(?:/s)?\b|ms\b|µs\b|core-hours?\b)"
 )
 GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
-UNITS = {"ms": 1e-3, "KiB": 2**10, "MiB": 2**20}
+UNITS = {"ms": 1e-3, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def quantities(page):
