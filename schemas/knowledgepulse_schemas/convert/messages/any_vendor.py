@@ -15,12 +15,12 @@ from knowledgepulse_schemas.convert.messages import (
     gemini,
     langchain,
     openai,
+    otel,
     vercel,
     wrapped,
 )
 from knowledgepulse_schemas.convert.messages.blocks import parts_of
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
-from knowledgepulse_schemas.convert.spans import genai
 
 _WRAPPERS = ("messages", "contents", "replies", "input", "output", "message", "content")
 
@@ -221,7 +221,7 @@ _LISTS: tuple[
         lambda values: all(map(gemini.recognises, values)),
         lambda values, *to: (gemini.message_of(value, *to) for value in values),
     ),
-    (lambda values: all(map(_has_parts, values)), lambda v, _, *to: genai.messages_of(v, *to)),
+    (lambda values: all(map(_has_parts, values)), lambda v, _, *to: otel.messages_of(v, *to)),
     (vercel.recognises, lambda values, _, *to: vercel.messages_of(values, *to)),
     (bedrock.recognises, lambda values, _, *to: bedrock.messages_of(values, *to)),
     (anthropic.recognises, lambda values, _, *to: anthropic.messages_of(values, *to)),

@@ -14,21 +14,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import (
-    InputModel,
     as_text,
     count_others,
-    count_unread,
     parse_json,
-    read,
     text_or_none,
     without,
 )
-from knowledgepulse_schemas.convert.messages import bedrock, gemini, openai, wrapped
-from knowledgepulse_schemas.convert.messages.blocks import Block, parts_of
+from knowledgepulse_schemas.convert.messages import gemini
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
+from knowledgepulse_schemas.convert.messages.otel import flat_message, messages_of
 from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.spans.span import Event, Span, node_of, unflatten
 from knowledgepulse_schemas.convert.spans.tree import Node
@@ -49,19 +45,8 @@ _EVALUATION = "gen_ai.evaluation.result"
 SCORE = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
 """The attributes of an evaluation's event that hold the name and the value of its score."""
 _TOOL_CALL = "gen_ai.tool.call"
-_RESPONSES = ("response", "result", "server_tool_call_response")
-"""Names of the member that holds a response."""
 _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
-
-
-class _Message(InputModel):
-    role: str
-    parts: list[Block]
-    name: str | None = None
-    finish_reason: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None  # of litellm, beside the parts
-    tool_call_id: str | None = None
 
 
 def node(span: Span) -> Node:
@@ -102,59 +87,6 @@ def scores_of(span: Span) -> Iterator[tuple[Any, Any]]:
     for event in span.events:
         if event.name == _EVALUATION:
             yield event.attributes.get(SCORE[0]), event.attributes.get(SCORE[1])
-
-
-def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    """Convert messages, a list or its JSON text; raise a ConversionError if they violate the conventions."""
-    parsed = parse_json(document)
-    if not isinstance(parsed, list):
-        raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")
-    messages: list[hub.Message] = []
-    for number, value in enumerate(parsed):
-        if isinstance(value, dict) and "role" in value and "content" in value and "parts" not in value:
-            messages.append(_flat_message(value, "user", path, losses))  # some write OpenAI messages instead
-            continue
-        message = read(_Message, value, f"{path}[{number}]")
-        role = hub.role_of(message.role, f"{path}[{number}]")
-        count_unread(message, f"{path}[]", losses)
-        parts = [part for item in message.parts for part in _parts(item, f"{path}[].parts[]", losses)]
-        if role == "tool" and all(isinstance(part, hub.Text) for part in parts):
-            response = hub.join_texts(parts)
-            parts = [wrapped.response_of(response, f"{path}[].parts[]", losses, call_id=message.tool_call_id)]
-        parts += _calls(message.tool_calls, path, losses)
-        messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
-    return tuple(messages)
-
-
-def _calls(calls: Any, path: str, losses: Losses) -> Iterator[hub.Part]:
-    """Yield calls in the form of OpenAI's API."""
-    if calls:
-        (message,) = openai.messages_of([{"role": "assistant", "tool_calls": calls}], path, losses)
-        yield from message.parts
-
-
-def _parts(part: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
-    match part:
-        case {"type": "reasoningContent", "content": {**content}, **rest}:  # Strands
-            count_others(rest, set(), path, losses)
-            block = {"role": "assistant", "content": [{"reasoningContent": content}]}
-            yield from bedrock.messages_of([block], path, losses)[0].parts
-        case {"type": "server_tool_call", **rest}:
-            count_others(rest, {"name", "server_tool_call", "id"}, path, losses)
-            name, call_id = as_text(rest.get("name")), text_or_none(rest.get("id"))
-            yield hub.ToolCall(name, rest.get("server_tool_call"), call_id)
-        case {"type": "tool_call_response" | "server_tool_call_response", **rest}:
-            count_others(rest, {"id", "name", *_RESPONSES}, path, losses)
-            name = next((name for name in _RESPONSES if rest.get(name) is not None), _RESPONSES[0])
-            yield wrapped.response_of(
-                rest.get(name),
-                f"{path}.{name}",
-                losses,
-                call_id=text_or_none(rest.get("id")),
-                name=text_or_none(rest.get("name")),
-            )
-        case _:
-            yield from (own for _, own in parts_of(part, path, losses))
 
 
 def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
@@ -240,9 +172,9 @@ def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall:
         found.append([item for item in values if isinstance(item, dict)] if isinstance(values, list) else [])
         used.update(name for name in span.attributes if name.startswith(f"{prefix}."))
     inputs, outputs = found
-    answer = [_flat_message(message, "assistant", "gen_ai.completion", losses) for message in outputs]
+    answer = [flat_message(message, "assistant", "gen_ai.completion", losses) for message in outputs]
     return ModelCall(
-        tuple(_flat_message(message, "user", "gen_ai.prompt", losses) for message in inputs), tuple(answer)
+        tuple(flat_message(message, "user", "gen_ai.prompt", losses) for message in inputs), tuple(answer)
     )
 
 
@@ -252,10 +184,10 @@ def _events(span: Span, used: set[str], losses: Losses) -> ModelCall:
     for event in (*span.events, *_events_attribute(span, used, losses)):
         kind = event.name.removeprefix("gen_ai.").removesuffix(".message")
         if event.name == "gen_ai.choice":
-            outputs.append(_flat_message(_choice(event), "assistant", event.name, losses))
+            outputs.append(flat_message(_choice(event), "assistant", event.name, losses))
         elif event.name == f"gen_ai.{kind}.message" and kind in hub.ROLES:
             inputs.append(
-                _flat_message({"role": kind, **event.attributes}, hub.ROLES[kind], event.name, losses)
+                flat_message({"role": kind, **event.attributes}, hub.ROLES[kind], event.name, losses)
             )
     return ModelCall(tuple(inputs), tuple(outputs))
 
@@ -283,29 +215,6 @@ def _events_attribute(span: Span, used: set[str], losses: Losses) -> Iterator[Ev
 
 def _is_event(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("event.name"), str)
-
-
-def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
-    """Convert an OpenAI chat message, of which some members may be JSON text.
-
-    Its content may be that of another vendor's message.
-    """
-    role = hub.ROLES.get(as_text(values.get("role")), default)
-    if (parts := wrapped.parts_of(values.get("content"), role, f"{path}.content", losses)) is not None:
-        count_others(values, {"role", "content", "finish_reason", "index", "message", "id"}, path, losses)
-        return hub.message(role, *parts, *hub.cut_off(values.get("finish_reason")))
-    content = parse_json(values.get("content"))
-    if not (
-        isinstance(content, list) and all(isinstance(block, dict) and "type" in block for block in content)
-    ):
-        content = as_text(values.get("content"))
-    calls = parse_json(values.get("tool_calls"))
-    chat = without(values, "finish_reason", "index", "message")
-    chat |= {"role": role, "content": content, "tool_calls": calls if isinstance(calls, list) else None}
-    if role == "tool":
-        chat.setdefault("tool_call_id", values.get("id"))
-    (message,) = openai.messages_of([chat], path, losses)
-    return hub.message(role, *message.parts, *hub.cut_off(values.get("finish_reason")))
 
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
