@@ -540,7 +540,7 @@ async def test_the_verdict_is_the_first_thing_on_the_page(stage, visit):
 async def test_a_page_that_is_opened_while_the_process_is_away_links_to_the_runbook(visit):
     """Its only data then is the verdict."""
     settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")
-    async with serving(settings, "@kp-nobody") as port:
+    async with serving(settings, "workers", "@kp-nobody") as port:
         port.without_child(State.WAITING_FOR_KAFKA, "no broker answers")
         here = await visit(f"http://127.0.0.1:{settings.port}/", shown="#verdict")
 

@@ -124,6 +124,8 @@ def filled(expr, interval, rates_over, domain=".*"):
         "$__interval": f"{interval}s",
         "$__range": f"{WHOLE}s",
         "$domain": domain,
+        'group="$group"': 'group=~".+"',  # there is one
+        "$instance": ".*",
     }
     for name, value in variables.items():
         expr = expr.replace(name, value)

@@ -8,6 +8,7 @@ import pytest
 
 from chaos.embedder import DEADLY, Order, Orders
 from chaos.process import ORDERS
+from support import metrics_page as page
 from support.streams import Message, headers_of, source_of
 
 pytestmark = pytest.mark.integration
@@ -38,6 +39,6 @@ async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(
     assert list(buried) == [(1, 3)]
     assert buried[1, 3].value == lines[7]
     assert headers_of(buried[1, 3])["kp-reason"] == "poison"
-    assert 'kp_dead_letters_total{reason="poison"} 1.0' in counted
+    assert page.value(counted, "kp_dead_letters_total", reason="poison") == 1
     assert "partition 1, offset 3: killed 3 workers" in worker.log()
     assert "partition 1, offset 3: 1 worker died while this record was in progress alone" in worker.log()

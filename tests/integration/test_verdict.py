@@ -76,7 +76,7 @@ async def becomes(worker, state, reason=""):
                 break
             await asyncio.sleep(0.1)
     assert (shown["state"], shown["since"]) == (state, found["since"])
-    assert f'kp_state{{state="{state}"}} 1.0' in metrics
+    assert page.value(metrics, "kp_state", state=state) == 1
     assert reason in worker.log()
     return found
 

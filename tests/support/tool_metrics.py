@@ -12,14 +12,14 @@ from knowledgepulse_worker.tools.contributions.contribution_metrics import Contr
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
 
-def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:
+def _assembly(registry: CollectorRegistry | None, group: str = "") -> AssemblyMetrics:
     """Create the metrics with a partition, so that its series exist."""
-    metrics = AssemblyMetrics(registry)
+    metrics = AssemblyMetrics(registry, group)
     metrics.open_runs(0, 0, 0)
     return metrics
 
 
-TOOL_METRICS: dict[str, Callable[[CollectorRegistry | None], Any]] = {
+TOOL_METRICS: dict[str, Callable[..., Any]] = {
     "assembly": _assembly,
     "contributions": ContributionMetrics,
     "evaluations": EvaluationMetrics,

@@ -74,7 +74,7 @@ def host_path(compose: dict[str, Any]) -> Callable[[str, str], Path]:
 @pytest.fixture(scope="session")
 def labels_of() -> dict[str, set[str]]:
     """Return the labels of each series that a worker exposes, by name."""
-    metrics = Metrics(Policy(share=0.1), budget=0.1)
+    metrics = Metrics(Policy(share=0.1), budget=0.1, group="workers")
     metrics.set_build_info("version", "model", "precision", "device")
     metrics.set_shadow(Policy())
     partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
@@ -90,7 +90,7 @@ def span_labels_of() -> dict[str, set[str]]:
     """Return the labels of each series of the commands for spans, by name."""
     labels: dict[str, set[str]] = {}
     for make in TOOL_METRICS.values():
-        labels |= _labels_on(make(None).render()[1])
+        labels |= _labels_on(make(None, "workers").render()[1])
     return labels
 
 

@@ -16,7 +16,7 @@ from support.tools import tool
 SEVERITIES = {"page", "ticket"}
 STORIES = sorted(Path(__file__).parent.glob("alerts*_test.yml"))
 """The files of rule tests."""
-STATE = re.compile(r'max by \(instance\) \(kp_state\{state="(\w+)"\}\) > 0')
+STATE = re.compile(r'max by \(group, instance\) \(kp_state\{state="(\w+)"\}\) > 0')
 """The expression of an alert on nothing but a state, whose test needs no story of its own."""
 
 

@@ -97,17 +97,27 @@ def test_panels_are_distinct_and_do_not_overlap(dashboard):
 
 
 def test_panels_use_the_provisioned_datasource(dashboard, panels, datasource):
-    asking = [*panels, *dashboard["annotations"]["list"], *dashboard["templating"]["list"]]
-    asked = [part["datasource"] for part in asking]
+    (chosen, *variables) = dashboard["templating"]["list"]
+    asked = [part["datasource"] for part in (*panels, *dashboard["annotations"]["list"], *variables)]
 
-    assert [
-        source for source in asked if source != {"type": datasource["type"], "uid": datasource["uid"]}
-    ] == []
+    assert (chosen["type"], chosen["query"]) == ("datasource", datasource["type"])
+    assert chosen["current"]["value"] == datasource["uid"]
+    expected = {"type": datasource["type"], "uid": f"${{{chosen['name']}}}"}
+    assert [source for source in asked if source != expected] == []
+
+
+def test_every_query_is_of_one_group_of_workers(queries):
+    """Two groups on one Prometheus were added up."""
+    series = re.compile(r"\b(kp[_:][\w:]+)(\{[^}]*\})?")
+    found = [match for expr, _ in queries for match in series.finditer(expr)]
+
+    assert found
+    assert [match[1] for match in found if 'group="$group"' not in (match[2] or "")] == []
 
 
 def test_every_query_variable_is_defined(dashboard, queries):
     """Undefined variables are sent literally, and match nothing."""
-    own = {variable["name"] for variable in dashboard["templating"]["list"]}
+    own = {variable["name"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"}
     used = {name for expr, _ in queries for name in re.findall(r"\$(\w+)", expr)}
 
     assert used == own | {"__interval", "__rate_interval", "__range"}

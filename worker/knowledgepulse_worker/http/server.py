@@ -98,11 +98,13 @@ class Port:
 
     Args:
         settings: who may see content, and the address of the runbook.
+        group: the consumer group, a label of the metrics.
         child: a session connected to the child's socket.
     """
 
-    def __init__(self, settings: WebSettings, child: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: WebSettings, group: str, child: aiohttp.ClientSession) -> None:
         self._settings = settings
+        self._group = group
         self._child = child
         self._answers: dict[WantedPage, asyncio.Task[ChildAnswer | None]] = {}
         self._turns: defaultdict[WantedPage, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -174,7 +176,9 @@ class Port:
         """Answer :data:`METRICS`; without the child, only with the metric of the worker's state."""
         answer = await self._answer(request)
         if answer is None:
-            return web.Response(text=_state_metric(self._verdict["state"]), headers=_METRICS_HEADERS)
+            return web.Response(
+                text=_state_metric(self._verdict["state"], self._group), headers=_METRICS_HEADERS
+            )
         return _response(answer)
 
     async def _answer(self, request: web.Request) -> ChildAnswer | None:
@@ -229,10 +233,13 @@ def _response(answer: ChildAnswer) -> web.Response:
 _METRICS_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 
-def _state_metric(state: str) -> str:
+def _state_metric(state: str, group: str) -> str:
     """Return the metric ``kp_state`` in Prometheus's text format, as the child gives it."""
     lines = ["# HELP kp_state 1 for the state that the worker is in", "# TYPE kp_state gauge"]
-    lines += [f'kp_state{{state="{possible}"}} {float(possible == state)}' for possible in State]
+    escaped = group.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    lines += [
+        f'kp_state{{state="{possible}",group="{escaped}"}} {float(possible == state)}' for possible in State
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -242,11 +249,12 @@ def probe_response(status: HTTPStatus, body: bytes) -> web.Response:
 
 
 @asynccontextmanager
-async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
+async def serving(settings: WebSettings, group: str, socket: str) -> AsyncIterator[Port]:
     """Serve the port.
 
     Args:
         settings: the address.
+        group: the consumer group, a label of the metrics.
         socket: the child's socket, from :func:`socket_name`.
 
     Raises:
@@ -256,7 +264,7 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
         connector=aiohttp.UnixConnector(socket_address(socket)), timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)
     )
     async with child:
-        port = Port(settings, child)
+        port = Port(settings, group, child)
         app = web.Application()
         app.router.add_get(probes.LIVE, port.live)
         app.router.add_get(probes.READY, port.ready)

@@ -5,14 +5,15 @@ Packages with metrics of their own import these instead of Prometheus's client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
+    Metric,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
@@ -28,6 +29,7 @@ __all__ = [
     "CommandMetrics",
     "Counter",
     "Gauge",
+    "GroupRegistry",
     "Histogram",
     "Makers",
     "children_of",
@@ -54,6 +56,30 @@ def prepare_registry(registry: CollectorRegistry | None) -> CollectorRegistry:
     return registry
 
 
+class GroupRegistry:
+    """A registry as a metrics page shows it: each series of ours has the label ``group``.
+
+    A Prometheus that watches several groups of workers can then tell them apart.
+
+    Args:
+        registry: the registry.
+        group: the consumer group; without one, no label is added.
+    """
+
+    def __init__(self, registry: CollectorRegistry, group: str) -> None:
+        self._registry = registry
+        self._labels = {"group": group} if group else {}
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics, of which the process's and the platform's are left as they are."""
+        for metric in self._registry.collect():
+            if metric.name.startswith("kp_"):
+                metric.samples = [
+                    sample._replace(labels=sample.labels | self._labels) for sample in metric.samples
+                ]
+            yield metric
+
+
 class Makers:
     """Makes the metrics of a registry.
 
@@ -72,10 +98,12 @@ class CommandMetrics:
 
     Args:
         registry: the registry; by default a new one with process and platform collectors.
+        group: the consumer group, which is a label of each series.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, group: str = "") -> None:
         self.registry = prepare_registry(registry)
+        self._page: Any = GroupRegistry(self.registry, group)
         self._make = Makers(self.registry)
         self._waiting = make_waiting(self._make)
 
@@ -85,7 +113,7 @@ class CommandMetrics:
 
     def render(self) -> tuple[str, bytes]:
         """Return the content type and the metrics page."""
-        return TEXT, render_text(self.registry)
+        return TEXT, render_text(self._page)
 
 
 def make_waiting(make: Makers) -> Gauge:

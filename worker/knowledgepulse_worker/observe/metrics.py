@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
@@ -22,6 +22,7 @@ from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.observe.metric_registry import (
     TEXT,
     CollectorRegistry,
+    GroupRegistry,
     Makers,
     children_of,
     make_waiting,
@@ -60,6 +61,7 @@ class Metrics:
         budget: the latency budget in seconds, which becomes a bucket boundary.
         registry: the registry; by default a new one with process and platform collectors.
         fleet: the agents and frameworks with series of their own; by default none.
+        group: the consumer group, which is a label of each series.
 
     Attributes:
         recent: recent events, for the status page.
@@ -72,8 +74,10 @@ class Metrics:
         budget: float,
         registry: CollectorRegistry | None = None,
         fleet: FleetSettings | None = None,
+        group: str = "",
     ) -> None:
         self.registry = prepare_registry(registry)
+        self._page: Any = GroupRegistry(self.registry, group)
         make = Makers(self.registry)
         self.recent = Recent()
         self.shadow: RescoreReport | None = None
@@ -468,8 +472,8 @@ class Metrics:
         """
         self._refresh()
         if content and "application/openmetrics-text" in accept:
-            return OPENMETRICS, render_openmetrics(self.registry)
-        return TEXT, render_text(self.registry)
+            return OPENMETRICS, render_openmetrics(self._page)
+        return TEXT, render_text(self._page)
 
     def samples(self, *names: str) -> list[Sample]:
         """Return the current samples of these metrics."""

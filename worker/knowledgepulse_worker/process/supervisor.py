@@ -94,7 +94,7 @@ class Supervisor:
         _warn_of_limits(self._settings)
         set_when_stopped(self._stop)
         with socket_name() as self._socket:
-            async with serving(self._settings.web, self._socket) as self._port:
+            async with serving(self._settings.web, self._settings.kafka.group, self._socket) as self._port:
                 return await self._run()
 
     async def _run(self) -> int:

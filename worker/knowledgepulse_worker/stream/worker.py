@@ -145,7 +145,9 @@ class _Process:
                 failed.set_exception(error)
 
         settings = self.settings
-        metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
+        metrics = Metrics(
+            settings.policy, settings.limits.budget, fleet=settings.fleet, group=settings.kafka.group
+        )
         metrics.set_shadow(settings.shadow)
         in_force = PolicyInForce(settings.policy)
         async with AsyncExitStack() as stack:

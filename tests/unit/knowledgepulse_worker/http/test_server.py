@@ -54,7 +54,7 @@ async def front():
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.UnixSite(runner, socket_address(name)).start()
-        async with serving(settings, name) as port:
+        async with serving(settings, "workers", name) as port:
             port.child, port.settings, port.runner = child, settings, runner
             port.with_child([], HEALTHY)
             yield port
@@ -173,7 +173,7 @@ async def test_the_port_answers_for_a_child_that_is_gone(front):
     assert (await get(front, "/"))[0] == 200
     metrics = await get(front, "/metrics")
     assert metrics[0] == 200
-    assert 'kp_state{state="starting"} 1.0' in metrics[2]
+    assert 'kp_state{state="starting",group="workers"} 1.0' in metrics[2]
     assert metrics[2].count(" 1.0\n") == 1
     assert (await get(front, "/livez"))[::2] == (200, '{"live": true}')
     status, headers, body = await get(front, "/readyz")
@@ -188,7 +188,7 @@ async def test_the_port_answers_for_a_child_that_is_gone(front):
 async def test_the_verdict_on_a_child_that_is_gone_has_the_address_of_the_runbook():
     """A page that was opened meanwhile knows no settings."""
     settings = WebSettings(port=free_ports(1)[0], runbook="https://example.com/runbook")
-    async with serving(settings, "@kp-nobody") as port:
+    async with serving(settings, "workers", "@kp-nobody") as port:
         port.settings = settings
         port.without_child(State.WAITING_FOR_KAFKA, "it is gone")
         verdict = json.loads((await get(port, "/api/status"))[2])["verdict"]
@@ -213,7 +213,7 @@ async def test_an_open_request_does_not_delay_the_shutdown():
     asked, settings = asyncio.Event(), WebSettings(port=free_ports(1)[0])
     with socket_name() as name:
         server = await asyncio.start_unix_server(silent, socket_address(name))
-        async with server, serving(settings, name) as port:
+        async with server, serving(settings, "workers", name) as port:
             port.settings = settings
             port.with_child([], HEALTHY)
             asking = asyncio.create_task(get(port, "/metrics"))
@@ -229,7 +229,7 @@ async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, se
     """Each uses a descriptor, and without free descriptors a worker cannot reach a broker."""
     monkeypatch.setattr(worker_web, "IDLE_LIMIT", 0.2)
     settings = WebSettings(port=free_ports(1)[0])
-    async with serving(settings, "@kp-nobody") as port:
+    async with serving(settings, "workers", "@kp-nobody") as port:
         port.settings = settings
         assert await raw(port, sent) == b""
 

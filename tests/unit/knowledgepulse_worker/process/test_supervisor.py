@@ -37,6 +37,11 @@ def beat(seconds):
 """
 
 
+def is_in(state):
+    """Return the line of the metrics page for the state that a worker is in."""
+    return f'kp_state{{state="{state}",group="knowledgepulse-worker"}} 1.0'
+
+
 LIMITS = (reaching.CONNECT_LIMIT, reaching.HANDSHAKE_LIMIT, supervise.PROBE_LIMIT)
 
 
@@ -259,7 +264,7 @@ async def test_a_silent_process_is_not_what_it_said_last(tmp_path, monkeypatch):
             pass
         assert answer[0] == 200
         assert "Silent: no heartbeat for " in answer[1]
-        assert 'kp_state{state="silent"} 1.0' in (await here.get("/metrics"))[1]
+        assert is_in("silent") in (await here.get("/metrics"))[1]
 
 
 async def test_a_process_may_take_long_until_its_first_heartbeat(tmp_path):
@@ -375,7 +380,7 @@ async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, 
     running = asyncio.create_task(here.run())
     assert await here.get("/livez") == (200, '{"live": true}')
     await here.becomes(503, "the worker waits for the broker: kafka.bootstrap_servers: no broker answers")
-    assert 'kp_state{state="waiting_for_kafka"} 1.0' in (await here.get("/metrics"))[1]
+    assert is_in("waiting_for_kafka") in (await here.get("/metrics"))[1]
     stop()
     await running
 
@@ -389,7 +394,7 @@ async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, mon
         monkeypatch.setattr(Answering, "away", 10**9)
         os.kill(here.starts[-1], signal.SIGKILL)
         async with asyncio.timeout(120):
-            while 'kp_state{state="waiting_for_kafka"} 1.0' not in (await here.get("/metrics"))[1]:
+            while is_in("waiting_for_kafka") not in (await here.get("/metrics"))[1]:
                 await asyncio.sleep(0.01)
         assert (await here.get("/readyz"))[0] == 200
 
@@ -401,7 +406,7 @@ async def test_the_parent_answers_for_a_starting_child_until_its_first_beat(tmp_
         await here.started(1)
         assert await here.get("/livez") == (200, '{"live": true}')
         assert await here.readiness() == (503, ["the worker is starting"])
-        assert 'kp_state{state="starting"} 1.0' in (await here.get("/metrics"))[1]
+        assert is_in("starting") in (await here.get("/metrics"))[1]
         (tmp_path / "starts.go").touch()
         await here.becomes(503, "not yet")
 

@@ -14,8 +14,8 @@ SPAN_RESULTS = ("taken", "duplicate", "late")
 class AssemblyMetrics(CommandMetrics):
     """All metrics of an assembler."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        super().__init__(registry)
+    def __init__(self, registry: CollectorRegistry | None = None, group: str = "") -> None:
+        super().__init__(registry, group)
         make = self._make
         spans = make.counter("kp_assembly_spans", "Spans that were read, by result", ["result"])
         self._runs = make.counter(

@@ -48,7 +48,7 @@ def run_assembler(settings: Settings, options: Options) -> None:
 
 async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> None:
     topics = await _require_topics(settings)
-    metrics = AssemblyMetrics()
+    metrics = AssemblyMetrics(group=settings.kafka.group)
     batch_bytes = min(STEP_BYTES, *(topic.max_message_bytes for topic in topics.values()))
     async with RunConversion(options) as conversion:
         assembler = Assembler(

@@ -12,8 +12,8 @@ from knowledgepulse_worker.tools.contributions.registry_client import RetryReaso
 class ContributionMetrics(CommandMetrics):
     """All metrics of the command."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        super().__init__(registry)
+    def __init__(self, registry: CollectorRegistry | None = None, group: str = "") -> None:
+        super().__init__(registry, group)
         make = self._make
         self._results = make.counter(
             "kp_contributions",

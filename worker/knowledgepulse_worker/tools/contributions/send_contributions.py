@@ -166,7 +166,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
             return
         raise Stopped
 
-    metrics = ContributionMetrics()
+    metrics = ContributionMetrics(group=settings.kafka.group)
     client = RegistryClient(settings.registry, sleep)
     source = source_topic(settings)
     answers = group = contributions_topic_name(settings.kafka.group)  # the transactional id, too

@@ -10,8 +10,8 @@ RESULTS = ("sent", "refused", "failed", "without_span", "foreign")
 class EvaluationMetrics(CommandMetrics):
     """All metrics of the command."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        super().__init__(registry)
+    def __init__(self, registry: CollectorRegistry | None = None, group: str = "") -> None:
+        super().__init__(registry, group)
         make = self._make
         evaluations = make.counter(
             "kp_evaluations",

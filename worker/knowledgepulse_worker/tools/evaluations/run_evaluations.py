@@ -115,7 +115,7 @@ async def run_evaluations(
             await admin.create_if_missing(name, topics[names[0]].partitions, {})
         limits = [topic.max_message_bytes for topic in (await admin.required(targets)).values()]
     group = evaluations_group(settings.kafka.group)
-    metrics = EvaluationMetrics()
+    metrics = EvaluationMetrics(group=settings.kafka.group)
     evaluations = Evaluations(settings.kafka.group, evaluation_topics(settings), metrics)
     async with (
         Session(
