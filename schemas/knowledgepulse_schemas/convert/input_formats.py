@@ -17,7 +17,7 @@ _PROGRAMS = """
     sessions.copilot_cli sessions.cursor_stream sessions.gemini_cli sessions.gemini_stream
     sessions.opencode sessions.opencode_run sessions.pi sessions.cursor sessions.droid
     sessions.goose_lines sessions.droid_stream sessions.kimi sessions.claude_managed sessions.qwen_code
-    sessions.grok sessions.antigravity sessions.gptme sessions.continue_cli
+    sessions.grok sessions.antigravity sessions.gptme sessions.continue_cli sessions.vibe
     sessions.autogen sessions.pydantic_ai sessions.agent_framework
     sessions.haystack sessions.goose sessions.amp sessions.sharegpt benchmarks.inspect_logs sessions.adk
     sessions.vscode_chat benchmarks.agentdojo sessions.browser_use benchmarks.atif sessions.openhands

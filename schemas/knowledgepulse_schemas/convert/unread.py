@@ -115,6 +115,11 @@ UNREAD = (
         why="without its request",
     ),
     Unread(
+        "Vibe's journals",
+        ({"recovery_journal_record_version": int},),
+        "convert what `vibe --prompt … --output streaming` prints",
+    ),
+    Unread(
         "Agno's sessions",
         ({"session_id": str, "runs": list},),
         "convert each of the `runs`, which has `messages`",

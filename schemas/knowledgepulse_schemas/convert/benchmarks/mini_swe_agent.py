@@ -104,10 +104,10 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     if in_texts:
         _read_texts(trajectory.messages, extras)
     messages = list(_split_task(_messages(trajectory.messages, extras, losses), trajectory.info))
-    submission = trajectory.info.submission or ""
+    submission = (trajectory.info.submission or "").strip()
     if in_texts:  # it is the response to the last command
         losses.add("info.submission", submission)
-    elif submission.strip() not in ["", *(hub.join_texts(message.parts).strip() for message in messages)]:
+    elif submission not in ["", *(hub.join_texts(message.parts).strip() for message in messages)]:
         messages.append(hub.message("assistant", hub.Text(submission)))
     yield hub.Run(
         list(with_calls(messages, losses, among_calls=True)) if in_texts else messages,

@@ -27,8 +27,8 @@ from knowledgepulse_schemas.convert.common.words import words
 from knowledgepulse_schemas.convert.messages import anthropic
 
 _KINDS = words("user assistant system summary attachment progress file-history-snapshot queue-operation")
-_FOREIGN = {"reasoning_effort", "toolId", "finalText", "traceSchema", "systemPayload"}
-"""Members of the lines of Droid, OpenClaw's trajectories and Qwen Code, which are similar."""
+_FOREIGN = {"reasoning_effort", "toolId", "finalText", "traceSchema", "systemPayload", "generationStatus"}
+"""Members of the lines of Droid, OpenClaw's trajectories, Qwen Code and Vibe, which are similar."""
 _STREAMED = {"session_id", "parent_tool_use_id", "id"}
 """Members of the lines that other programs print, with the same messages."""
 _INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
@@ -53,7 +53,7 @@ _BOOKKEEPING = words(
     system summary attachment progress file-history-snapshot queue-operation last-prompt custom-title ai-title
     agent-name agent-color agent-setting tag mode pr-link permission-mode worktree-state content-replacement
     attribution-snapshot saved_hook_context speculation-accept started result hook_progress task-summary
-    bridge-session
+    bridge-session api-request api-request-shape api-request-blob
     """
 )
 """Types of lines about the session; those of its messages are "user" and "assistant"."""
