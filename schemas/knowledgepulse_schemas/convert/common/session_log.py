@@ -11,18 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.exit_codes import written_exit_code
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.packed import PackedMessages
 from knowledgepulse_schemas.convert.common.reading import (
-    InputModel,
     count_others,
     parse_time,
-    read,
     text_or_none,
 )
 
@@ -37,8 +34,6 @@ _CUT_LINE = "half a line at the end"
 _ANOTHER_SESSION = "lines of another session"
 _HOLDERS = ("loglines", "events")
 """Members of objects that hold the lines of a session, as Claude Code's on the web do."""
-
-_Event = TypeVar("_Event", bound=InputModel)
 
 
 def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
@@ -276,15 +271,6 @@ def run_of_lines(document: Any, reader: Reader) -> Iterator[hub.Run]:
     run = reader.finish()
     if run.messages:
         yield run
-
-
-def event_of(model: type[_Event], line: dict[str, Any], losses: Losses) -> _Event | None:
-    """Read a line as an event; count the line as lost content and return None if it has another form."""
-    try:
-        return read(model, line)
-    except ConversionError:
-        losses.add_unknown("events of another form", line)
-        return None
 
 
 def _judged(part: hub.Part) -> hub.Part:
