@@ -126,6 +126,12 @@ class State(StrEnum):
             "had, for 10 s, a backlog of more than a minute's work"
         ),
     )
+    RESTARTING = (
+        "restarting",
+        Severity.NOTABLE,
+        "KpRestarting",
+        "works, but its process has ended and been started again two or more times in a quarter of an hour",
+    )
     POLICY_EDIT_REFUSED = (
         "policy_edit_refused",
         Severity.NOTABLE,

@@ -225,6 +225,7 @@ class Metrics:
             "kp_throttled_seconds", "Seconds for which brokers throttled a client by a quota", ["quota"]
         )
         start_at_zero(self._throttled, QUOTAS)
+        self._restarts = make.counter("kp_restarts", "Starts of the worker's process after it had ended")
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
         self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
@@ -323,6 +324,11 @@ class Metrics:
     def set_build_info(self, version: str, model: str, precision: str, device: str) -> None:
         """Set the labels of ``kp_build_info``."""
         self._build.labels(version, model, precision, device).set(1)
+
+    def restarted(self, times: int, ends: tuple[float, ...], last_end: str) -> None:
+        """Count the restarts before this process, and keep when and how the former ones ended."""
+        self._restarts.inc(times)
+        self.recent.ends, self.recent.last_end = ends, last_end
 
     def set_pass(self, seconds: float) -> None:
         """Set how long a text that fills the window takes to embed."""

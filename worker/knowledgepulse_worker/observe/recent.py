@@ -104,6 +104,8 @@ class Recent:
         truncations: the latest truncations that were found, for as long as the process runs.
         skips: likewise, the latest offsets that no worker reads.
         policy_refused: why the latest edit of the policy is not in force, and which is; empty without one.
+        ends: when the last processes before this one ended, in seconds since the epoch, the latest last.
+        last_end: how the last one ended; empty for the first.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
         last_output: the time of the last committed output, in seconds since the epoch; None before it.
         answers: the registry's latest answers to contributions, counted by result.
@@ -126,6 +128,8 @@ class Recent:
         self.answers: Counter[str] = Counter()
         self.policy_refused = ""
         self.over_budget = ""
+        self.ends: tuple[float, ...] = ()
+        self.last_end = ""
         self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=RATE_SECONDS + 1)
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)

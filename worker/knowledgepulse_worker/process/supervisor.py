@@ -13,6 +13,8 @@ import logging
 import os
 import signal
 import subprocess
+import time
+from collections import deque
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,6 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from knowledgepulse_kafka.errors import NoBrokerError, SecurityError
 from knowledgepulse_worker.errors import SettingsError, StartError
@@ -30,6 +33,7 @@ from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import HEARTBEAT_INTERVAL, PipeReader
 from knowledgepulse_worker.process.poison import PoisonSearch
 from knowledgepulse_worker.process.signals import set_when_stopped
+from knowledgepulse_worker.records.suspects import Caution
 from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -47,6 +51,9 @@ SETTLED_LIMIT = 10.0
 """Seconds of running after which the pause before a restart is reset."""
 FIRST_STARTS = 5
 """The number of failed starts after which a worker that was never ready exits, to alert the orchestrator."""
+LAST_ENDS = 10
+"""The number of ends that a process is told of."""
+
 STOP_MARGIN = 30.0
 """Seconds beyond ``limits.drain`` after which a process that is stopping is killed."""
 _ORDERLY_STATUSES = (
@@ -76,6 +83,9 @@ class Supervisor:
         self._was_silent = False
         self._error: str | None = None
         self._former_error: str | None = None
+        self._restarts = 0
+        self._ends: deque[float] = deque(maxlen=LAST_ENDS)
+        self._last_end = ""
         self._poison = PoisonSearch(settings.limits.poison_attempts, skip=settings.limits.skip_poison)
         self._loop = asyncio.get_running_loop()
 
@@ -109,6 +119,9 @@ class Supervisor:
                 return status
             self._first = False
             ending = self._ending(status)
+            self._restarts += 1
+            self._ends.append(time.time())
+            self._last_end = self._with_error(f"the worker {ending}")
             # Records that kill processes are searched for, and the search ends.
             self._failed_starts += not (self._was_ready or took_records)
             if self._failed_starts == FIRST_STARTS:
@@ -120,7 +133,7 @@ class Supervisor:
                 pauses = _pauses()
             pause = next(pauses)
             logger.error("the worker %s; starting it again in %g s", ending, pause)
-            self._port.without_child(State.STARTING, self._with_error(f"the worker {ending}"))
+            self._port.without_child(State.STARTING, self._last_end)
             if not await self._unless_stopped(asyncio.sleep(pause)):
                 break
         return 0
@@ -156,7 +169,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 "--caution",
-                msgspec.json.encode(self._poison.caution()).decode(),
+                msgspec.json.encode(self._caution()).decode(),
                 "--heartbeat",
                 str(writer),
                 "--socket",
@@ -187,6 +200,14 @@ class Supervisor:
             status = await ended
             self._read(pipe)  # its last words, but what it says about itself is over
             return status
+
+    def _caution(self) -> Caution:
+        return replace(
+            self._poison.caution(),
+            restarts=self._restarts,
+            ends=tuple(self._ends),
+            last_end=self._last_end,
+        )
 
     def _with_error(self, what: str) -> str:
         return with_error(what, self._error)

@@ -38,12 +38,18 @@ class Caution(msgspec.Struct, frozen=True):
         suspects: records that were in progress alone at a death, and are not committed.
         dead_letters: those of them that become dead letters unread.
         skipped: those of them that have no output at all.
+        restarts: how often a process has been started again.
+        ends: when the last processes ended, in seconds since the epoch, the latest last.
+        last_end: how the last process ended; empty for the first one.
     """
 
     below: dict[int, int] = {}
     suspects: frozenset[Location] = frozenset()
     dead_letters: frozenset[Location] = frozenset()
     skipped: frozenset[Location] = frozenset()
+    restarts: int = 0
+    ends: tuple[float, ...] = ()
+    last_end: str = ""
 
 
 class Suspects:

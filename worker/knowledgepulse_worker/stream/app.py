@@ -139,6 +139,8 @@ class WorkerApp:
             rate=sum(second.total() for second in recent.per_second()) / RATE_SECONDS,
             last_output=recent.last_output,
             policy_refused=recent.policy_refused,
+            ends=recent.ends,
+            last_end=recent.last_end,
             keys_elsewhere=self.source.key_placement.problem,
             over_budget=recent.over_budget,
         )

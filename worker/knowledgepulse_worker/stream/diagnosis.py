@@ -23,6 +23,9 @@ Likewise, seconds after which records that wait count as stalled if none was fin
 CATCH_UP_LIMIT = 60.0
 """Seconds that the backlog takes at the current rate, beyond which a worker is behind."""
 
+MANY_RESTARTS, RESTARTS_WINDOW = 2, 900.0
+"""The restarts within this many seconds from which on the state says so."""
+
 PATIENCE_LIMIT = 10.0
 """Seconds for which a backlog, a rebalance or an open transaction must last before it counts."""
 
@@ -78,6 +81,8 @@ class Observation:
         has_unfinished: whether records wait to be finished.
         last_output: the time of the last output.
         policy_refused: why an edit of the policy is not in force, and which policy is; empty if none is.
+        ends: when the last processes before this one ended, in seconds since the epoch.
+        last_end: how the last one ended.
         keys_elsewhere: how many keys producers put elsewhere, if many; else empty.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
     """
@@ -107,6 +112,8 @@ class Observation:
     has_unfinished: bool = False
     last_output: float | None = None
     policy_refused: str = ""
+    ends: tuple[float, ...] = ()
+    last_end: str = ""
     keys_elsewhere: str = ""
     over_budget: str = ""
 
@@ -193,6 +200,8 @@ class Diagnosis:
             yield _Finding(State.DEAD_LETTERS, f"{seen.dead_letters:,} of the last {records}")
         if delay := self._delay(now, seen):
             yield _Finding(State.BEHIND, f"{counted(seen.readable, 'record')}, {delay}")
+        if restarts := self._restarts(seen):
+            yield _Finding(State.RESTARTING, restarts)
         yield from _against_expectations(seen)
         yield _Finding(State.HEALTHY)
 
@@ -208,6 +217,15 @@ class Diagnosis:
             f"another producer's open transaction has held back {records} of {partitions} {numbers} for "
             f"{now - min(since.values()):.0f} s"
         )
+
+    def _restarts(self, seen: Observation) -> str:
+        """Describe the restarts of the last quarter of an hour; empty if there are few."""
+        now = self.wall_clock()
+        recent = sum(now - at < RESTARTS_WINDOW for at in seen.ends)
+        if recent < MANY_RESTARTS:
+            return ""
+        minutes = RESTARTS_WINDOW / 60
+        return f"{recent} restarts in the last {minutes:.0f} minutes; the last one: {seen.last_end}"
 
     def _note_waits(self, now: float, seen: Observation) -> None:
         if not seen.is_rebalancing:

@@ -94,7 +94,9 @@ def run_worker(
         raise StartError(str(error)) from error
     suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)
     with _tracing(settings) as tracing:
-        process = _Process(settings, topics, embedder, speed, tracing, config, pipe, suspects, socket)
+        process = _Process(
+            settings, topics, embedder, speed, tracing, config, pipe, suspects, caution, socket
+        )
         run_in_time(until_stopped(process.work))
 
 
@@ -132,6 +134,7 @@ class _Process:
     config: Path | None
     pipe: PipeWriter
     suspects: Suspects
+    caution: Caution
     socket: str
 
     async def work(self, stop: asyncio.Event) -> None:
@@ -149,6 +152,7 @@ class _Process:
             settings.policy, settings.limits.budget, fleet=settings.fleet, group=settings.kafka.group
         )
         metrics.set_shadow(settings.shadow)
+        metrics.restarted(self.caution.restarts, self.caution.ends, self.caution.last_end)
         in_force = PolicyInForce(settings.policy)
         async with AsyncExitStack() as stack:
             stack.callback(self.suspects.close)

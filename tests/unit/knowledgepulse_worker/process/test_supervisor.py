@@ -221,7 +221,15 @@ beat(60)
         caution = tmp_path / "starts.caution"
         await until(lambda: len(caution.read_text().splitlines()) == 4)
     lines = caution.read_text().splitlines()
-    assert [{key: value for key, value in json.loads(line).items() if value} for line in lines] == [
+    cautions = [json.loads(line) for line in lines]
+    assert [caution["restarts"] for caution in cautions] == [0, 1, 2, 3]
+    assert [len(caution["ends"]) for caution in cautions] == [0, 1, 2, 3]
+    assert [caution["last_end"] for caution in cautions] == [
+        "",
+        *["the worker was killed, perhaps for memory"] * 3,
+    ]
+    records = ("below", "suspects", "dead_letters", "skipped")
+    assert [{key: caution[key] for key in records if caution[key]} for caution in cautions] == [
         {},
         {"below": {"1": 64}},
         {"below": {"1": 64}, "suspects": [[1, 3]]},

@@ -26,6 +26,7 @@ ILL = {
     "publishing_throttled": 42.0,
     "reading_throttled": 42.0,
     "policy_refused": "policy.threshold: got 7; policy 24f1 stays in force",
+    "ends": (8e9, 8e9),
     "keys_elsewhere": "25% of the last 100 keys are not in the partition",
     "over_budget": "a text that fills the window takes 237 ms",
 }
@@ -329,7 +330,7 @@ def test_each_cause_is_known_to_these_tests():
     assert {field.name for field in fields(Observation)} == {
         *ILL,
         *("partitions", "recovery_waits", "requests_throttled", "dead_letters", "outcomes", "lag", "rate"),
-        *("has_unfinished", "last_output"),
+        *("has_unfinished", "last_output", "last_end"),
         *("is_rebalancing", "held_back", "member_waits", "reading_waits", "producer_waits"),
     }
 
@@ -347,3 +348,20 @@ def test_a_refused_edit_of_the_policy_is_no_health_but_what_stops_a_worker_comes
     assert str(diagnosis.observe(Observation(policy_refused=refused))) == f"Policy edit refused: {refused}"
     assert diagnosis.observe(Observation(policy_refused=refused, recovering=1)).state is State.RECOVERING
     assert diagnosis.observe(Observation()).state is State.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        ((), "Healthy"),
+        ((10,), "Healthy"),
+        ((1000, 10), "Healthy"),
+        ((1000, 800, 10), "Restarting: 2 restarts in the last 15 minutes; the last one: it was killed"),
+    ],
+)
+def test_a_process_that_ends_again_and_again_is_not_healthy_in_between(ago, said):
+    """Three kills in 45 seconds were told nowhere."""
+    diagnosis = Diagnosis(wall_clock=lambda: 5_000.0)
+    ends = tuple(5_000.0 - seconds for seconds in ago)
+
+    assert str(diagnosis.observe(Observation(ends=ends, last_end="it was killed"))) == said
