@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -16,6 +17,7 @@ DAY_MS = 86_400_000
 DEFAULTS = {
     "max.message.bytes": "1048588",
     "cleanup.policy": "delete",
+    "min.insync.replicas": "2",
     "retention.ms": str(7 * DAY_MS),
     "retention.bytes": "-1",
     "message.timestamp.type": "CreateTime",
@@ -33,11 +35,15 @@ class Brokers:
     """A fake admin client that asks several brokers in turn; only the first knows of recent changes.
 
     Another broker learns of a topic only after it was asked for its topics and did not know it yet.
+
+    Attributes:
+        replicas: the number of replicas and of those in sync, where these are more than one, by topic.
     """
 
     def __init__(self, count=3):
         self.configs = {}
         self.partitions = {}
+        self.replicas = {}
         self._known = [set() for _ in range(count)]
         self._asked = -1
         self.coordinators = []
@@ -88,10 +94,17 @@ class Brokers:
         return known
 
     async def describe_topics(self, names):
-        return [
-            {"topic": name, "error_code": 0, "partitions": [{"replicas": [1]}] * self.partitions[name]}
-            for name in names
+        return [self._described(name) for name in names]
+
+    def _described(self, name):
+        if name not in self.partitions:
+            return {"topic": name, "error_code": UnknownTopicOrPartitionError.errno, "partitions": []}
+        replicas, in_sync = self.replicas.get(name, (1, 1))
+        partitions = [
+            {"partition": number, "replicas": [*range(replicas)], "isr": [*range(in_sync)]}
+            for number in range(self.partitions[name])
         ]
+        return {"topic": name, "error_code": 0, "partitions": partitions}
 
     async def list_consumer_group_offsets(self, group, partitions):
         answer = self.coordinators.pop(0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic
@@ -30,7 +30,8 @@ from knowledgepulse_kafka.connection_diagnosis import unreachable
 from knowledgepulse_kafka.errors import SecurityError, TopicError
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.throttling import MUTATION_QUOTA, logged_throttle
-from knowledgepulse_kafka.topics import SETTINGS, Topic, topic_of
+from knowledgepulse_kafka.topics import MIN_IN_SYNC, SETTINGS, Topic, topic_of
+from knowledgepulse_kafka.wait import Wait
 
 _RETRY_PAUSE = 0.1
 _CREATION_TIMEOUT = 30
@@ -158,11 +159,29 @@ class Admin:
         """Delete topics; ignore missing ones."""
         await self._client.delete_topics(names)
 
-    async def _settings(self, names: list[str]) -> dict[str, dict[str, str]]:
+    async def short_of_replicas(self, names: Collection[str]) -> list[Wait]:
+        """Return what a record waits for at each topic with fewer replicas in sync than it demands.
+
+        Topics that do not exist, or that the client may not describe, are left out.
+        """
+        described = [
+            topic for topic in await self._client.describe_topics(sorted(names)) if topic["error_code"] == 0
+        ]
+        demanded = await self._settings([topic["topic"] for topic in described], [MIN_IN_SYNC])
+        waits = (
+            _shortage(topic["topic"], topic["partitions"], int(demanded[topic["topic"]][MIN_IN_SYNC]))
+            for topic in described
+            if topic["topic"] in demanded
+        )
+        return [wait for wait in waits if wait is not None]
+
+    async def _settings(
+        self, names: list[str], keys: Collection[str] = SETTINGS
+    ) -> dict[str, dict[str, str]]:
         """Return the topics' settings that the brokers report."""
         if not names:
             return {}
-        wanted = dict.fromkeys(SETTINGS, "")
+        wanted = dict.fromkeys(keys, "")
         resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
         settings = {}
         for response in await self._client.describe_configs(resources):
@@ -187,3 +206,18 @@ class Admin:
             raise TopicError(
                 f"{name} was created, but is unknown to the brokers after {_CREATION_TIMEOUT} s"
             ) from None
+
+
+def _shortage(topic: str, partitions: Iterable[Mapping[str, Any]], demanded: int) -> Wait | None:
+    """Return what a record waits for; None if each partition has enough replicas in sync."""
+    # Brokers demand no more replicas than there are.
+    short = {
+        partition["partition"]: (len(partition["isr"]), enough)
+        for partition in partitions
+        if len(partition["isr"]) < (enough := min(demanded, len(partition["replicas"])))
+    }
+    if not short:
+        return None
+    place = f"{topic}/{next(iter(short))}" if len(short) == 1 else topic
+    in_sync, enough = min(short.values())
+    return Wait("Produce", place, problem=f"{in_sync} of {enough} replicas in sync (min.insync.replicas)")

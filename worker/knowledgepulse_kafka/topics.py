@@ -21,6 +21,7 @@ RETENTION_BYTES = "retention.bytes"
 TIMESTAMP_TYPE = "message.timestamp.type"
 TIMESTAMP_BEFORE_MAX_MS = "message.timestamp.before.max.ms"
 TIMESTAMP_AFTER_MAX_MS = "message.timestamp.after.max.ms"
+MIN_IN_SYNC = "min.insync.replicas"
 SETTINGS = (
     MAX_MESSAGE_BYTES,
     CLEANUP_POLICY,

@@ -50,6 +50,11 @@ class TopicAdmin(Admin):
         return policies_topic_name(self._kafka.group)
 
     @property
+    def written(self) -> set[str]:
+        """The names of the topics that a worker's transactions write to."""
+        return {*self._topics.outputs, *self._topics.copies, self.changelog}
+
+    @property
     def own(self) -> set[str]:
         """The names of all the worker's topics."""
         published = (*self._topics.outputs, *self._topics.copies)

@@ -16,6 +16,7 @@ from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
+from knowledgepulse_worker.kafka.replicas import Replicas
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
 from knowledgepulse_worker.lane.lane import Services
 from knowledgepulse_worker.lane.replacements import Replacements
@@ -30,7 +31,7 @@ from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.redaction.copies import RedactFunction, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.checks import Checks
-from knowledgepulse_worker.stream.diagnosis import Diagnosis, Observation
+from knowledgepulse_worker.stream.diagnosis import SILENCE_LIMIT, Diagnosis, Observation
 from knowledgepulse_worker.stream.kafka_interfaces import TopicIdentity
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.recovery import ReaderFactory
@@ -104,6 +105,7 @@ class WorkerApp:
             reader=reader,
             throttles=services.throttles,
         )
+        self.replicas = Replicas(self.settings, self._waits_for_transaction)
         self.metrics.partitions.labels("topic").set(raw.partitions)
         self.metrics.on_scrape(self._refresh_gauges)
 
@@ -131,7 +133,7 @@ class WorkerApp:
             reading_throttled=throttles.consumer.recent,
             requests_throttled=throttles.consumer.is_of_requests or throttles.producer.is_of_requests,
             producer_silence=publisher.start_age,
-            producer_waits=tuple(publisher.waits.current(TRANSACTION)),
+            producer_waits=(*publisher.waits.current(TRANSACTION), *self.replicas.waits),
             recovery_waits=tuple(self._recovery_waits.current(READING)),
             suspect_partitions=tuple(sorted(self.owned.intersection(self._services.suspects.partitions))),
             dead_letters=ended["dead_letter"],
@@ -144,6 +146,10 @@ class WorkerApp:
             keys_elsewhere=self.source.key_placement.problem,
             over_budget=recent.over_budget,
         )
+
+    def _waits_for_transaction(self) -> bool:
+        seen = self.observe()
+        return max(seen.transaction_age, seen.producer_silence) > SILENCE_LIMIT
 
     # --- the source's observer
 

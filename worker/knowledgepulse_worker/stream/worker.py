@@ -29,6 +29,7 @@ from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
+from knowledgepulse_worker.kafka.replicas import ASK_INTERVAL
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_settings import FOLLOW_INTERVAL, follow_topics
 from knowledgepulse_worker.kafka.worker_rights import worker_id_prefix, worker_rights
@@ -236,6 +237,7 @@ class _Process:
         settings = self.settings
         yield repeat(app.checks.check, CHECK_INTERVAL)
         yield repeat(partial(check_topics, app.source.session.publisher.missing_topics), CHECK_INTERVAL)
+        yield repeat(app.replicas.check, ASK_INTERVAL)
         yield repeat(partial(follow_topics, settings, self.topics), FOLLOW_INTERVAL)
         if self.config is not None:
             reload = PolicyReload(self.config, settings, in_force, metrics, partial(keep_policy, settings))
