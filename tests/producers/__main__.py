@@ -21,10 +21,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = _arguments()
     pairs = list(_chosen(arguments))
+    missing = set() if arguments.compare else _not_installed(pairs)
     verdicts = {}
 
     def checked(pair: tuple[Producer, str]) -> Verdict:
-        return _checked(*pair, arguments)
+        return Verdict(NOT_INSTALLED) if pair[0] in missing else _checked(*pair, arguments)
 
     with ThreadPoolExecutor(arguments.jobs) as executor:
         for (producer, run), verdict in zip(pairs, executor.map(checked, pairs), strict=True):
@@ -55,11 +56,16 @@ def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[Producer, str]]:
             yield from ((producer, run) for run in producer.runs if run in arguments.run)
 
 
+def _not_installed(pairs: list[tuple[Producer, str]]) -> set[Producer]:
+    """Install the producers, one after another, since some share an environment."""
+    return {
+        producer for producer in dict.fromkeys(producer for producer, _ in pairs) if not producer.install()
+    }
+
+
 def _checked(producer: Producer, run: str, arguments: argparse.Namespace) -> Verdict:
     output = arguments.output / producer.name / run
     if not arguments.compare:
-        if not producer.install():
-            return Verdict(NOT_INSTALLED)
         play(producer, run, output)
     return compared(producer, run, output)
 

@@ -28,12 +28,14 @@ class Verdict:
         differs: what differs, for a run that is partly right.
         said: what the command said: the reason of a refusal, or warnings.
         traces: how many traces there are.
+        unrecorded: which texts of the script the documents do not hold, so that no conversion can have them.
     """
 
     verdict: str
     differs: list[str] = field(default_factory=list)
     said: str = ""
     traces: int = 0
+    unrecorded: list[str] = field(default_factory=list)
 
     @property
     def silently_wrong(self) -> bool:
@@ -43,7 +45,9 @@ class Verdict:
     @property
     def words(self) -> str:
         silently = ", without a word" if self.silently_wrong else ""
-        return f"{self.verdict}: {', '.join(self.differs)}{silently}" if self.differs else self.verdict
+        differs = f": {', '.join(self.differs)}{silently}" if self.differs else ""
+        unrecorded = f" (not recorded: {', '.join(self.unrecorded)})" if self.unrecorded else ""
+        return f"{self.verdict}{differs}{unrecorded}"
 
 
 def compared(producer: Producer, run: str, output: Path) -> Verdict:
@@ -64,9 +68,11 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     said = _said(done.stderr)
     if not traces:
         return _of_refusal(followed, said)
-    differs = differences(followed, seen_results(output / "requests.jsonl"), traces)
+    text = "".join(document.read_text() for document in documents)
+    truth = Truth(followed, seen_results(output / "requests.jsonl"), text)
+    differs = differences(truth, traces)
     warnings = said if done.returncode or "warning" in said else ""
-    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces))
+    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), truth.unrecorded)
 
 
 def _of_refusal(script: Script, said: str) -> Verdict:
@@ -81,12 +87,12 @@ def _said(stderr: str) -> str:
     return "\n".join(line for line in lines if line != "not in the traces:")
 
 
-def differences(followed: Script, seen: set[str], traces: list[dict[str, Any]]) -> list[str]:
+def differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
     """Return which parts of the truth the traces do not have as they are.
 
     An agent that another asked may be a part of the outer run, or a run of its own.
     """
-    truth, found = Truth(followed, seen), Found(traces)
+    found, followed = Found(traces), truth.script
     parts = {
         "runs": len(traces) == 1 or bool(followed.agents),
         "objective": found.objective == followed.objective,
@@ -96,40 +102,54 @@ def differences(followed: Script, seen: set[str], traces: list[dict[str, Any]]) 
         "failures": found.recovered == truth.failures,
         "thoughts": truth.has_thoughts(found.thoughts),
         "order": truth.has_order(found.order),
-        "answer": followed.answer in (None, found.answer),
+        "answer": truth.answer in (None, found.answer),
         "success": found.success is followed.success,
     }
     return [part for part, same in parts.items() if not same]
 
 
 class Truth:
-    """What a script lets happen, in order."""
+    """What a script lets happen, in order, as far as documents with some text hold it.
 
-    def __init__(self, followed: Script, seen: set[str]) -> None:
+    Attributes:
+        seen: the results of tools, as the model saw them.
+        unrecorded: the texts that the documents do not hold.
+    """
+
+    def __init__(self, followed: Script, seen: set[str], text: str) -> None:
+        self.script = followed
         self._seen = seen
-        self._script = followed
+        self._text = text
+        self.unrecorded: list[str] = []
         self.texts: list[str] = []
         self.calls: list[Call] = []
         self.order: list[str] = []
         self._follow(followed)
+        self.answer = None if followed.answer in self.unrecorded else followed.answer
         self.failures = sum(call.fails for call in self.calls)
 
     def _follow(self, script: Script) -> None:
         for turn in script.turns:
             if turn.held:
                 continue
-            self.texts += filter(None, [turn.text])
-            self.order += filter(None, [turn.text])
+            self._tell(turn.text)
             self.calls += turn.calls
             self.order += [_called(call.tool, call.arguments) for call in turn.calls]
             for call in turn.calls:
                 if call.asks:
-                    self._follow(self._script.agents[call.asks])
+                    self._follow(self.script.agents[call.asks])
+
+    def _tell(self, text: str) -> None:
+        if text and text not in self._text:
+            self.unrecorded.append(text)
+        elif text:
+            self.texts.append(text)
+            self.order.append(text)
 
     def has_thoughts(self, thoughts: list[str]) -> bool:
         """Whether the texts are the script's; a run without success may end with a text of the program."""
         thoughts = self._asked_once(thoughts)
-        return thoughts == self.texts or (not self._script.success and thoughts[:-1] == self.texts)
+        return thoughts == self.texts or (not self.script.success and thoughts[:-1] == self.texts)
 
     def has_results(self, results: list[str]) -> bool:
         """Whether each result is there once, and no text of the program but in a run without success.
@@ -137,32 +157,39 @@ class Truth:
         A call that gives the answer needs no result.
         """
         missing = [call for call in self.calls if call.result]
-        missing += [Call("", {}, result=turn.asked) for turn in self._script.turns if turn.asked]
+        missing += [Call("", {}, result=turn.asked) for turn in self.script.turns if turn.asked]
         others = []
         for result in results:
             call = next((call for call in missing if self._is_result(result, call)), None)
             missing.remove(call) if call else others.append(result)
         others = [result for result in others if not any(text in result for text in self._asked)]
+        others = self._unscripted(others)
         retold = any(call.result in other for call in self.calls if call.result for other in others)
-        expected = not others or (not self._script.success and not retold)
+        expected = not others or (not self.script.success and not retold)
         return expected and all(call.answers for call in missing)
+
+    def _unscripted(self, results: list[str]) -> list[str]:
+        """Leave out what the program itself answers to calls for which the script has no result."""
+        own = [result for result in results if result in self._seen]
+        own = own[: sum(not call.result for call in self.calls)]
+        return [result for result in results if result not in own]
 
     def _is_result(self, found: str, call: Call) -> bool:
         """Programs write texts of their own around a result, and in place of that of a failure.
 
         The model does not see the results behind the last turn of a run with a limit.
         """
-        seen = found in self._seen or self._script.limit is not None
+        seen = found in self._seen or self.script.limit is not None
         return found == call.result or (seen and (call.fails or call.result in found))
 
     def _asked_once(self, texts: Iterable[str]) -> list[str]:
         """Leave out repeated texts, where a program may ask again for an answer that was cut off."""
-        return list(dict.fromkeys(texts) if self._script.turns[-1].cut_off else texts)
+        return list(dict.fromkeys(texts) if self.script.turns[-1].cut_off else texts)
 
     @property
     def _asked(self) -> set[str]:
         """What agents are asked and answer, which is told as a text of a user or a tool."""
-        agents = self._script.agents.values()
+        agents = self.script.agents.values()
         return {text for agent in agents for text in (agent.objective, agent.answer) if text}
 
     def has_order(self, order: Iterable[str]) -> bool:

@@ -1,12 +1,13 @@
 """What producers wrote and `make producers-check` recorded, against the script that they had played."""
 
+import json
+
 import pytest
 
 from knowledgepulse_schemas.convert import convert
-from producers.comparison import differences
+from producers.comparison import Truth, differences
 from producers.producer import producers
 from producers.record import recorded_runs
-from producers.script import script
 
 PRODUCERS = {producer.name: producer for producer in producers()}
 RECORDED = {f"{recorded['producer']}: {recorded['run']}": recorded for recorded in recorded_runs()}
@@ -19,8 +20,8 @@ def traces_of(recorded):
 
 
 def compared(recorded, traces):
-    followed = script(recorded["run"], PRODUCERS[recorded["producer"]].tools)
-    return differences(followed, set(recorded["seen"]), traces)
+    followed = PRODUCERS[recorded["producer"]].truth(recorded["run"])
+    return differences(Truth(followed, set(recorded["seen"]), json.dumps(recorded["document"])), traces)
 
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
