@@ -19,6 +19,7 @@ from producers.receiver import Receiver
 from producers.script import Script, script
 
 LIMIT = 180.0
+"""Seconds for a run; an interrupted one has as many to end."""
 _NOWHERE = "http://127.0.0.1:9"
 
 

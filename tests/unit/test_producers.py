@@ -73,3 +73,10 @@ def test_the_comparison_names_what_differs(damage, differs):
     (trace,) = traces_of(recorded)
     damage(trace)
     assert set(compared(recorded, [trace])) == differs
+
+
+def test_a_text_that_a_document_does_not_hold_is_named_and_not_expected():
+    followed = PRODUCERS["pydantic_ai/spans"].truth("plain")
+    truth = Truth(followed, set(), "I weigh the loaf. The loaf weighs 812 g, and the tin 95 g.")
+    assert truth.unrecorded == ["Now the tin."]
+    assert truth.has_thoughts(["I weigh the loaf.", "The loaf weighs 812 g, and the tin 95 g."])

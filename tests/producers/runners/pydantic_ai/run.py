@@ -35,6 +35,11 @@ def team():
     return agent("host", {"ask_baker": ask})
 
 
+async def seen(context, events):
+    async for _ in events:
+        pass
+
+
 async def main():
     if VARIANT == "spans":
         Agent.instrument_all(
@@ -42,11 +47,9 @@ async def main():
         )
     limits = UsageLimits(request_limit=SCRIPT["limit"])
     try:
-        if SCRIPT["stream"]:
-            async with team().run_stream(OBJECTIVE, usage_limits=limits) as run:
-                await run.get_output()
-        else:
-            run = await team().run(OBJECTIVE, usage_limits=limits)
+        # `run_stream` would take the text before a call as the answer.
+        options = {"event_stream_handler": seen} if SCRIPT["stream"] else {}
+        run = await team().run(OBJECTIVE, usage_limits=limits, **options)
     except AgentRunError as error:
         told(error)
     else:

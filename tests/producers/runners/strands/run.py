@@ -1,3 +1,5 @@
+import asyncio
+
 from bakery import INSTRUCTIONS, MODEL, OBJECTIVE, RUN, SCRIPT, tracer_provider, weigh
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
@@ -27,4 +29,5 @@ def team():
 
 
 tracer_provider()
-team()(OBJECTIVE, limits={"turns": SCRIPT["limit"]} if SCRIPT["limit"] else None)
+limits = {"turns": SCRIPT["limit"]} if SCRIPT["limit"] else None
+asyncio.run(team().invoke_async(OBJECTIVE, limits=limits))
