@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +97,12 @@ def differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
     parts = {
         "runs": len(traces) == 1 or bool(followed.agents),
         "objective": found.objective == followed.objective,
-        "calls": found.names == [call.tool for call in truth.calls],
-        "arguments": found.arguments == [call.arguments for call in truth.calls],
+        "calls": truth.in_turns(found.names) == truth.in_turns([call.tool for call in truth.calls]),
+        "arguments": truth.in_turns(found.called) == truth.in_turns(truth.called),
         "results": truth.has_results(found.results),
         "failures": found.recovered == truth.failures,
         "thoughts": truth.has_thoughts(found.thoughts),
-        "order": truth.has_order(found.order),
+        "order": truth.has_order(found),
         "answer": truth.answer in (None, found.answer),
         "success": found.success is followed.success,
     }
@@ -124,6 +125,7 @@ class Truth:
         self.texts: list[str] = []
         self.calls: list[Call] = []
         self.order: list[str] = []
+        self._at_a_time: list[int] = []
         self._follow(followed)
         self.answer = None if followed.answer in self.unrecorded else followed.answer
         self.failures = sum(call.fails for call in self.calls)
@@ -134,10 +136,25 @@ class Truth:
                 continue
             self._tell(turn.text)
             self.calls += turn.calls
+            self._at_a_time.append(len(turn.calls))
             self.order += [_called(call.tool, call.arguments) for call in turn.calls]
             for call in turn.calls:
                 if call.asks:
                     self._follow(self.script.agents[call.asks])
+
+    @property
+    def called(self) -> list[str]:
+        return [_called(call.tool, call.arguments) for call in self.calls]
+
+    def in_turns(self, calls: list[str]) -> list[str]:
+        """Sort the calls of a turn, which a program makes at the same time, in any order."""
+        remaining = iter(calls)
+        turns = [sorted(islice(remaining, count)) for count in self._at_a_time]
+        return [call for turn in turns for call in turn] + list(remaining)
+
+    def _in_order(self, told: list[str], calls: list[str]) -> list[str]:
+        ordered = iter(self.in_turns(calls))
+        return [next(ordered) if part in calls else part for part in told]
 
     def _tell(self, text: str) -> None:
         if text and text not in self._text:
@@ -192,11 +209,12 @@ class Truth:
         agents = self.script.agents.values()
         return {text for agent in agents for text in (agent.objective, agent.answer) if text}
 
-    def has_order(self, order: Iterable[str]) -> bool:
+    def has_order(self, found: Found) -> bool:
         """Whether texts and calls come in order, as far as they are there at all."""
-        order = self._asked_once(order)
+        order = self._in_order(self._asked_once(found.order), found.called)
         common = set(self.order) & set(order)
-        return [part for part in order if part in common] == [part for part in self.order if part in common]
+        own = self._in_order(self.order, self.called)
+        return [part for part in order if part in common] == [part for part in own if part in common]
 
 
 class Found:
@@ -209,7 +227,7 @@ class Found:
         texts = [step for step in steps if step["type"] != "observation" and "tool" not in step]
         self.objective = trace["task"]["objective"]
         self.names = [step["tool"]["name"] for step in calls]
-        self.arguments = [step.get("input", {}) for step in calls]
+        self.called = [_called(step["tool"]["name"], step.get("input", {})) for step in calls]
         self.results = [step.get("content", "").strip() for step in steps if step["type"] == "observation"]
         self.thoughts = [step["content"] for step in texts]
         self.recovered = sum(step["type"] == "error_recovery" for step in steps)

@@ -80,3 +80,10 @@ def test_a_text_that_a_document_does_not_hold_is_named_and_not_expected():
     truth = Truth(followed, set(), "I weigh the loaf. The loaf weighs 812 g, and the tin 95 g.")
     assert truth.unrecorded == ["Now the tin."]
     assert truth.has_thoughts(["I weigh the loaf.", "The loaf weighs 812 g, and the tin 95 g."])
+
+
+def test_calls_that_are_made_at_a_time_may_come_in_any_order():
+    truth = Truth(PRODUCERS["pydantic_ai/spans"].truth("parallel"), set(), "")
+    assert truth.in_turns(truth.called[::-1]) == truth.in_turns(truth.called)
+    in_sequence = Truth(PRODUCERS["pydantic_ai/spans"].truth("plain"), set(), "")
+    assert in_sequence.in_turns(truth.called[::-1]) != in_sequence.in_turns(truth.called)
