@@ -32,8 +32,13 @@ def _table(*, of_spans: bool) -> str:
 def _row(entry: _ENTRY) -> str:
     runs = entry["runs"].items()
     right = ", ".join(_named(run) for run, verdict in runs if verdict["verdict"] == "right")
-    others = "; ".join(_other(run, verdict) for run, verdict in runs if verdict["verdict"] != "right")
-    return f"| {entry['label']} | {right} | {others} |"
+    others = [_other(run, verdict) for run, verdict in runs if verdict["verdict"] != "right"]
+    others += _unrecorded([_named(run) for run, verdict in runs if "unrecorded" in verdict])
+    return f"| {entry['label']} | {right} | {'; '.join(others)} |"
+
+
+def _unrecorded(runs: list[str]) -> list[str]:
+    return [f"not all texts are recorded: {', '.join(runs)}"] if runs else []
 
 
 def _other(run: str, verdict: _ENTRY) -> str:

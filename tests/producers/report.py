@@ -7,7 +7,6 @@ from typing import Any
 
 from producers.comparison import Verdict
 from producers.producer import SPANS, Producer
-from producers.script import RUNS
 
 FILE = "verdicts.json"
 """In each runner's folder."""
@@ -19,13 +18,18 @@ def keep(producer: Producer, run: str, verdict: Verdict) -> None:
     kept = json.loads(file.read_text()) if file.exists() else {}
     entry = kept.get(producer.name, {})
     runs = entry.get("runs", {}) if entry.get("label") == producer.label else {}
-    own = {"verdict": verdict.verdict, "differs": verdict.differs, "silently": verdict.silently_wrong}
+    own = {
+        "verdict": verdict.verdict,
+        "differs": verdict.differs,
+        "silently": verdict.silently_wrong,
+        "unrecorded": bool(verdict.unrecorded),
+    }
     runs[run] = {name: value for name, value in own.items() if value}
     kept[producer.name] = {
         "label": producer.label,
         "language": producer.language,
         "spans": producer.document == SPANS,
-        "runs": {each: runs[each] for each in RUNS if each in runs},
+        "runs": {each: runs[each] for each in producer.runs if each in runs},
     }
     file.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")
 
