@@ -40,7 +40,12 @@ def packages(folder):
 
 
 def contract(kind):
-    (chosen,) = (contract for contract in CONTRACTS if contract["type"] == kind)
+    """Return the worker's contract of a kind."""
+    (chosen,) = (
+        contract
+        for contract in CONTRACTS
+        if contract["type"] == kind and contract.get("containers", [WORKER.name]) == [WORKER.name]
+    )
     return chosen
 
 
