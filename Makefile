@@ -144,6 +144,20 @@ producers-check: $(VENV)/.test ## run agents of today with a scripted model, and
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m producers $(if $(RECORD),--record) $(ARGS)
 
+TRAINERS := $(VENV)/trainers
+TRAINER_ENVIRONMENTS := $(addprefix $(TRAINERS)/,$(basename $(notdir $(wildcard tests/trainers/*.txt))))
+
+.PHONY: trainers-check
+trainers-check: $(VENV)/.test $(TRAINER_ENVIRONMENTS) ## read exported messages with trainers, on the CPU; installs 14 GB
+	PATH=$(abspath $(BIN)):$$PATH TRAINERS=$(abspath $(TRAINERS)) $(BIN)/pytest tests/trainers/check.py
+
+# uv links PyTorch, which they all have, into each of the environments.
+$(TRAINERS)/%: tests/trainers/%.txt | $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	$(BIN)/python -m uv venv --quiet --clear --python $(BIN)/python $@
+	$(BIN)/python -m uv pip install --quiet --python $@/bin/python --requirement $<
+	@touch $@
+
 EXAMPLES := $(abspath $(VENV))/examples
 
 .PHONY: examples-check

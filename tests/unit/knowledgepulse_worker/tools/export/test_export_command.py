@@ -84,7 +84,7 @@ def test_datasets_loads_lines_as_they_are_whichever_file_is_first(tmp_path, scor
     for trace, name in zip(traces, "abc", strict=True):
         schema = {"type": "object", "properties": {name: {"enum": [name]}}}
         trace["task"] = {"objective": f"Do {name}", "tools": [{"name": name, "parameters": schema}]}
-        given = {name: {"deep": None}}
+        given = {name: {"deep": None}, "day": "2026-01-31"}
         trace["steps"] = [
             thought,
             {"step_id": 1, "type": "tool_call", "tool": {"name": name}, "input": given},
@@ -94,7 +94,7 @@ def test_datasets_loads_lines_as_they_are_whichever_file_is_first(tmp_path, scor
     scored.write_text("".join(json.dumps(trace) + "\n" for trace in traces))
     config = tmp_path / "worker.toml"
     config.write_text("".join(f"[policy.domains.{name}]\nthreshold = 0.0\n" for name in "abc"))
-    options = (*OPTIONS, "--shares", "0", "0", "--config", config, *weights)
+    options = (*OPTIONS, "--arguments", "object", "--shares", "0", "0", "--config", config, *weights)
 
     assert export(tmp_path / "set", scored, *options) == (0, "export 1: 3 of 3 records exported\n")
 
