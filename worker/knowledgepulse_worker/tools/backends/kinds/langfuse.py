@@ -95,7 +95,7 @@ class Langfuse(Backend):
         """Yield pages of traces by their root observations; see :class:`Backend`."""
         query = [("fields", "core"), ("isRootObservation", "true")]
         if since_ms is not None:
-            query.append(("fromStartTime", iso_of(since_ms)))
+            query.append(("fromStartTime", _utc(since_ms)))
         async for page in self._pages(_OBSERVATIONS, query, _PAGE):
             first: dict[str, RunListing] = {}
             for listing in listings_of(page, _Observation):
@@ -158,10 +158,15 @@ class Langfuse(Backend):
         return trace_id
 
 
+def _utc(milliseconds: int) -> str:
+    """Return a time as Langfuse's own clients write it."""
+    return iso_of(milliseconds).replace("+00:00", "Z")
+
+
 def _score(score: RunScore) -> dict[str, Any]:
     return {
         "id": score.uuid,  # a score with the same id and time is replaced
-        "timestamp": iso_of(score.time_ms),
+        "timestamp": _utc(score.time_ms),
         "traceId": score.run,
         "name": SCORE,
         "value": score.value,
