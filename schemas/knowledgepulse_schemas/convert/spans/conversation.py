@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import lru_cache
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -102,7 +102,7 @@ class _Reading:
     """How far a call's input or output has been read.
 
     Attributes:
-        repeats: how often an input has each id of a call; None for an output, which repeats nothing.
+        input: the messages of an input; None for an output, which repeats nothing.
         texts: the texts so far.
         calls: the calls so far.
         open: those of them that have no response so far.
@@ -111,13 +111,22 @@ class _Reading:
         thoughts: the agent's new messages since the last call, which an output did not tell.
     """
 
-    repeats: Counter[_Key] | None = None
+    input: tuple[hub.Message, ...] | None = None
     texts: Counter[_Key] = field(default_factory=Counter)
     calls: set[_Call] = field(default_factory=set)
     open: list[_Call] = field(default_factory=list)
     answered: set[_Call] = field(default_factory=set)
     next: dict[_Key, int] = field(default_factory=dict)
     thoughts: list[list[hub.Part]] = field(default_factory=list)
+    _ids: Counter[_Key] = field(default_factory=Counter)
+
+    def repeats(self, key: _Key) -> int:
+        """Return how often an input has the id of a call."""
+        if not self._ids:
+            parts = (part for message in self.input or () for part in message.parts)
+            calls = (part for part in parts if isinstance(part, hub.ToolCall) and part.id)
+            self._ids.update(key for call in calls for key in _ids(call))
+        return self._ids[key]
 
 
 class _Conversation:
@@ -139,9 +148,7 @@ class _Conversation:
         return [hub.Message(role, tuple(parts)) for role, parts in self._messages]
 
     def _add_model_call(self, event: ModelCall) -> None:
-        parts = (part for message in event.input for part in message.parts)
-        ids = (_ids(part.id, part.name) for part in parts if isinstance(part, hub.ToolCall) and part.id)
-        given = _Reading(Counter(chain.from_iterable(ids)))
+        given = _Reading(event.input)
         returned = _Reading(answered=given.answered)
         for message in event.input:
             self._append(message.role, message.parts, given)
@@ -163,7 +170,7 @@ class _Conversation:
         parts = self._messages[-1][1]
         if not parts:
             self._messages.pop()
-        elif role == "assistant" and reading.repeats is not None:
+        elif role == "assistant" and reading.input is not None:
             reading.thoughts.append(parts)
 
     def _put(self, part: hub.Part) -> _Position:
@@ -174,18 +181,18 @@ class _Conversation:
     def _add_text(self, role: hub.Role, part: hub.Part, reading: _Reading) -> None:
         key = _text(role, part)
         reading.texts[key] += 1
-        if reading.repeats is None or reading.texts[key] > self._seen[key]:
+        if reading.input is None or reading.texts[key] > self._seen[key]:
             self._seen[key] += 1
             self._put(part)
 
     def _add_call(self, part: hub.ToolCall, reading: _Reading) -> None:
-        call = self._left(part, reading) if reading.repeats is None else self._repeated(part, reading)
+        call = self._left(part, reading) if reading.input is None else self._repeated(part, reading)
         if call is None:
             call = self._new_call(part)
         else:
             call.repeated = part.id is not None
             self._identify(call, part.id)
-            if reading.repeats is not None:
+            if reading.input is not None:
                 self._move(reading, call.position[0])
         reading.thoughts = []
         reading.calls.add(call)
@@ -226,14 +233,23 @@ class _Conversation:
         if call.part.id is None:
             call.part = self._change(call.position, id=identity)
         call.ids.add(identity)
-        for key in _ids(identity, call.part.name):
+        for key in _ids(replace(call.part, id=identity)):
             self._calls.setdefault(key, []).append(call)
 
     def _repeated(self, part: hub.ToolCall, reading: _Reading) -> _Call | None:
         """Return the known call that an input repeats."""
-        known = [key for key in _ids(part.id, part.name) if key in self._calls] if part.id else []
-        if known:
-            return next(filter(None, (self._next(key, reading) for key in known)), None)
+        keys = _ids(part) if part.id is not None else ()
+        for key in keys:
+            if (call := self._next(key, reading)) is not None:
+                return call
+        if keys and keys[-1] in self._calls:
+            return None
+        named, key = self._calls.get(("name", _tool(part.name)), []), ("following", part.name)
+        following = reading.next.get(key, 0)  # nearly always the one, and found without its JSON
+        if not keys and following < len(named) and named[following].part.arguments == part.arguments:
+            reading.next[key] = following + 1
+            if named[following] not in reading.calls:
+                return named[following]
         return self._next(like(part), reading, has_id=part.id is not None)
 
     def _next(self, key: _Key, reading: _Reading, *, has_id: bool = False) -> _Call | None:
@@ -242,8 +258,10 @@ class _Conversation:
         Of calls that share an id, as when agents each number theirs from 1, it repeats the last ones.
         A call that was repeated by its id ``has_id`` in inputs, and no other one.
         """
-        calls, repeats = self._calls.get(key, []), reading.repeats or Counter()
-        first = reading.next.get(key, max(0, len(calls) - (repeats[key] or len(calls))))
+        calls = self._calls.get(key, [])
+        first = reading.next.get(key, 0)
+        if not first and len(calls) > 1:
+            first = max(0, len(calls) - (reading.repeats(key) or len(calls)))
         for index in range(first, len(calls)):
             reading.next[key] = index + 1
             if calls[index] not in reading.calls and not (has_id and calls[index].repeated):
@@ -253,16 +271,18 @@ class _Conversation:
     def _answered(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
         """Return the call that a response answers: by its id, else by the name, else the first open one."""
         known = self._calls.get(("id", part.id), []) if part.id else []
-        found = [call for call in reading.open if part.id in call.ids]
-        reading.answered.update(found[:1])
-        if not found and not known:
-            found = [call for call in reading.open if call.part.name == part.name] or reading.open
-            known = self._calls.get(("name", _tool(part.name or "")), [])
-        if found:
-            reading.open.remove(call := found[0])
+        call = next((call for call in reading.open if part.id in call.ids), None)
+        if call is not None:
+            reading.answered.add(call)
+        elif not known:
+            named = (call for call in reading.open if call.part.name == part.name)
+            call = next(named, reading.open[0] if reading.open else None)
+        if call is not None:
+            reading.open.remove(call)
             return call
-        if not part.id and not part.name and not known:
+        if not part.id and not part.name:
             return self._retold(part, reading)
+        known = known or self._calls.get(("name", _tool(part.name or "")), [])
         unanswered = (call for call in known if call.response is None)
         return next(unanswered, known[-1] if part.id and known else None)
 
@@ -326,20 +346,20 @@ class _Conversation:
     def _change(self, position: _Position, **changes: Any) -> Any:
         """Set the attributes of a part that are not None, and return it."""
         parts, number = position
-        known = {name: value for name, value in changes.items() if value is not None}
-        parts[number] = replace(parts[number], **known)
+        if known := {name: value for name, value in changes.items() if value is not None}:
+            parts[number] = replace(parts[number], **known)
         return parts[number]
 
 
+@lru_cache
 def _tool(name: str) -> str:
     """Return a tool's name; the one that hands over to another agent has several."""
     return re.sub(r"\W", "_", _HANDOFF.sub("to_", name)).lower()
 
 
-def _ids(identity: str, name: str) -> Iterator[_Key]:
-    """Yield what calls with an id have in common, at first calls of the same tool."""
-    yield "id", identity, name
-    yield "id", identity
+def _ids(call: hub.ToolCall) -> tuple[_Key, _Key]:
+    """Return what calls with an id have in common, at first calls of the same tool."""
+    return ("id", str(call.id), call.name), ("id", str(call.id))
 
 
 def like(call: hub.ToolCall) -> tuple[str, ...]:
