@@ -19,4 +19,5 @@ FORMAT = Table(
     within=("messages",),
     known=(at("messageId"),),
     ended=True,
+    coding_agent=True,
 )
