@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.exit_codes import written_exit_code
@@ -34,6 +34,11 @@ _CUT_LINE = "half a line at the end"
 _ANOTHER_SESSION = "lines of another session"
 _HOLDERS = ("loglines", "events")
 """Members of objects that hold the lines of a session, as Claude Code's on the web do."""
+
+_RECENT = 100
+"""Calls and responses that may be told again: programs do so at once."""
+
+_Value = TypeVar("_Value")
 
 
 def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
@@ -72,7 +77,8 @@ class Transcript:
         self.run = hub.Run(PackedMessages())  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._early: dict[str, int] = {}  # position of a response whose call is still to come
-        self._answers: dict[str, int] = {}  # hash of the last response, by id of the call
+        self._open: dict[str, hub.ToolCall] = {}  # the last calls without a response, by id
+        self._answers: dict[str, int] = {}  # hashes of the last responses, by id of the call
         self._failed: set[str] = set()  # ids of calls
 
     @property
@@ -87,9 +93,9 @@ class Transcript:
         told: list[hub.Part] = []
         for part in parts:
             if isinstance(part, hub.ToolCall) and part.id is not None:
-                if part in told or self._is_open(part):
+                if self._open.get(part.id) == part:  # programs tell it again when it runs
                     continue
-                early += self._add_call(part.id, position)
+                early += self._add_call(part.id, part, position)
             elif isinstance(part, hub.ToolCallResponse) and part.id is not None:
                 if self._is_answer_again(part.id, part.response):
                     continue
@@ -102,22 +108,20 @@ class Transcript:
         self.add("tool", early, at)
         return position
 
-    def _add_call(self, call_id: str, position: int) -> Iterator[hub.Part]:
-        """Note the position of a call, and yield its response if that was written before it."""
+    def _add_call(self, call_id: str, call: hub.ToolCall, position: int) -> Iterator[hub.Part]:
+        """Note a call and its position, and yield its response if that was written before it."""
         if self._early.get(call_id, position) < position:
             yield self._taken(call_id)
         self._calls[call_id] = position
         self._answers.pop(call_id, None)
-
-    def _is_open(self, call: hub.ToolCall) -> bool:
-        """Check for a call that is told again before its response, as programs do when it runs."""
-        return call.id not in self._answers and self.call_of(call.id) == call
+        _remember(self._open, call_id, call)
 
     def _is_answer_again(self, call_id: str, response: str) -> bool:
         """Check for the last response to a call."""
         answer = hash(response)
         is_again = self._answers.get(call_id) == answer
-        self._answers[call_id] = answer
+        self._open.pop(call_id, None)
+        _remember(self._answers, call_id, answer)
         return is_again
 
     def _taken(self, call_id: str) -> hub.Part:
@@ -171,7 +175,8 @@ class Transcript:
         for positions in (self._calls, self._early):
             for call_id in [call_id for call_id, place in positions.items() if place >= position]:
                 del positions[call_id]
-                self._answers.pop(call_id, None)
+        self._open.clear()
+        self._answers.clear()
 
     def last_text(self) -> str:
         """Return the agent's last text; an empty one if it has none."""
@@ -271,6 +276,13 @@ def run_of_lines(document: Any, reader: Reader) -> Iterator[hub.Run]:
     run = reader.finish()
     if run.messages:
         yield run
+
+
+def _remember(recent: dict[str, _Value], name: str, value: _Value) -> None:
+    """Keep a value among the last ones."""
+    recent[name] = value
+    if len(recent) > _RECENT:
+        del recent[next(iter(recent))]
 
 
 def _judged(part: hub.Part) -> hub.Part:

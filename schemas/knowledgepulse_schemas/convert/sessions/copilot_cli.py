@@ -10,7 +10,12 @@ Compared with: public files of 1.0.
 from knowledgepulse_schemas.convert.common.pattern import at
 from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table, Texts
 
-_BESIDE = ("hook.", "session.", "assistant.turn", "permission.", "subagent")
+_BESIDE = (
+    *("hook.", "session.", "assistant.turn", "permission.", "subagent", "model."),
+    # What `--output-format json` prints besides: the pieces of what other events tell as a whole.
+    *("assistant.message_", "assistant.reasoning_", "assistant.tool_call_", "assistant.streaming_"),
+    *("tool.execution_p", "tool.shell_output"),
+)
 _KINDS = ("session.", "user.", "assistant.", "tool.", "system.", "hook.")
 FORMAT = Table(
     "copilot_cli",
