@@ -19,6 +19,7 @@ RUNNERS = Path(__file__).parent / "runners"
 SPANS = "otlp.jsonl"
 """Where the receiver writes what a producer exports."""
 SHARED = Path(__file__).parent / "python" / "requirements.txt"
+JAVASCRIPT = Path(__file__).parent / "javascript"
 ENVIRONMENTS = ROOT / ".venv" / "producers"
 
 
@@ -100,6 +101,7 @@ class Producer:
                 return False
             made.write_text(wanted)
         shutil.copytree(self.folder, self.place / "runner", dirs_exist_ok=True)
+        shutil.copytree(JAVASCRIPT, self.place / "runner", dirs_exist_ok=True)
         return True
 
 
@@ -127,7 +129,7 @@ def _install_python(producer: Producer) -> None:
 
 def _install_node(producer: Producer) -> None:
     npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", producer.place]
-    _run(*npm, *producer.packages)
+    _run(*npm, *producer.packages, *(JAVASCRIPT / "packages.txt").read_text().split())
 
 
 def _run(*command: object) -> None:
