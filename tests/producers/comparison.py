@@ -104,7 +104,7 @@ def differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
         "thoughts": truth.has_thoughts(found.thoughts),
         "order": truth.has_order(found),
         "answer": truth.answer in (None, found.answer),
-        "success": found.success is followed.success,
+        "success": found.success is (followed.success and not found.unverified),
     }
     return [part for part, same in parts.items() if not same]
 
@@ -164,9 +164,14 @@ class Truth:
             self.order.append(text)
 
     def has_thoughts(self, thoughts: list[str]) -> bool:
-        """Whether the texts are the script's; a run without success may end with a text of the program."""
+        """Whether the texts are the script's.
+
+        A run without success may end with a text of the program, and one that ends with a call may tell
+        its answer.
+        """
         thoughts = self._asked_once(thoughts)
-        return thoughts == self.texts or (not self.script.success and thoughts[:-1] == self.texts)
+        may_add = not self.script.success or any(call.answers for call in self.calls)
+        return thoughts == self.texts or (may_add and thoughts[:-1] == self.texts)
 
     def has_results(self, results: list[str]) -> bool:
         """Whether each result is there once, and no text of the program but in a run without success.
@@ -196,7 +201,8 @@ class Truth:
 
         The model does not see the results behind the last turn of a run with a limit.
         """
-        seen = found in self._seen or self.script.limit is not None
+        told = json.dumps(found, ensure_ascii=False)[1:-1]
+        seen = self.script.limit is not None or any(found == text or told in text for text in self._seen)
         return found == call.result or (seen and (call.fails or call.result in found))
 
     def _asked_once(self, texts: Iterable[str]) -> list[str]:
@@ -238,6 +244,7 @@ class Found:
         ]
         self.answer = trace["outcome"]["result_summary"]
         self.success = trace["metadata"]["success"]
+        self.unverified = trace["metadata"]["outcome_source"] == "unverified_submission"
 
 
 def _called(tool: str, arguments: dict[str, Any]) -> str:

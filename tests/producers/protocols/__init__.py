@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from producers.script import Turn
+
 
 @dataclass(frozen=True)
 class Request:
@@ -46,3 +48,8 @@ def pieces(text: str) -> Iterator[str]:
     """Cut a text into pieces, as models stream it."""
     half = len(text) // 2
     yield from (piece for piece in (text[:half], text[half:]) if piece)
+
+
+def mark(turn: Turn) -> str:
+    """Return a turn's text as a part of an id, which differs from those of the other turns."""
+    return turn.text.encode().hex()

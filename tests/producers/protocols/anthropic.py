@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from producers.protocols import Request, event, pieces, text_of
+from producers.protocols import Request, event, mark, pieces, text_of
 from producers.script import Turn
 
 PATH = r"/v1/messages$"
@@ -35,7 +35,7 @@ def answer(turn: Turn, body: dict[str, Any]) -> dict[str, Any]:
         for call in turn.calls
     ]
     return {
-        "id": "msg_1",
+        "id": f"msg_{mark(turn)}",
         "type": "message",
         "role": "assistant",
         "model": body["model"],

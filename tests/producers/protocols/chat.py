@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from producers.protocols import Request, event, pieces, text_of
+from producers.protocols import Request, event, mark, pieces, text_of
 from producers.script import Turn
 
 PATH = r"/chat/completions$"
@@ -27,11 +27,11 @@ def answer(turn: Turn, body: dict[str, Any]) -> dict[str, Any]:
     if turn.calls:
         message["tool_calls"] = _calls(turn)
     choice = {"index": 0, "message": message, "finish_reason": _reason(turn), "logprobs": None}
-    return _head(body, "chat.completion") | {"choices": [choice], "usage": _USAGE}
+    return _head(turn, body, "chat.completion") | {"choices": [choice], "usage": _USAGE}
 
 
 def streamed(turn: Turn, body: dict[str, Any]) -> Iterator[str]:
-    head = _head(body, "chat.completion.chunk")
+    head = _head(turn, body, "chat.completion.chunk")
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": piece} for piece in pieces(turn.text)]
     for index, call in enumerate(_calls(turn)):
@@ -51,8 +51,8 @@ def streamed(turn: Turn, body: dict[str, Any]) -> Iterator[str]:
 _USAGE = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
 
 
-def _head(body: dict[str, Any], kind: str) -> dict[str, Any]:
-    return {"id": "chatcmpl-1", "object": kind, "created": 1_795_000_000, "model": body["model"]}
+def _head(turn: Turn, body: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{mark(turn)}", "object": kind, "created": 1_795_000_000, "model": body["model"]}
 
 
 def _reason(turn: Turn) -> str:

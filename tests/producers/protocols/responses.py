@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from producers.protocols import Request, event, pieces, text_of
+from producers.protocols import Request, event, mark, pieces, text_of
 from producers.script import Call, Turn
 
 PATH = r"/responses$"
@@ -73,7 +73,7 @@ def _call_events(index: int, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _response(body: dict[str, Any], turn: Turn, output: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "id": f"resp_{_mark(turn)}",
+        "id": f"resp_{mark(turn)}",
         "object": "response",
         "created_at": 1_795_000_000,
         "status": "incomplete" if turn.cut_off else "completed",
@@ -100,7 +100,7 @@ def _message(turn: Turn) -> dict[str, Any]:
     status = "incomplete" if turn.cut_off else "completed"
     return {
         "type": "message",
-        "id": f"msg_{_mark(turn)}",
+        "id": f"msg_{mark(turn)}",
         "role": "assistant",
         "status": status,
         "content": [part],
@@ -116,11 +116,6 @@ def _call(call: Call) -> dict[str, Any]:
         "arguments": json.dumps(call.arguments),
         "status": "completed",
     }
-
-
-def _mark(turn: Turn) -> str:
-    """Return a turn's text as a part of an id."""
-    return turn.text.encode().hex()
 
 
 def _text_in(response_id: str) -> str:
