@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
-import sys
-from importlib.metadata import version
 from pathlib import Path
 
 from mistral_common.exceptions import MistralCommonException
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
 from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
 from mistral_common.tokens.tokenizers.base import TokenizerVersion
+from reading import report
 
 validator = get_validator(TokenizerVersion.v13, ValidationMode.finetuning)
-kept = []
-for path in Path(sys.argv[1]).rglob("*.jsonl"):
-    for line in map(json.loads, path.read_text().splitlines()):
-        try:
-            request = ChatCompletionRequest.from_openai(line["messages"], line.get("tools"))
-            kept.append(validator.validate_request(request).model_dump_json())
-        except (MistralCommonException, ValueError) as error:
-            print(type(error).__name__, str(error)[:200], file=sys.stderr)
-print(json.dumps({"version": version("mistral-common"), "learnt": kept}))
+
+
+def valid(line):
+    try:
+        request = ChatCompletionRequest.from_openai(line["messages"], line.get("tools"))
+        return validator.validate_request(request).model_dump_json()
+    except (MistralCommonException, ValueError):
+        return None
+
+
+def learnt(folder, _model):
+    paths = sorted(Path(folder).rglob("*.jsonl"))
+    return [
+        text for path in paths for line in path.read_text().splitlines() if (text := valid(json.loads(line)))
+    ]
+
+
+report("mistral-common", learnt)

@@ -1,23 +1,24 @@
-"""TRL: what `SFTTrainer` keeps and learns of a folder of messages."""
+"""TRL: what `SFTTrainer` keeps and learns."""
 
 from __future__ import annotations
 
-import json
-import sys
-from importlib.metadata import version
-
 from datasets import load_dataset
+from reading import report
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
-folder, model = sys.argv[1:]
-tokenizer = AutoTokenizer.from_pretrained(model)
-settings = SFTConfig("unused", assistant_only_loss=True, max_length=None, report_to="none", use_cpu=True)
-trainer = SFTTrainer(
-    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)),
-    settings,
-    train_dataset=load_dataset(folder, split="train"),
-    processing_class=tokenizer,
-)
-learnt = [tokenizer.decode([label for label in row["labels"] if label >= 0]) for row in trainer.train_dataset]
-print(json.dumps({"version": version("trl"), "learnt": learnt}))
+
+def learnt(folder, model):
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    trainer = SFTTrainer(
+        AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)),
+        SFTConfig("unused", assistant_only_loss=True, max_length=None, report_to="none", use_cpu=True),
+        train_dataset=load_dataset(folder, split="train"),
+        processing_class=tokenizer,
+    )
+    return [
+        tokenizer.decode([label for label in row["labels"] if label >= 0]) for row in trainer.train_dataset
+    ]
+
+
+report("trl", learnt)
