@@ -14,7 +14,14 @@ from support.streams import Message
 pytestmark = pytest.mark.integration
 
 MARK = "confidential"
-KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "stopping")
+KINDS = (
+    "embedding with",
+    "a text that fills the window takes",
+    "scoring",
+    "owns",
+    "recovered the ledgers",
+    "stopping",
+)
 # Their lines tell how quickly brokers answer: many, on a busy machine.
 VERDICTS_AND_CLIENT = ("knowledgepulse_worker.stream.diagnosis", "aiokafka")
 
