@@ -205,14 +205,17 @@ class _Tree:
     def _below(self, root: Node) -> Iterator[Node]:
         """Yield a node and all its descendants in order: by time, but none before the one around it.
 
-        A child may have begun in its parent's millisecond, or by another clock.
+        A child may have begun in its parent's millisecond, or by another clock. What happened within a tool, as
+        when it runs an agent, comes before all else that happened at that time.
         """
-        rest = [(_time(root), root)]
+        rest = [((_time(root),), root)]
         while rest:
-            (start, *_), node = heappop(rest)
+            times, node = heappop(rest)
             yield node
+            around = times if isinstance(node.event, ToolRun) else times[:-1]
             for child in self._children.get(node.id, ()):
-                heappush(rest, ((max(start, child.start), child.end, child.id), child))
+                time = max(times[-1][0], child.start), child.end, child.id
+                heappush(rest, ((*around, time), child))
 
     def _has_content(self, root: Node) -> bool:
         return any(node.event is not None or node.problem is not None for node in self._below(root))
