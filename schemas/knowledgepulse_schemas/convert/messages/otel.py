@@ -43,6 +43,7 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
     if not isinstance(parsed, list):
         raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")
     messages: list[hub.Message] = []
+    is_piece = False
     for number, value in enumerate(parsed):
         if isinstance(value, dict) and "role" in value and "content" in value and "parts" not in value:
             messages.append(flat_message(value, "user", path, losses))  # some write OpenAI messages instead
@@ -55,8 +56,19 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
             response = hub.join_texts(parts)
             parts = [wrapped.response_of(response, f"{path}[].parts[]", losses, call_id=message.tool_call_id)]
         parts += _calls(message.tool_calls, path, losses)
+        if is_piece:
+            parts = _joined(messages.pop().parts, parts)
+        is_piece = message.finish_reason == ""  # of an answer that ADK streamed
         messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
     return tuple(messages)
+
+
+def _joined(pieces: tuple[hub.Part, ...], parts: list[hub.Part]) -> list[hub.Part]:
+    """Return the parts of an answer whose text may have been cut between two messages."""
+    match [*pieces[-1:], *parts[:1]]:
+        case [hub.Text(before), hub.Text(after)]:
+            return [*pieces[:-1], hub.Text(before + after), *parts[1:]]
+    return [*pieces, *parts]
 
 
 def _calls(calls: Any, path: str, losses: Losses) -> Iterator[hub.Part]:

@@ -45,6 +45,8 @@ _EVALUATION = "gen_ai.evaluation.result"
 SCORE = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
 """The attributes of an evaluation's event that hold the name and the value of its score."""
 _TOOL_CALL = "gen_ai.tool.call"
+_MERGED = "(merged tools)"
+"""The tool's name in the span of ADK that repeats the responses of parallel calls."""
 _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
 
@@ -55,7 +57,9 @@ def node(span: Span) -> Node:
     used = {OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
     error = span.error(span.attributes.get("error.type"))
     event: ModelCall | ToolRun | None = None
-    if span.attributes.get(OPERATION) == "execute_tool" or _kind(span) == "tool":
+    if span.attributes.get("gen_ai.tool.name") == _MERGED:
+        pass
+    elif span.attributes.get(OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
     elif _CYCLE not in span.attributes:
         call = _model_call(span, used, losses)

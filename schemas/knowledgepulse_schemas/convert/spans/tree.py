@@ -205,8 +205,8 @@ class _Tree:
     def _below(self, root: Node) -> Iterator[Node]:
         """Yield a node and all its descendants in order: by time, but none before the one around it.
 
-        A child may have begun in its parent's millisecond, or by another clock. What happened within a tool, as
-        when it runs an agent, comes before all else that happened at that time.
+        A child may have begun in its parent's millisecond, or by another clock. What happened within a tool,
+        as when it runs an agent, comes before all else that happened at that time.
         """
         rest = [((_time(root),), root)]
         while rest:
