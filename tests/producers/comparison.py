@@ -13,7 +13,7 @@ from typing import Any
 
 from producers.model import seen_results
 from producers.producer import Producer
-from producers.script import Call, Script
+from producers.script import Call, Script, Turn
 
 RIGHT, PARTLY, NOT_READ, REFUSED, NOTHING = "right", "partly", "not read", "refused", "nothing written"
 NOT_INSTALLED = "not installed"
@@ -132,7 +132,7 @@ class Truth:
 
     def _follow(self, script: Script) -> None:
         for turn in script.turns:
-            if turn.held:
+            if turn.held or not self._is_recorded(turn):
                 continue
             self._tell(turn.text)
             self.calls += turn.calls
@@ -141,6 +141,13 @@ class Truth:
             for call in turn.calls:
                 if call.asks:
                     self._follow(self.script.agents[call.asks])
+
+    def _is_recorded(self, turn: Turn) -> bool:
+        """Whether a turn is in the documents at all: that at a limit may not be."""
+        recorded = turn.text in self._text or any(call.id in self._text for call in turn.calls)
+        if not recorded and turn.calls:
+            self.unrecorded.append(turn.text)
+        return recorded or not turn.calls
 
     @property
     def called(self) -> list[str]:
@@ -192,7 +199,8 @@ class Truth:
 
     def _unscripted(self, results: list[str]) -> list[str]:
         """Leave out what the program itself answers to calls for which the script has no result."""
-        own = [result for result in results if result in self._seen]
+        scripted = [call.result for call in self.calls if call.result]
+        own = [result for result in results if not any(text in result for text in scripted)]
         own = own[: sum(not call.result for call in self.calls)]
         return [result for result in results if result not in own]
 

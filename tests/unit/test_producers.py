@@ -83,7 +83,12 @@ def test_a_text_that_a_document_does_not_hold_is_named_and_not_expected():
 
 
 def test_calls_that_are_made_at_a_time_may_come_in_any_order():
-    truth = Truth(PRODUCERS["pydantic_ai/spans"].truth("parallel"), set(), "")
-    assert truth.in_turns(truth.called[::-1]) == truth.in_turns(truth.called)
-    in_sequence = Truth(PRODUCERS["pydantic_ai/spans"].truth("plain"), set(), "")
-    assert in_sequence.in_turns(truth.called[::-1]) != in_sequence.in_turns(truth.called)
+    parallel, sequence = (
+        Truth(
+            PRODUCERS["pydantic_ai/spans"].truth(run), set(), "I weigh both. I weigh the loaf. Now the tin."
+        )
+        for run in ("parallel", "plain")
+    )
+    turned = parallel.called[::-1]
+    assert parallel.in_turns(turned) == parallel.in_turns(parallel.called)
+    assert sequence.in_turns(turned) != sequence.in_turns(sequence.called)
