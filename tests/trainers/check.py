@@ -154,11 +154,10 @@ def probe(read, mark):
 
 
 def test_duckdb_reads_lines_as_it_is_told(place, datasets):
-    files = sorted((datasets["object"] / "messages").rglob("*.jsonl"))
-    written = [json.loads(line) for path in files for line in path.read_text().splitlines()]
-    printed = run(place, "readers", "duckdb_lines.py", datasets["object"] / "messages")
-    read = [
-        {name: value if name == "id" else [*map(json.loads, value)] for name, value in row.items() if value}
-        for row in printed
-    ]
-    assert read == [{name: value for name, value in row.items() if name != "reasons"} for row in written]
+    paths = (datasets["object"] / "messages").rglob("*.jsonl")
+    written = {row["id"]: row for path in paths for row in map(json.loads, path.read_text().splitlines())}
+    rows = run(place, "readers", "duckdb_lines.py", datasets["object"] / "messages")
+    assert {row["id"] for row in rows} == {*written}
+    for row in rows:
+        for name in ("messages", "tools"):
+            assert [*map(json.loads, row[name] or ())] == written[row["id"]].get(name, [])

@@ -11,5 +11,5 @@ COLUMNS = "{id: 'VARCHAR', messages: 'JSON[]', tools: 'JSON[]'}"
 NAMES = ("id", "messages", "tools")
 
 lines = f"read_json('{sys.argv[1]}/**/*.jsonl', columns={COLUMNS})"
-rows = duckdb.sql(f"SELECT {', '.join(NAMES)} FROM {lines} ORDER BY filename")
+rows = duckdb.sql(f"SELECT {', '.join(NAMES)} FROM {lines}")
 print(json.dumps([dict(zip(NAMES, row, strict=True)) for row in rows.fetchall()]))
