@@ -80,11 +80,14 @@ def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losse
         choices, path = value["choices"], f"{path}.choices"
     losses.add(f"{path}[] after the first", choices[1:])
     first = choices[0] if isinstance(choices[0], dict) else {}
-    count_others(first, {"message", "finish_reason", "index"}, f"{path}[]", losses)
+    count_others(first, {"message", "finish_reason", "finishReason", "index"}, f"{path}[]", losses)
     answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
     return (
         *answer,
-        *(hub.Message("assistant", (error,)) for error in hub.cut_off(first.get("finish_reason"))),
+        *(
+            hub.Message("assistant", (error,))
+            for error in hub.cut_off(first.get("finish_reason", first.get("finishReason")))
+        ),
     )
 
 
@@ -209,7 +212,8 @@ def _has_list(name: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def _is_choice(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("message"), dict) and ("finish_reason" in value or "index" in value)
+    reasons = {"finish_reason", "finishReason", "index"}  # the second is Genkit's
+    return isinstance(value.get("message"), dict) and not reasons.isdisjoint(value)
 
 
 _Object = dict[str, Any]
