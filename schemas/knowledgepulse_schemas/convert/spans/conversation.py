@@ -192,6 +192,7 @@ class _Conversation:
         else:
             call.repeated = part.id is not None
             self._identify(call, part.id)
+            self._count_arguments(part, call.part)
             if reading.input is not None:
                 self._move(reading, call.position[0])
         reading.thoughts = []
@@ -313,13 +314,18 @@ class _Conversation:
         if told not in seen and parse_json(told) != parse_json(seen):
             self._losses.add("responses in other words than the model's", told)
 
+    def _count_arguments(self, told: hub.ToolCall, call: hub.ToolCall) -> None:
+        """Count the arguments of a call that are told otherwise than at first."""
+        if told.arguments != call.arguments and like(told) != like(call):
+            self._losses.add("arguments in other words than the model's", told.arguments)
+
     def _add_tool_run(self, run: ToolRun) -> None:
         call = self._runs.get(id(run.call)) or self._executed(run.call)
         if call is None:
             self._messages.append(("assistant", []))
             call = self._new_call(run.call)
-        elif like(call.part) != like(run.call):
-            self._losses.add("arguments in other words than the model's", run.call.arguments)
+        else:
+            self._count_arguments(run.call, call.part)
         call.was_run = True
         self._runs[id(run.call)] = call
         self._identify(call, run.call.id)
