@@ -23,6 +23,8 @@ _START = 1_767_225_600_000_000_000
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])(?:[0-9a-f]{8}){2,4}(?![0-9a-f])")
 _ISO = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 _PATH = re.compile(rf"(?:{re.escape(str(ROOT))}|{re.escape(str(Path.home()))}|/tmp)[^\s\"',:)]*")
+_TAG = re.compile(r"(<[\w-]+>)?")
+"""What a program's text may begin with, by which it is told from the user's."""
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _NANOSECONDS = re.compile(r"\b1[6-9]\d{17}\b")
 _SECONDS = re.compile(r"\b1[6-9]\d{8}(?=\.\d+\b)|\b1[6-9]\d{8}\b")
@@ -111,7 +113,7 @@ class Cleaner:
         text = self._without_times(_ADDRESS.sub("127.0.0.1:8000", _PATH.sub("/home/guest/program", text)))
         text = _ID.sub(lambda found: self._id(found[0]), text)
         own = any(said in text for said in self._texts)
-        return text if own or len(text) < PROSE else _SHORT
+        return text if own or len(text) < PROSE else _TAG.match(text)[0] + _SHORT
 
     def _id(self, found: str) -> str:
         number = self._ids.setdefault(found, f"{len(self._ids) + 1:x}")
