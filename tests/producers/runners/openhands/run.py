@@ -1,6 +1,7 @@
 """An agent with a terminal, whose conversation is kept as a file an event."""
 
 import os
+import sys
 import uuid
 
 from openhands.sdk import LLM, Agent, Conversation, Tool
@@ -26,6 +27,7 @@ def run(request: str) -> None:
     conversation.close()
 
 
-run(os.environ["PRODUCER_OBJECTIVE"])
-if os.environ["PRODUCER_RESUMED"]:
-    run(os.environ["PRODUCER_RESUMED"])
+resumed = sys.argv[1:]
+run(resumed[0] if resumed else os.environ["PRODUCER_OBJECTIVE"])
+if os.environ["PRODUCER_RESUMED"] and not resumed:
+    os.execv(sys.executable, [sys.executable, __file__, os.environ["PRODUCER_RESUMED"]])
