@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,11 +48,9 @@ def test_the_changelog_takes_every_entry_that_is_not_released():
     assert draft.count("\n- ") == len(FRAGMENTS)
 
 
-def test_a_reader_of_a_release_finds_at_most_ten_entries_for_what_they_run():
+def test_the_next_release_has_at_most_25_entries():
     """More are not read: what tells the same story is one entry."""
-    written = Counter(path.name.split(".")[1] for path in FRAGMENTS)
-
-    assert [name for name, number in written.items() if number > 10] == []
+    assert len(FRAGMENTS) <= 25
 
 
 @pytest.mark.parametrize("overlay", ["gpu", "kafka-tls"])
