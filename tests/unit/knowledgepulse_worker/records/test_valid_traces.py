@@ -81,6 +81,7 @@ def check(monkeypatch, value):
     return True
 
 
+@pytest.mark.slow
 @given(edits=edits)
 @settings(max_examples=2_000)
 def test_an_edited_trace_is_left_to_the_schema_or_read_alike(edits, monkeypatch_module):

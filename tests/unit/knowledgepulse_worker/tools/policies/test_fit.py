@@ -133,6 +133,7 @@ def test_groups_of_one_kind_say_nothing_about_runs_of_one_task(planted):
     assert "it is not shown to tell good from bad runs of the same task" in report(found)
 
 
+@pytest.mark.slow
 def test_probabilities_are_calibrated(planted):
     """Of traces that were not fitted to."""
     found = only(fitted(*planted(traces=1500)))
@@ -178,6 +179,7 @@ def test_a_value_that_is_already_in_force_is_not_proposed_again(usual):
     assert again.proposed == proposed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("turned", "said"), [(False, "for want of a gain above 0 in"), (True, "the labels support")]
 )
@@ -196,6 +198,7 @@ def test_a_policy_in_force_is_judged_by_the_labels_since_its_fit(planted, turned
     assert only(found).difference.value == pytest.approx(0.5 if turned else 0, abs=0.35)
 
 
+@pytest.mark.slow
 def test_people_check_a_value_that_was_fitted_to_a_judges_labels_too(planted):
     """Each figure is of people's labels, of traces that the value was not fitted to."""
     records, labels = planted(traces=300)

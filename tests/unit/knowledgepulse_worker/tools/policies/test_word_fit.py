@@ -68,6 +68,7 @@ def usual(planted):
     return fitted(*planted())
 
 
+@pytest.mark.slow
 def test_words_that_help_on_tasks_not_seen_are_in_the_proposed_policy(usual, capsys):
     found, domain = usual
 

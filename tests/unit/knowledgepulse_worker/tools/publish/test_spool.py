@@ -290,6 +290,7 @@ def test_a_session_that_cannot_be_converted_is_kept_and_holds_up_nothing(publish
     assert len(broker.got) == 1
 
 
+@pytest.mark.slow
 def test_a_hook_that_is_killed_at_any_moment_loses_nothing(tmp_path):
     """The next one publishes its session under the same id, once more if need be."""
     killed = subprocess.run(
