@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from knowledgepulse_kafka.errors import TopicError
@@ -110,16 +110,20 @@ def topic_of(name: str, replicas: Sequence[int], config: Mapping[str, str]) -> T
     )
 
 
-async def gone(client: AIOKafkaClient, names: Collection[str]) -> list[str]:
-    """Return those of some topics of which a broker says that they do not exist; none if no broker answers.
+_GONE = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 
-    That a client's metadata have no topic does not tell: it is left out after any error.
+
+async def gone(client: AIOKafkaClient, names: Collection[str]) -> list[str]:
+    """Return those of some topics that do not exist for this client, as a broker says; none if none answers.
+
+    That a client's metadata have no topic does not tell: it is left out after any error. A topic that may not
+    be described any more has no partitions either, and stays away: a new process names the missing right.
     """
     node = client.get_random_node()
     if names and node is not None:
         with suppress(KafkaError):
             answer = await client.send(node, MetadataRequest(list(names)))
-            return [name for code, name, *_ in answer.topics if code == UnknownTopicOrPartitionError.errno]
+            return [name for code, name, *_ in answer.topics if code in _GONE]
     return []
 
 

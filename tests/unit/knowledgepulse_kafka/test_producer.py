@@ -5,7 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from knowledgepulse_kafka import producer as producer_module
 from knowledgepulse_kafka.producer import TransactionalProducer, abandon
@@ -25,7 +29,8 @@ async def test_a_topic_is_missing_once_a_broker_says_so_and_not_before_the_clien
 ):
     """A producer that was started again asked for its topics, and the process ended at once.
 
-    A deleted topic was told together with others, which the client's metadata lacked for a moment.
+    A deleted topic was told together with others, which the client's metadata lacked for a moment. One that
+    may not be described any more left a healthy worker without partitions.
     """
     known = set()
     monkeypatch.setattr(producer.client.cluster, "topics", lambda: known)
@@ -36,11 +41,15 @@ async def test_a_topic_is_missing_once_a_broker_says_so_and_not_before_the_clien
         return {0}
 
     monkeypatch.setattr(producer, "partitions_for", partitions_for)
-    for topic in ("contribute", "rejected"):
+    for topic in ("contribute", "rejected", "dead-letter"):
         await producer._require(TopicPartition(topic, 0))
     assert await producer.missing_topics() == []
 
-    codes = {"contribute": LeaderNotAvailableError.errno, "rejected": UnknownTopicOrPartitionError.errno}
+    codes = {
+        "contribute": LeaderNotAvailableError.errno,
+        "rejected": UnknownTopicOrPartitionError.errno,
+        "dead-letter": TopicAuthorizationFailedError.errno,
+    }
 
     async def send(_node, request):
         return SimpleNamespace(topics=[(codes[name], name, False, []) for name in request._topics])
@@ -49,7 +58,7 @@ async def test_a_topic_is_missing_once_a_broker_says_so_and_not_before_the_clien
     assert await producer.missing_topics() == [], "no broker is known"
     monkeypatch.setattr(producer.client, "get_random_node", lambda: 7)
     monkeypatch.setattr(producer.client, "send", send)
-    assert await producer.missing_topics() == ["rejected"]
+    assert sorted(await producer.missing_topics()) == ["dead-letter", "rejected"]
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ class Checks:
             return
         if count == 0:
             if await self._progress.is_topic_gone():
-                raise TopicError(f"{self._raw.name} no longer exists")
+                raise TopicError(f"{self._raw.name} no longer exists, or may no longer be described")
             return
         raise TopicError(f"{self._raw.name} now has {count} partitions instead of {self._raw.partitions}")
 
