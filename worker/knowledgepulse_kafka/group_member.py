@@ -213,7 +213,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         return await epoch_ends(self._client, epochs)
 
     async def gone(self, names: Collection[str]) -> list[str]:
-        """Return those of some topics of which a broker says that they do not exist."""
+        """Return those of some topics that do not exist for this member, as a broker says."""
         return await gone(self._client, names)
 
     def check_membership(self) -> None:

@@ -220,10 +220,8 @@ class Diagnosis:
 
     def _restarts(self, seen: Observation) -> str:
         """Describe the restarts of the last quarter of an hour; empty if there are few."""
-        if len(seen.ends) < MANY_RESTARTS:
-            return ""
-        now = self.wall_clock()
-        recent = sum(now - at < RESTARTS_WINDOW for at in seen.ends)
+        since = self.wall_clock() - RESTARTS_WINDOW if seen.ends else 0.0
+        recent = sum(at > since for at in seen.ends)
         if recent < MANY_RESTARTS:
             return ""
         minutes = RESTARTS_WINDOW / 60
