@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_rights import creation_rights
 from knowledgepulse_worker.kafka.worker_topics import differences
 from knowledgepulse_worker.message_text import counted
@@ -71,8 +70,7 @@ async def _topics(
         replication_factor: the replication factor of new topics.
         grow: whether a raw topic with fewer partitions gets as many.
     """
-    await require_rights(settings.kafka.client_config(), creation_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, creation_rights(settings)) as admin:
         created = await admin.create_missing(partitions, replication_factor)
         before = await admin.existing() | created
         existing = dict(before)

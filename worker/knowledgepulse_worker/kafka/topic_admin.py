@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 
 from knowledgepulse_kafka.admin import Admin
 from knowledgepulse_kafka.errors import SecurityError, TopicError
+from knowledgepulse_kafka.rights import Right, require_rights
 from knowledgepulse_kafka.throttle import Throttle
 from knowledgepulse_kafka.topics import COMPACTED, Topic, missing_topics
 from knowledgepulse_worker.kafka.worker_topics import (
@@ -18,7 +20,7 @@ from knowledgepulse_worker.kafka.worker_topics import (
     policies_topic_name,
     replays_topic_name,
 )
-from knowledgepulse_worker.settings import REMEDY, KafkaSettings, TopicSettings
+from knowledgepulse_worker.settings import REMEDY, KafkaSettings, Settings, TopicSettings
 
 logger = logging.getLogger(__name__)
 
@@ -183,3 +185,16 @@ class TopicAdmin(Admin):
             hint = f"did you mean {', '.join(near)}? Otherwise, " if near else ""
             raise missing_topics(missing, hint + remedy)
         return dict(topics)
+
+
+@asynccontextmanager
+async def permitted_admin(settings: Settings, rights: Iterable[Right]) -> AsyncIterator[TopicAdmin]:
+    """Check that a program has its rights, and connect to its topics.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login, the certificate or a right.
+    """
+    await require_rights(settings.kafka.client_config(), rights)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        yield admin

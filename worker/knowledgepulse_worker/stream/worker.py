@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from knowledgepulse_kafka.connection_diagnosis import explanation
 from knowledgepulse_kafka.errors import DeliveryError, SecurityError, TopicError
 from knowledgepulse_kafka.request_waits import Waits
-from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.throttle import Throttle, Throttles
 from knowledgepulse_kafka.topic_id import TopicIds
@@ -30,7 +29,7 @@ from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
 from knowledgepulse_worker.kafka.replicas import ASK_INTERVAL
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.topic_settings import FOLLOW_INTERVAL, follow_topics
 from knowledgepulse_worker.kafka.worker_rights import worker_id_prefix, worker_rights
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, differences
@@ -102,8 +101,7 @@ def run_worker(
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
-    await require_rights(settings.kafka.client_config(), worker_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, worker_rights(settings)) as admin:
         topics = await admin.require()
     for difference in differences(topics, settings.topics):
         logger.warning("%s", difference)

@@ -11,13 +11,12 @@ from functools import partial
 from uuid import uuid4
 
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import Rebalances, Session
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http.server import METRICS
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.shutdown import run_in_time
@@ -31,7 +30,7 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import (
 from knowledgepulse_worker.tools.assemble.run_conversion import RunConversion
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import STEP_BYTES, AssemblyLog
-from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
+from knowledgepulse_worker.tools.common.group_program import serving_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +85,8 @@ async def _joined(
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
-    await require_rights(settings.kafka.client_config(), assembly_rights(settings))
     try:
-        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        async with permitted_admin(settings, assembly_rights(settings)) as admin:
             return await require_topics(admin, settings)
     except TopicError as error:
         raise StartError(str(error)) from error

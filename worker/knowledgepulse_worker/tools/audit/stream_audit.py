@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from knowledgepulse_kafka.records import OutputRecord, Position
-from knowledgepulse_kafka.rights import READ, Right, require_rights, topic_rights
+from knowledgepulse_kafka.rights import READ, Right, topic_rights
 from knowledgepulse_kafka.topic_reader import Record, TopicReader, raw_record
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import read_policies
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy, by_digest
 from knowledgepulse_worker.records.ledger_records import DomainScores, Entry, read_record
@@ -55,8 +55,7 @@ async def audit(
         LedgerError: the changelog contains an entry of a newer worker.
         EmbeddingError: the embedder cannot be created.
     """
-    await require_rights(settings.kafka.client_config(), audit_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, audit_rights(settings)) as admin:
         raw = settings.topics.raw
         topics = await admin.existing(raw, *settings.topics.outputs)
         committed = await admin.committed(topics[raw])

@@ -17,10 +17,10 @@ from knowledgepulse_worker.tools.backends.backend import Backend
 from knowledgepulse_worker.tools.backends.backend_client import (
     MAX_ANSWER,
     BackendClient,
-    WaitFunction,
     backend_key,
     wait,
 )
+from knowledgepulse_worker.tools.common.retries import WaitFunction
 
 _MODULES = [import_module(f"{kinds.__name__}.{found.name}") for found in iter_modules(kinds.__path__)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -21,6 +21,7 @@ from knowledgepulse_kafka.log_interval import LogInterval
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import printable
+from knowledgepulse_worker.tools.common.retries import NoAnswerError, WaitFunction, until_answered
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors
 
@@ -33,7 +34,7 @@ MAX_ANSWER = 16_777_216
 _MAX_SHOWN = 200
 """Number of a path's characters in a message."""
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+_LONGEST_WAIT = 30.0
 _BUSY = {
     HTTPStatus.REQUEST_TIMEOUT,
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -45,8 +46,6 @@ _BUSY = {
 _printed = LogInterval()
 
 Query = Sequence[tuple[str, str]]
-WaitFunction = Callable[[float, str], Awaitable[None]]
-"""Waits for a number of seconds before a request is repeated, and is told why."""
 
 
 class BackendRefusal(Exception):  # noqa: N818 - the caller decides whether this is an error
@@ -71,25 +70,13 @@ class TooLargeError(UnknownFormError):
     """The answer is larger than a client reads."""
 
 
-class _NoAnswerError(Exception):
-    """There is no answer for the moment.
-
-    Attributes:
-        seconds: the time after which the backend wants to be asked again; None if it did not say.
-    """
-
-    def __init__(self, problem: str, seconds: float | None = None) -> None:
-        super().__init__(problem)
-        self.seconds = seconds
-
-
 Form = TypeVar("Form")
 
 
-async def wait(seconds: float, reason: str) -> None:
-    """Wait, and print the reason, at most once a minute."""
-    if _printed.let_pass(reason):
-        errors.print(f"waiting for the backend: {printable(reason)}", markup=False)
+async def wait(seconds: float, problem: Exception) -> None:
+    """Wait, and print why, at most once a minute."""
+    if _printed.let_pass(str(problem)):
+        errors.print(f"waiting for the backend: {printable(str(problem))}", markup=False)
     await asyncio.sleep(seconds)
 
 
@@ -247,32 +234,30 @@ class BackendClient:
         """
         url = URL(f"{self._address}{path}", encoded=True).extend_query(list(query))
         body = {} if content is None else {"json": content}
-        waited, delay = 0.0, _FIRST_WAIT
-        while True:
-            seconds = None
+
+        async def ask() -> Form:
+            answer = await self._answer(method, url, body)
             try:
-                return self._read(await self._answer(method, url, body), f"{method} {path}", form)
+                return self._read(answer, f"{method} {path}", form)
             except UnknownFormError as error:
                 if self._patience is not None:
                     raise
-                problem = str(error)
-            except _NoAnswerError as error:
-                problem, seconds = str(error), error.seconds
-            seconds = delay if seconds is None else seconds
-            if self._patience is not None and waited + seconds > self._patience:
-                raise InputError(f"{self.url}: {problem}; gave up after {waited:.0f} s")
-            await self._wait(seconds, problem)
-            waited, delay = waited + seconds, min(delay * 2, _LONGEST_WAIT)
+                raise NoAnswerError(str(error)) from None
+
+        try:
+            return await until_answered(ask, self._wait, longest=_LONGEST_WAIT, patience=self._patience)
+        except NoAnswerError as error:
+            raise InputError(f"{self.url}: {error}; gave up after {error.waited:.0f} s") from None
 
     async def _answer(self, method: str, url: URL, body: Mapping[str, Any]) -> HttpAnswer:
-        """Send a request once; raise a _NoAnswerError if it is to be repeated."""
+        """Send a request once; raise a NoAnswerError if it is to be repeated."""
         try:
             answer = await client.request(self._session, method, url, max_bytes=self._max_bytes, **body)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _NoAnswerError(client.reason(error)) from None
+            raise NoAnswerError(client.reason(error)) from None
         self.received += len(answer.body)
         if answer.status in _BUSY:
-            raise _NoAnswerError(f"status {answer.status}", client.retry_after(answer.headers))
+            raise NoAnswerError(f"status {answer.status}", client.retry_after(answer.headers))
         return answer
 
     def _read(self, answer: HttpAnswer, request: str, form: type[Form]) -> Form:

@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 
 from knowledgepulse_kafka.errors import ThrottledError
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
-from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
+from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_kafka.topic_limits import TopicLimits
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.topics import COMPACTED
 from knowledgepulse_kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.pull_output import PageRecorder
 from knowledgepulse_worker.tools.backends.pull_state import TOPIC
@@ -123,8 +123,7 @@ async def topic_output(
         TopicError: the raw topic does not exist.
     """
     config, pulls = settings.kafka.client_config(), pulls_topic_name(settings.kafka.group)
-    await require_rights(config, pull_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, pull_rights(settings)) as admin:
         await admin.require_existing(settings.topics.raw)
         await admin.create_if_missing(pulls, 1, COMPACTED)
         topics = await admin.required([settings.topics.raw, pulls])

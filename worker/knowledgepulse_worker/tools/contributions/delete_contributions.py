@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher
-from knowledgepulse_kafka.rights import require_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
@@ -34,8 +33,7 @@ async def delete_contributions(
     """
     client = RegistryClient(settings.registry, asyncio.sleep)
     topic = contributions_topic_name(settings.kafka.group)
-    await require_rights(settings.kafka.client_config(), contribution_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, contribution_rights(settings)) as admin:
         await create_topic(admin, topic)
     persistence = RequestRetrier(asyncio.sleep, ContributionMetrics())
     async with IdempotentPublisher(settings.kafka.client_config()) as publisher, client:

@@ -16,6 +16,7 @@ from knowledgepulse_kafka import http_client as client
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.common.retries import NoAnswerError
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit
 from knowledgepulse_worker.tools.contributions.request_pace import Pace, SleepFunction
 
@@ -35,20 +36,6 @@ _READS, _WRITES = 60, 30
 """Requests per minute until the registry states its own limits; no registry allows fewer."""
 
 _MINUTE = 60.0
-
-
-class TryAgain(Exception):  # noqa: N818 - the request is repeated
-    """The registry gave no final answer.
-
-    Attributes:
-        reason: the reason for repeating the request.
-        seconds: the time after which the registry may be asked again; None if it did not say.
-    """
-
-    def __init__(self, reason: RetryReason, message: str, seconds: float | None = None) -> None:
-        super().__init__(message)
-        self.reason: RetryReason = reason
-        self.seconds = seconds
 
 
 class RegistryAnswer(NamedTuple):
@@ -100,7 +87,7 @@ class RegistryClient:
         """Check that the API key is valid and belongs to the agent, by asking for the agent's data.
 
         Raises:
-            TryAgain: the registry did not answer.
+            NoAnswerError: the registry gave no final answer.
             AccessError: it refuses the key, or the key belongs to another agent.
             SettingsError: there is no registry at the address.
         """
@@ -155,11 +142,11 @@ class RegistryClient:
         try:
             answer = await client.request(self._session, method, url, max_bytes=max_bytes, **content)
         except TimeoutError:
-            raise TryAgain("timeout", f"no answer within {self._registry.timeout:g} s") from None
+            raise _no_answer("timeout", f"no answer within {self._registry.timeout:g} s") from None
         except aiohttp.ClientConnectorError as error:
-            raise TryAgain("unreachable", client.reason(error)) from error
+            raise _no_answer("unreachable", client.reason(error)) from error
         except aiohttp.ClientError as error:
-            raise TryAgain("closed", client.reason(error)) from None
+            raise _no_answer("closed", client.reason(error)) from None
         pace.told(answer.headers)
         self._require_access(method, path, answer)
         return _Response(answer.status, _json(answer) if max_bytes else None)
@@ -170,7 +157,7 @@ class RegistryClient:
         is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
         has_no_key = is_limited and answer.headers.get("X-RateLimit-Limit") == "0"
         if is_limited and not has_no_key:
-            raise TryAgain("limited", "the registry's rate limit", seconds or _MINUTE)
+            raise _no_answer("limited", "the registry's rate limit", seconds or _MINUTE)
         if has_no_key or status == HTTPStatus.UNAUTHORIZED:
             raise AccessError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
         if status == HTTPStatus.FORBIDDEN:
@@ -179,16 +166,20 @@ class RegistryClient:
                 "than registry.agent_id, lacks the scope `write`, or its agent has too little reputation"
             )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
-            raise TryAgain("server_error", f"status {status}", seconds)
+            raise _no_answer("server_error", f"status {status}", seconds)
 
     def _no_registry(self, method: str, path: str, response: _Response) -> Exception:
         """Return the error for an answer that no registry gives."""
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
-            return TryAgain("unreadable", f"{method} {path}: the answer has an unknown form")
+            return _no_answer("unreadable", f"{method} {path}: the answer has an unknown form")
         return SettingsError(
             f"registry.url: {self._url} answers {method} {path} with status {response.status}, so it is not "
             "a KnowledgePulse registry"
         )
+
+
+def _no_answer(reason: RetryReason, problem: str, seconds: float | None = None) -> NoAnswerError:
+    return NoAnswerError(problem, seconds, reason)
 
 
 def _json(answer: client.HttpAnswer) -> Any:
@@ -197,7 +188,7 @@ def _json(answer: client.HttpAnswer) -> Any:
         return answer.json()
     except ValueError:
         if answer.status < HTTPStatus.MULTIPLE_CHOICES or answer.status == HTTPStatus.NOT_FOUND:
-            raise TryAgain(
+            raise _no_answer(
                 "unreadable", f"status {answer.status} with {answer.content_type} instead of JSON"
             ) from None
         return None

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.rights import require_rights
 from knowledgepulse_kafka.session import Session, commit_repeatedly
 from knowledgepulse_kafka.topic_reader import Record
 from knowledgepulse_schemas.headers import last_header
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import contributions_topic_name
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import RegistrySettings, Settings
-from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
+from knowledgepulse_worker.tools.common.group_program import group_program
+from knowledgepulse_worker.tools.common.retries import (
+    NoAnswerError,
+    StoppedError,
+    sleep_until_stopped,
+    until_answered,
+)
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.contributions.contribution_metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.contributions_topic import (
@@ -36,7 +41,7 @@ from knowledgepulse_worker.tools.contributions.contributions_topic import (
     source_topic,
 )
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
-from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient, TryAgain
+from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient
 from knowledgepulse_worker.tools.contributions.request_pace import SleepFunction
 
 logger = logging.getLogger(__name__)
@@ -49,13 +54,9 @@ HOUR = 3600.0
 _T = TypeVar("_T")
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
-    """The command was told to stop."""
-
-
 @dataclass
 class RequestRetrier:
-    """Repeats a request until there is a final answer, with increasing pauses.
+    """Repeats a request until there is a final answer.
 
     Attributes:
         sleep: waits between requests.
@@ -69,19 +70,15 @@ class RequestRetrier:
     _refusals: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
     async def ask(self, request: Callable[[], Awaitable[_T]]) -> _T:
-        """Return the result of a request once it does not raise TryAgain."""
-        wait = 0.5
-        while True:
-            try:
-                return await request()
-            except TryAgain as error:
-                self.metrics.retries[error.reason].inc()
-                wait = min(2 * wait, LONGEST_WAIT)
-                seconds = wait * random.uniform(0.75, 1) if error.seconds is None else error.seconds  # noqa: S311 - no secret
-                if error.reason == "limited":
-                    seconds = self._after_refusal(seconds)
-                logger.warning("%s: %s; trying again in %.0f s", error.reason, printable(str(error)), seconds)
-                await self.sleep(seconds)
+        """Return the result of a request once it does not raise a NoAnswerError."""
+        return await until_answered(request, self._wait, longest=LONGEST_WAIT)
+
+    async def _wait(self, seconds: float, error: NoAnswerError) -> None:
+        self.metrics.retries[error.reason].inc()
+        if error.reason == "limited":
+            seconds = self._after_refusal(seconds)
+        logger.warning("%s: %s; trying again in %.0f s", error.reason, printable(str(error)), seconds)
+        await self.sleep(seconds)
 
     def _after_refusal(self, seconds: float) -> float:
         """Return the seconds to wait after a refusal, since a third one within an hour revokes the key."""
@@ -157,34 +154,16 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
         TopicError: the topic is missing.
         DeliveryError: a broker rejected an answer, or another process took over.
     """
-
-    async def sleep(seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await stop.wait()
-        except TimeoutError:
-            return
-        raise Stopped
-
     metrics = ContributionMetrics(group=settings.kafka.group)
+    sleep = partial(sleep_until_stopped, stop=stop)
     client = RegistryClient(settings.registry, sleep)
     source = source_topic(settings)
     answers = group = contributions_topic_name(settings.kafka.group)  # the transactional id, too
-    await require_rights(settings.kafka.client_config(), contribution_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, contribution_rights(settings)) as admin:
         await admin.required([source])
         await create_topic(admin, answers)
     persistence = RequestRetrier(sleep, metrics)
-    async with (
-        Session(
-            replace(settings.kafka.client_config(), group=group),
-            [source],
-            group,
-            decoded_bytes=settings.limits.batch_bytes,
-        ) as session,
-        serving_metrics(settings.web, metrics, session),
-        client,
-    ):
+    async with group_program(settings, metrics, group, [source]) as session, client:
         sender = Sender(settings.registry, client, persistence)
         try:
             await persistence.ask(client.check)
@@ -201,7 +180,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
                         break
                     metrics.results[contribution.result].inc()
                 metrics.lag.set(await session.lag())
-        except Stopped:
+        except StoppedError:
             logger.info("stopping")
     return metrics.counts()
 

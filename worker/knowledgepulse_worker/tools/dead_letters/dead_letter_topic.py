@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from knowledgepulse_kafka.errors import TopicError
-from knowledgepulse_kafka.rights import READ, Right, require_rights, topic_rights
+from knowledgepulse_kafka.rights import READ, Right, topic_rights
 from knowledgepulse_kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
 from knowledgepulse_kafka.topics import Topic
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import replays_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
@@ -77,8 +77,7 @@ async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
         SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: the dead-letter topic does not exist.
     """
-    await require_rights(settings.kafka.client_config(), dead_letter_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, dead_letter_rights(settings)) as admin:
         topics = await admin.existing(settings.topics.dead_letter)
     async with TopicReader(settings.kafka.client_config(), settings.limits.batch_bytes) as reader:
         yield DeadLetters(reader, topics[settings.topics.dead_letter], topics.get(admin.replays))

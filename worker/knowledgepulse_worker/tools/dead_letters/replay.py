@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord
-from knowledgepulse_kafka.rights import WRITE, Right, require_rights, topic_rights
+from knowledgepulse_kafka.rights import WRITE, Right, topic_rights
 from knowledgepulse_kafka.topic_limits import record_bytes
 from knowledgepulse_kafka.topic_reader import ProgressCallback
 from knowledgepulse_kafka.topics import COMPACTED, Topic
 from knowledgepulse_kafka.transactional_publisher import BATCH_BYTES, TransactionalPublisher
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import replays_topic_name
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights, open_dead_letters
@@ -117,10 +117,7 @@ async def replay(
         TopicError: a topic is missing.
         DeliveryError: a broker rejected a record.
     """
-    await require_rights(
-        settings.kafka.client_config(), [*dead_letter_rights(settings), *replay_rights(settings)]
-    )
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, [*dead_letter_rights(settings), *replay_rights(settings)]) as admin:
         raw = (await admin.existing(settings.topics.raw))[settings.topics.raw]
         if not dry_run:
             await admin.create_if_missing(admin.replays, 1, COMPACTED)

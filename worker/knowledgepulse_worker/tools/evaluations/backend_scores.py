@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.tools.backends.backend import FAULTS, Backend, RunScore, fault_text
 from knowledgepulse_worker.tools.backends.run_scores import read_scored, run_score
+from knowledgepulse_worker.tools.common.retries import sleep_until_stopped
 from knowledgepulse_worker.tools.common.scored_records import KafkaRecord, read_scored_record
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 
@@ -18,10 +18,6 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 50
 """Number of scores in a request."""
-
-
-class StoppedError(Exception):
-    """The command was told to stop while it waited for the backend."""
 
 
 class BackendWait:
@@ -36,14 +32,12 @@ class BackendWait:
         self._metrics = metrics
         self._stop = stop
 
-    async def __call__(self, seconds: float, reason: str) -> None:
+    async def __call__(self, seconds: float, problem: Exception) -> None:
         """Wait for some seconds; raise a StoppedError if the command is to stop."""
         self._metrics.backend_up.set(0)
         self._metrics.retries.inc()
-        logger.warning("the backend does not take scores: %s; trying again in %.0f s", reason, seconds)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
-            raise StoppedError
+        logger.warning("the backend does not take scores: %s; trying again in %.0f s", problem, seconds)
+        await sleep_until_stopped(seconds, self._stop)
 
 
 async def write_scores(backend: Backend, records: Sequence[KafkaRecord], metrics: EvaluationMetrics) -> None:

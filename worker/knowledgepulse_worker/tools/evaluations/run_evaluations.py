@@ -11,19 +11,20 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from knowledgepulse_kafka.records import NO_TIMESTAMP, OutputRecord, Position
-from knowledgepulse_kafka.rights import READ, WRITE, Right, require_rights, topic_rights
+from knowledgepulse_kafka.rights import READ, WRITE, Right, topic_rights
 from knowledgepulse_kafka.session import Session, commit_repeatedly
 from knowledgepulse_kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.backends.all_backends import connected
 from knowledgepulse_worker.tools.backends.backend import Backend
-from knowledgepulse_worker.tools.common.metrics_port import serving_metrics
+from knowledgepulse_worker.tools.common.group_program import group_program
+from knowledgepulse_worker.tools.common.retries import StoppedError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
-from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, StoppedError, write_scores
+from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, write_scores
 from knowledgepulse_worker.tools.evaluations.destination import Destination
 from knowledgepulse_worker.tools.evaluations.evaluation_event import otlp_logs, otlp_spans, span_of
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
@@ -106,9 +107,8 @@ async def run_evaluations(
         TopicError: an output topic is missing.
         DeliveryError: a broker rejected an event, or another process took over.
     """
-    await require_rights(settings.kafka.client_config(), evaluation_rights(settings, destination))
     names = settings.topics.scored
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, evaluation_rights(settings, destination)) as admin:
         topics = await admin.required(names)
         targets = evaluation_topics(settings) if destination is None else ()
         for name in targets:
@@ -117,16 +117,8 @@ async def run_evaluations(
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics(group=settings.kafka.group)
     evaluations = Evaluations(settings.kafka.group, evaluation_topics(settings), metrics)
-    async with (
-        Session(
-            replace(settings.kafka.client_config(), group=group),
-            names,
-            group,
-            decoded_bytes=settings.limits.batch_bytes,
-            batch_bytes=min([_BATCH_BYTES, *limits]),
-        ) as session,
-        serving_metrics(settings.web, metrics, session),
-    ):
+    batch_bytes = min([_BATCH_BYTES, *limits])
+    async with group_program(settings, metrics, group, names, batch_bytes=batch_bytes) as session:
         target = " and ".join(targets) if destination is None else destination.name
         logger.info("sending the scores of %s to %s", " and ".join(names), target)
         if destination is None:

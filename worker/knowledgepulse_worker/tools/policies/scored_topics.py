@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from knowledgepulse_kafka.rights import READ, require_rights, topic_rights
+from knowledgepulse_kafka.rights import READ, topic_rights
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
 from knowledgepulse_worker.records.decode_content import content_of
 from knowledgepulse_worker.scoring import ScoredRecord
@@ -34,8 +34,7 @@ async def require_topics(
         SecurityError: they refuse the login, the certificate or a right.
         TopicError: a topic is missing.
     """
-    await require_rights(settings.kafka.client_config(), topic_rights(operations, *names))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+    async with permitted_admin(settings, topic_rights(operations, *names)) as admin:
         topics = await admin.required(names, remedy)
     return [topics[name] for name in names]
 

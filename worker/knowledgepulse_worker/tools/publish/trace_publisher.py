@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from knowledgepulse_kafka.errors import NoBrokerError, TooLargeError
 from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, delivery_error
-from knowledgepulse_kafka.rights import Right, require_rights, topic_rights
+from knowledgepulse_kafka.rights import Right, topic_rights
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import permitted_admin
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.record_key import KeyBy, key_of
 
@@ -89,8 +89,7 @@ class TracePublisher:
             SecurityError: the brokers reject the login, the certificate or an operation.
             TopicError: the raw topic does not exist.
         """
-        await require_rights(self._settings.kafka.client_config(), publishing_rights(self._settings))
-        async with TopicAdmin(self._settings.kafka, self._settings.topics) as admin:
+        async with permitted_admin(self._settings, publishing_rights(self._settings)) as admin:
             await admin.require_existing(self.topic)  # producing to it may create it, with one partition
         await self._publisher.__aenter__()
         self._warning = asyncio.create_task(self._warn_of_silence())

@@ -22,6 +22,7 @@ from knowledgepulse_worker.tools.backends.backend import RunListing, RunScore
 from knowledgepulse_worker.tools.backends.pull_output import FileOutput, file_name
 from knowledgepulse_worker.tools.backends.pull_runs import Pull, PullRules
 from knowledgepulse_worker.tools.backends.pull_state import PullState, source_name
+from knowledgepulse_worker.tools.common.retries import NoAnswerError
 from knowledgepulse_worker.tools.convert.convert_command import ConversionReport
 from knowledgepulse_worker.tools.score import score_command
 from support.backends import FAKES, START, AgentRun, FakeMLflow, FakePhoenix
@@ -44,8 +45,8 @@ def pull(tmp_path):
     file = tmp_path / "traces.jsonl"
 
     async def run(fake, *, crash_after=None, now=NOW, waits=None, **rules):
-        async def wait(seconds, reason):
-            waits.append((seconds, reason))
+        async def wait(seconds, problem):
+            waits.append((seconds, str(problem)))
 
         async with fake.served() as url, connected(fake.name, url, "default", wait=wait) as backend:
             with PullState(tmp_path / "state", fake.name) as state:
@@ -148,7 +149,8 @@ async def test_a_busy_backend_is_asked_again_when_it_says(fake, pull):
         web.Response(status=502),
     ]
     assert await pull(fake, waits=waits) == objectives(0)
-    assert waits == [(7.0, "status 429"), (1.0, "status 503"), (2.0, "status 502")]
+    assert [reason for _, reason in waits] == ["status 429", "status 503", "status 502"]
+    assert waits[0][0] == 7
 
 
 async def test_a_backend_that_is_down_ends_the_pull_after_a_while(fake, pull):
@@ -169,7 +171,7 @@ def test_what_is_no_address_of_a_backend_is_refused_at_once(url):
 async def test_a_wait_for_a_backend_is_told_once_for_each_reason(monkeypatch, capsys):
     monkeypatch.setattr(backend_client, "_printed", LogInterval())
     for reason in ("status 503", "status 503", "no answer in time"):
-        await backend_client.wait(0.0, reason)
+        await backend_client.wait(0.0, NoAnswerError(reason))
 
     assert capsys.readouterr().err.splitlines() == [
         "waiting for the backend: status 503",

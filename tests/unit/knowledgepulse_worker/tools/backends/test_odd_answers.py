@@ -52,8 +52,8 @@ def fake(request, monkeypatch):
     return request.param()
 
 
-async def away(seconds, reason):
-    raise AwayError(reason)
+async def away(seconds, problem):
+    raise AwayError(str(problem))
 
 
 def scores(fake, number=3):

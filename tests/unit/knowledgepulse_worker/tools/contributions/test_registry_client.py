@@ -12,9 +12,10 @@ from aiohttp import web
 
 from knowledgepulse_worker.errors import AccessError, SettingsError
 from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.common.retries import NoAnswerError
 from knowledgepulse_worker.tools.common.scored_records import read_scored_record
 from knowledgepulse_worker.tools.contributions.knowledge_unit import KnowledgeUnit, unit_of
-from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient, TryAgain
+from knowledgepulse_worker.tools.contributions.registry_client import RegistryAnswer, RegistryClient
 from support.registry import Registry, register, serving
 
 REAL = os.environ.get("REGISTRY_URL")
@@ -116,7 +117,7 @@ async def test_the_limits_are_honoured_before_they_are_hit(url, document, record
 
     async with RegistryClient(registry, no_sleep) as client:
         requests = [client.contribute(unit_in(record(document()), registry)) for _ in range(12)]
-        with pytest.raises(TryAgain) as limited:
+        with pytest.raises(NoAnswerError) as limited:
             await asyncio.gather(*requests)
     assert (limited.value.reason, limited.value.seconds >= 1) == ("limited", True)
 

@@ -11,7 +11,8 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.tools.backends.all_backends import connected
-from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, StoppedError, write_scores
+from knowledgepulse_worker.tools.common.retries import StoppedError
+from knowledgepulse_worker.tools.evaluations.backend_scores import BackendWait, write_scores
 from knowledgepulse_worker.tools.evaluations.evaluation_metrics import EvaluationMetrics
 from support.backends import AgentRun, FakePhoenix
 from support.scored import dead_letter, published

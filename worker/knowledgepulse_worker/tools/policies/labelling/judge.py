@@ -15,11 +15,19 @@ import msgspec
 from msgspec import Meta
 from yarl import URL
 
-from knowledgepulse_kafka.http_client import bearer, reason, request, retry_after, shortened_answer
+from knowledgepulse_kafka.http_client import (
+    HttpAnswer,
+    bearer,
+    reason,
+    request,
+    retry_after,
+    shortened_answer,
+)
 from knowledgepulse_kafka.safe_text import without_secrets
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
+from knowledgepulse_worker.tools.common.retries import NoAnswerError, until_answered
 from knowledgepulse_worker.tools.policies.labelling.label_session import LabelSession, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces_to_label import text_view
 from knowledgepulse_worker.tools.policies.labels import JUDGE_PREFIX, MIN_KEPT_REWARD
@@ -37,11 +45,8 @@ ANSWER_LIMIT = 120.0
 MAX_ANSWER_BYTES = 1_048_576
 """Bytes of an answer, which is to be one word."""
 
-LONGEST_WAIT = 600.0
-"""Seconds that a busy server may make us wait."""
-
-ATTEMPTS = 5
-"""How often a request is sent to a server that is busy."""
+PATIENCE = 600.0
+"""Seconds for which a request is sent again to a server that is busy, and that it may make us wait."""
 
 _MAX_EXAMPLES = 3
 """Number of unclear answers that are shown."""
@@ -210,22 +215,33 @@ def _headers(key: str | None) -> dict[str, str]:
         raise InputError(f"OPENAI_API_KEY: {error}") from None
 
 
+async def _wait(seconds: float, _problem: NoAnswerError) -> None:
+    await asyncio.sleep(seconds)
+
+
 async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: str) -> _Answer:
     """Ask as often as the rate allows, and repeat the question while the server is busy."""
     messages = [{"role": "system", "content": judge.task}, {"role": "user", "content": text}]
     content = {"model": judge.model, "messages": messages}
     where = without_secrets(str(address))
-    for attempt in range(1, ATTEMPTS + 1):
+
+    async def ask() -> HttpAnswer:
         await asyncio.sleep(60 / judge.per_minute)
-        try:
-            answer = await request(client, "POST", address, max_bytes=MAX_ANSWER_BYTES, json=content)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise InputError(f"{where}: {reason(error)}") from error
-        if answer.status not in _BUSY_STATUSES or attempt == ATTEMPTS:
-            break
-        await asyncio.sleep(min(retry_after(answer.headers) or 2**attempt, LONGEST_WAIT))
-    if answer.status != HTTPStatus.OK:
-        raise InputError(f"{where}: {answer.status}: {answer.excerpt([judge.key or ''])}")
+        answer = await request(client, "POST", address, max_bytes=MAX_ANSWER_BYTES, json=content)
+        if answer.status == HTTPStatus.OK:
+            return answer
+        problem = f"{answer.status}: {answer.excerpt([judge.key or ''])}"
+        if answer.status in _BUSY_STATUSES:
+            asked = retry_after(answer.headers)
+            raise NoAnswerError(problem, None if asked is None else min(asked, PATIENCE))
+        raise InputError(f"{where}: {problem}")
+
+    try:
+        answer = await until_answered(ask, _wait, longest=PATIENCE, patience=PATIENCE)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise InputError(f"{where}: {reason(error)}") from error
+    except NoAnswerError as error:
+        raise InputError(f"{where}: {error}; gave up after {error.waited:.0f} s") from None
     try:
         return msgspec.json.decode(answer.body, type=_Answer)
     except DECODE_ERRORS as error:
