@@ -268,14 +268,14 @@ def test_a_pull_that_is_killed_again_and_again_takes_each_run_once(server, runs,
 
 def test_scores_that_are_written_back_again_after_a_kill_are_there_once(server, runs):
     command = [
-        sys.executable, "-m", "knowledgepulse_worker.cli.entry", "score", "--from", server.name, server.url,
+        sys.executable, "-m", "knowledgepulse_worker.cli.entry", "score-runs", server.name, server.url,
         "--embedder", "none", "--write-back",
     ]  # fmt: skip
     kills = killed_again_and_again(command, lambda: bool(server.scores(runs[0])))
     done = kp_worker(*command[3:])
     assert done.returncode == 0, done.stderr
-    rows = [row.split() for row in done.stdout.splitlines()[1:] if "\u2192" in row]
-    values = {row[5]: float(row[1]) for row in rows}
+    lines = map(json.loads, kp_worker(*command[3:-1], "--traces").stdout.splitlines())
+    values = {line["trace"]["metadata"]["pulled_from"]["run"]: line["quality_score"] for line in lines}
     assert kills >= 1
     for run in runs:
         (value,) = server.scores(run)

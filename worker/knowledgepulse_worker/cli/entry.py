@@ -75,7 +75,12 @@ _COMMANDS = (
     LazyCommand(
         "score",
         "tools.score.score_command:score",
-        "Score FILES, one JSON trace per line, or the runs of a backend, without a broker.",
+        "Score FILES, one JSON trace per line, without a broker.",
+    ),
+    LazyCommand(
+        "score-runs",
+        "tools.backends.score_runs_command:score_runs",
+        "Score the runs of BACKEND at URL, without a broker.",
     ),
     LazyCommand(
         "audit",

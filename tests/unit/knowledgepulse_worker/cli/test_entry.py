@@ -26,6 +26,7 @@ from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 from knowledgepulse_worker.scoring import Scorer
 from support.commands import command
 
+CONVERT = "`--from NAME` converts it first, and `kp-worker convert FILE` prints its traces"
 KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
 
 
@@ -446,9 +447,9 @@ def test_traces_on_several_lines_are_refused(
 @pytest.mark.parametrize(
     ("sample", "problem"),
     [
-        ("session", "looks like claude_code, not like traces; convert it with `kp-worker convert FILE`"),
-        ("chat", "looks like openai, not like traces; convert it with `kp-worker convert FILE`"),
-        ("spans", "looks like otlp, not like traces; convert it with `kp-worker convert FILE`"),
+        ("session", "looks like claude_code, not like traces; " + CONVERT.replace("NAME", "claude_code")),
+        ("chat", "looks like openai, not like traces; " + CONVERT.replace("NAME", "openai")),
+        ("spans", "looks like otlp, not like traces; " + CONVERT.replace("NAME", "otlp")),
         ("scored", "is output of `kp-worker score`, and its traces are scored already"),
         ("gzip", "is compressed, but lines of text are expected; decompress it with `gzip -dk FILE`"),
         ("xz", "is compressed, but lines of text are expected; decompress it with `xz -dk FILE`"),

@@ -16,7 +16,7 @@ from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.common.scored_records import read_line
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
-from knowledgepulse_worker.tools.terminal.files import Document, print_rejected
+from knowledgepulse_worker.tools.terminal.files import Rejections
 from knowledgepulse_worker.tools.terminal.lines import located_lines
 
 _MISSING = msgspec.Raw()
@@ -46,8 +46,9 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
         return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
-        scored = score_line(line, scorer(), settings.limits.trace_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content, scored.counts)
+        return score_line(line, scorer(), settings.limits.trace_bytes).record(source, name)
+
+    rejections = Rejections()
 
     for path in paths:
         raw = None
@@ -57,10 +58,11 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
                 yield (read_raw if raw else read_line)(source, line)
             except (*DECODE_ERRORS, InvalidRecordError) as error:
                 if raw and isinstance(error, InvalidRecordError) and error.reason == "too_large":
-                    print_rejected(Document(source, line), error)  # it is whole: the others can be scored
+                    rejections.show(source, error)  # it is whole: the others can be scored
                     continue
                 kind = "a trace" if raw else "output of `kp-worker score`"
                 raise InputError(f"{source}: not {kind}: {error}") from None
+    rejections.show_rest()
 
 
 def is_raw(source: str, line: bytes) -> bool:

@@ -29,8 +29,8 @@ from knowledgepulse_worker.tools.publish.waiting_files import WaitingFiles
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
     Document,
+    Rejections,
     lines_of,
-    print_rejected,
     refuse_other_files,
 )
 
@@ -257,7 +257,8 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
     """Print the effect that publishing would have; return the number of invalid documents."""
     from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
 
-    records = without_key = invalid = 0
+    records = without_key = 0
+    rejections = Rejections()
     for document in documents:
         value = document.text.strip()
         records += 1
@@ -265,12 +266,12 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
         try:
             decode_trace(value, settings.limits.trace_bytes)
         except InvalidRecordError as error:
-            invalid += 1
-            print_rejected(document, error)
+            rejections.show(document.location, error)
+    rejections.show_rest()
     where = f"{settings.topics.raw} at {settings.kafka.bootstrap_servers}"
     errors.print(f"{counted(records, 'record')} would be published to {where}, keyed by {key}")
     if without_key:
         errors.print(f"{without_key} of them have no {key} and would be published without a key")
-    if invalid:
+    if invalid := rejections.count:
         errors.print(f"{invalid} of them are invalid and would become dead letters")
     return invalid

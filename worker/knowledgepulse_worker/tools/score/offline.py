@@ -22,6 +22,7 @@ from knowledgepulse_worker.scoring import (
     Counts,
     EmbedFunction,
     Score,
+    ScoredRecord,
     Scorer,
     VectorCache,
     count_trace,
@@ -39,6 +40,10 @@ class OfflineScore:
     content: Content
     counts: Counts
     partition: int = 0
+
+    def record(self, source: str, embedder: str | None = None) -> ScoredRecord:
+        """Return the score with what people and policies need of the trace, but not the whole trace."""
+        return ScoredRecord.of(source, self.trace, self.score, embedder, self.content, self.counts)
 
     def to_json(self, embedder: str, policy: str | None = None, value: bytes = b"") -> str:
         """Return a line of JSON with the id, the score, and the members that policies and people need.

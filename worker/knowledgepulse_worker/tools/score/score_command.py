@@ -2,185 +2,144 @@
 
 from __future__ import annotations
 
-import asyncio
+import shlex
 import sys
-from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import get_args
+from typing import TypeVar
 
 import click
-from rich.progress import DownloadColumn
+from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_schemas.convert import Options
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.message_text import counted, printable
 from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.settings import Settings, load_settings, override
-from knowledgepulse_worker.terminal.config_option import config_option
-from knowledgepulse_worker.tools.backends.all_backends import BACKENDS, connected
-from knowledgepulse_worker.tools.backends.backend import Backend
-from knowledgepulse_worker.tools.backends.backend_options import BACKEND_NAMES, backend_options, page_option
-from knowledgepulse_worker.tools.common.record_key import KeyBy
-from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer
-from knowledgepulse_worker.tools.score.score_backend import report_of, score_runs, write_scores
-from knowledgepulse_worker.tools.terminal.arguments import Moment
+from knowledgepulse_worker.tools.convert.conversion_options import FORMAT
+from knowledgepulse_worker.tools.convert.convert_command import ConversionReport, converted
+from knowledgepulse_worker.tools.score.scoring import Scoring, scoring_options
+from knowledgepulse_worker.tools.terminal.arguments import files_argument
 from knowledgepulse_worker.tools.terminal.console import errors, progress_bars
 from knowledgepulse_worker.tools.terminal.files import (
+    Document,
+    Rejections,
     echo,
     lines_of,
-    print_rejected,
     refuse_other_files,
 )
-from knowledgepulse_worker.tools.terminal.options import embedder_option
+
+Result = TypeVar("Result")
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@config_option
-@click.option(
-    "--from",
-    "source",
-    type=(click.Choice([*BACKENDS]), str),
-    metavar="BACKEND URL",
-    help=f"Score the runs of this backend ({BACKEND_NAMES}) instead of files.",
-)
-@backend_options
-@page_option
-@click.option(
-    "--since", type=Moment(), help="With --from: score only runs that started at this time or later."
-)
-@click.option("--write-back", is_flag=True, help="With --from: write the scores into the backend.")
-@embedder_option("Override embedding.backend.")
-@click.option("--max-tokens", type=int, help="Override embedding.max_tokens.")
-@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Override embedding.truncation.")
-@click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Override embedding.text.")
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 10_000),
-    default=1,
-    help="Score as in a topic with this number of partitions, where a trace is compared only with its own.",
-)
-@click.option(
-    "--key",
-    type=click.Choice(get_args(KeyBy)),
-    default="id",
-    help="Field that determines the partition, as in `kp-worker publish`.",
-)
-@click.option("--traces", is_flag=True, help="Print each trace with its score, for `kp-worker export`.")
-@click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
-def score(
-    files: tuple[str, ...],
-    config: Path | None,
-    source: tuple[str, str] | None,
-    project: str,
-    key_file: Path | None,
-    max_page: int,
-    since: datetime | None,
-    write_back: bool,
-    embedder: str | None,
-    max_tokens: int | None,
-    truncation: str | None,
-    text: str | None,
-    partitions: int,
-    key: KeyBy,
-    traces: bool,
-    dry_run: bool,
-) -> None:
-    """Score FILES, one JSON trace per line, or the runs of a backend, without a broker.
+@files_argument
+@click.option("--from", "format_name", type=FORMAT, help="Convert the files from this format first.")
+@scoring_options
+@click.option("--dry-run", is_flag=True, help="Only validate the traces, without a model.")
+def score(files: tuple[str, ...], format_name: str | None, dry_run: bool, given: Scoring) -> None:
+    """Score FILES, one JSON trace per line, without a broker.
 
-    Prints one JSON object per trace, which includes its shortened objective, steps and result. Traces are
-    scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid lines are
-    reported on standard error, and the exit status is then 1. `-` reads standard input.
+    On a terminal, prints a table of the best traces and a report: how many pass by the policy and how many
+    would by a share of a fifth, and why the best one is the best. Elsewhere, prints one JSON object per
+    trace, which includes its shortened objective, steps and result. With `--from`, the files are first
+    converted, as `kp-worker convert` does.
 
-    With `--from`, prints a table of the runs, the best first, and a report. With `--traces` in addition, the
-    lines are printed instead of the table. `--write-back` writes each score into the backend, in the place of
-    an earlier one. `kp-worker pull` says where the backend's key is read from.
+    Traces are scored in the order of the files and lines, as in one partition or in `--partitions`. Invalid
+    lines are reported on standard error, and the exit status is then 1. `-` reads standard input.
     """
-    _check(files, source, write_back=write_back, since=since, dry_run=dry_run)
-    refuse_other_files(files)
-    over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
-    settings = load_settings(config)
-    settings = override(
-        settings, "embedding", {name: value for name, value in over.items() if value is not None}
-    )
-    loaded = None if dry_run else load_embedder(settings.embedding, settings.cache)
-    topic = Partitions(partitions, key, partial(make_scorer, settings, loaded))
-    name = embedder_name(settings.embedding)
-    if source is not None:
-        scoring = _score_backend(
-            connected(*source, project, key_file, max_bytes=max_page * 2**20),
-            since,
-            settings,
-            topic,
-            write_back=write_back,
-            traces=traces,
-        )
-        sys.exit(asyncio.run(scoring))
-    good = bad = 0
-    with progress_bars(DownloadColumn()) as progress:
-        for line in lines_of(files, progress):
-            try:
-                if dry_run:
-                    decode_trace(line.text.strip(), settings.limits.trace_bytes)
-                else:
-                    scored = topic.score(line.text, settings.limits.trace_bytes)
-                    policy = settings.policy.digest if traces else None
-                    echo(scored.to_json(name, policy, line.text.strip()), progress)
-                good += 1
-            except InvalidRecordError as error:
-                bad += 1
-                print_rejected(line, error)
-    if not good + bad:
-        raise InputError(
-            f"{printable(', '.join(files))}: no trace to score; one JSON trace per line is expected"
-        )
+    if format_name is None:
+        refuse_other_files(files)
+    traces = _Traces(files, format_name)
     if dry_run:
-        embedding, policy = settings.embedding.backend, settings.policy.digest
+        _validate(traces, given)
+    elif given.prints_lines:
+        _print_lines(traces, given)
+    else:
+        _print_table(traces, given)
+    sys.exit(traces.exit_status())
+
+
+def _validate(traces: _Traces, given: Scoring) -> None:
+    settings = given.settings
+    good = sum(1 for _ in traces.each(partial(decode_trace, max_bytes=settings.limits.trace_bytes)))
+    backend, policy = settings.embedding.backend, settings.policy.digest
+    if good:
         errors.print(
-            f"{counted(good, 'trace')} would be scored: embedding.backend {embedding}, policy {policy}"
+            f"{counted(good, 'trace')} would be scored: embedding.backend {backend}, policy {policy}"
         )
-    if bad:
-        hint = "" if good else "; `kp-worker convert` makes traces from sessions, spans and chats"
-        errors.print(f"{bad:,} of {good + bad:,} lines are invalid{hint}")
-        sys.exit(1)
 
 
-def _check(
-    files: tuple[str, ...],
-    source: tuple[str, str] | None,
-    *,
-    write_back: bool,
-    since: datetime | None,
-    dry_run: bool,
-) -> None:
-    """Refuse options that make no sense together."""
-    if (source is None) == (not files):
-        raise click.UsageError("give FILES, or a backend with --from")
-    if source is None and (write_back or since is not None):
-        raise click.UsageError("--write-back and --since need --from: files have no runs")
-    if source is not None and dry_run:
-        raise click.UsageError("--dry-run goes not with --from")
+def _print_lines(traces: _Traces, given: Scoring) -> None:
+    for document, scored in traces.each(given.scorer()):
+        echo(given.line_of(scored, document.text), traces.progress)
 
 
-async def _score_backend(
-    connection: AbstractAsyncContextManager[Backend],
-    since: datetime | None,
-    settings: Settings,
-    topic: Partitions,
-    *,
-    write_back: bool,
-    traces: bool,
-) -> int:
-    """Score the runs of a backend, and return the exit status: 1 if it refused a score."""
-    name, digest = embedder_name(settings.embedding), settings.policy.digest
-    async with connection as backend:
-        runs = await score_runs(backend, since, partial(topic.score, max_bytes=settings.limits.trace_bytes))
-        if traces:
-            for run in runs:
-                click.echo(run.scored.to_json(name, digest, run.value).encode())
-        else:
-            for line in report_of(runs, backend):
-                click.echo(line)
-        return 1 if write_back and await write_scores(backend, runs, digest) else 0
+def _print_table(traces: _Traces, given: Scoring) -> None:
+    records = [scored.record(document.location) for document, scored in traces.each(given.scorer())]
+    if records:
+        given.print_table(records, "trace")
+        click.echo(f"\n{_next_command(traces)}")
+
+
+def _next_command(traces: _Traces) -> str:
+    """Return what to type next."""
+    files = " ".join(printable(shlex.quote(name)) for name in traces.files)
+    if traces.format_name is not None:
+        return f"to keep the traces: kp-worker convert {files} > traces.jsonl"
+    if "-" in traces.files:
+        return "to choose what passes: kp-worker policy tune FILES"
+    return f"to choose what passes: kp-worker policy tune {files}"
+
+
+class _Traces:
+    """The traces of files, of which those that cannot be scored are reported on standard error.
+
+    Args:
+        files: their names.
+        format_name: the format to convert them from; None for traces.
+
+    Attributes:
+        progress: the bar that shows how much has been read, while they are read.
+    """
+
+    progress: Progress
+
+    def __init__(self, files: Sequence[str], format_name: str | None) -> None:
+        self.files, self.format_name = files, format_name
+        self._conversion, self._rejections = ConversionReport(), Rejections()
+        self._good = 0
+
+    def each(self, take: Callable[[bytes], Result]) -> Iterator[tuple[Document, Result]]:
+        """Yield each trace with what is made of it; what raises an InvalidRecordError is reported."""
+        with progress_bars(DownloadColumn()) as self.progress:
+            for document in self._documents():
+                try:
+                    result = take(document.text.strip())
+                except InvalidRecordError as error:
+                    self._rejections.show(document.location, error)
+                    continue
+                self._good += 1
+                yield document, result
+
+    def exit_status(self) -> int:
+        """Report how many were not scored; return 1 if there are any.
+
+        Raises:
+            InputError: there is nothing in the files.
+        """
+        bad = self._rejections.count
+        self._rejections.show_rest()
+        if failed := self._conversion.failed:
+            errors.print(f"{counted(failed, 'document')} not converted")
+        elif not self._good + bad:
+            names = printable(", ".join(self.files))
+            raise InputError(f"{names}: no trace to score; one JSON trace per line is expected")
+        if bad:
+            hint = "" if self._good else "; `--from auto` converts sessions, spans and chats first"
+            errors.print(f"{bad:,} of {self._good + bad:,} lines are invalid{hint}")
+        return 1 if bad or failed else 0
+
+    def _documents(self) -> Iterable[Document]:
+        if self.format_name is None:
+            return lines_of(self.files, self.progress)
+        return converted(self.files, self.format_name, self._conversion, self.progress, Options())

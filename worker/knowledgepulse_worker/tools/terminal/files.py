@@ -30,6 +30,8 @@ _COMPRESSED = {
 
 _MAX_DOCUMENT = 16_777_216
 """Bytes of a file that is read as one document, to tell its format."""
+_MAX_REJECTIONS = 10
+"""Documents of which each is named that is no trace; a picture has thousands of lines."""
 _FILE = "\0"
 """Stands for the file in a command, since the name itself may contain anything."""
 
@@ -96,7 +98,10 @@ def _problem(path: Path, first: bytes, *, is_small: bool) -> str:
     several = {b"{": ".", b"[": "'.[]'"}.get(first)
     document = _json(path.read_bytes() if several and is_small else first)
     if name := _format_of(document):
-        return f"looks like {name}, not like traces; convert it with `kp-worker convert {_FILE}`"
+        return (
+            f"looks like {name}, not like traces; `--from {name}` converts it first, and "
+            f"`kp-worker convert {_FILE}` prints its traces"
+        )
     if several:
         return (
             "has a trace on several lines, but one trace per line is expected; "
@@ -124,9 +129,26 @@ def _format_of(document: Any) -> str | None:
     return input_format.name if input_format else None
 
 
-def print_rejected(document: Document, error: InvalidRecordError) -> None:
-    """Print a document's location, and why it is not a trace, on standard error."""
-    errors.print(printable_line(f"{document.location}: {error.reason}: {error}"), markup=False, emoji=False)
+class Rejections:
+    """The documents that are no traces: the first ones are named on standard error, all are counted.
+
+    Attributes:
+        count: their number.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def show(self, location: str, error: InvalidRecordError) -> None:
+        """Print a document's location, and why it is not a trace, if it is one of the first."""
+        self.count += 1
+        if self.count <= _MAX_REJECTIONS:
+            errors.print(printable_line(f"{location}: {error.reason}: {error}"), markup=False, emoji=False)
+
+    def show_rest(self) -> None:
+        """Print how many were not named."""
+        if self.count > _MAX_REJECTIONS:
+            errors.print(f"and {self.count - _MAX_REJECTIONS:,} more")
 
 
 def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:

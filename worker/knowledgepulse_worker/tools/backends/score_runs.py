@@ -1,14 +1,14 @@
-"""Score the runs of a backend, print the best first, and write the scores back into it."""
+"""Score the runs of a backend, and write the scores back into it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
 
 from knowledgepulse_worker.errors import InputError, InvalidRecordError
-from knowledgepulse_worker.message_text import counted, printable
+from knowledgepulse_worker.message_text import counted
+from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.backends.backend import Backend, RunScore
 from knowledgepulse_worker.tools.backends.pull_runs import Pull
@@ -19,11 +19,6 @@ from knowledgepulse_worker.tools.terminal.console import errors
 _BATCH = 50
 """Number of scores in a request."""
 
-_TEXT_CHARACTERS = 80
-"""Characters of an objective and of a result in a row."""
-
-_COLUMNS = "{:>5}  {:6}  {:10}  {:16}  {:>5}  {:36}  {}"
-
 
 @dataclass(frozen=True)
 class ScoredRun:
@@ -31,6 +26,10 @@ class ScoredRun:
 
     value: bytes
     scored: OfflineScore
+
+    def record(self, backend: Backend) -> ScoredRecord:
+        """Return the score by the name that the run has in the backend."""
+        return self.scored.record(run_in(backend, read_scored(self.value)) or self.scored.trace.id)
 
 
 async def score_runs(
@@ -58,39 +57,6 @@ async def score_runs(
     return runs
 
 
-def report_of(runs: Sequence[ScoredRun], backend: Backend) -> Iterator[str]:
-    """Yield a table of runs, the best first, and a report in words."""
-    yield _COLUMNS.format("RANK", "SCORE", "DECISION", "DOMAIN", "STEPS", "RUN", "OBJECTIVE → RESULT")
-    for rank, run in enumerate(best_first(runs), start=1):
-        scored = run.scored
-        content = scored.content
-        yield _COLUMNS.format(
-            rank,
-            f"{scored.score.quality_score:.4f}",
-            scored.score.decision,
-            printable(scored.score.domain),
-            scored.counts.steps,
-            printable(run_in(backend, read_scored(run.value)) or scored.trace.id),
-            printable(f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"),
-        )
-    scores = [run.scored.score for run in runs]
-    values = sorted(score.quality_score for score in scores)
-    passed = sum(score.decision == "contribute" for score in scores)
-    limits = " or ".join(f"{threshold:g}" for threshold in sorted({score.threshold for score in scores}))
-    tenth = values[-max(1, len(values) // 10)]
-    yield ""
-    yield (
-        f"{counted(len(runs), 'run')}: scores from {values[0]:.2f} to {values[-1]:.2f}, median "
-        f"{median(values):.2f}; {passed:,} reach the threshold of {limits}"
-    )
-    yield f"the best tenth begins at {tenth:.2f}; `kp-worker policy tune` proposes a threshold for a share"
-
-
-def best_first(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
-    """Return the runs in the order of their scores."""
-    return sorted(runs, key=lambda run: -run.scored.score.quality_score)
-
-
 async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str) -> int:
     """Write the scores into the backend; return the number of those that it refused, which are named.
 
@@ -102,7 +68,8 @@ async def write_scores(backend: Backend, runs: Sequence[ScoredRun], policy: str)
     """
     traces = {run.scored.trace.id: read_scored(run.value) for run in runs}
     scores: list[RunScore] = []
-    for rank, run in enumerate(best_first(runs), start=1):
+    best_first = sorted(runs, key=lambda run: -run.scored.score.quality_score)
+    for rank, run in enumerate(best_first, start=1):
         score = run.scored.score
         nearest = traces.get(score.nearest or "")
         nearest_run = None if nearest is None else run_in(backend, nearest)

@@ -1,0 +1,81 @@
+"""`kp-worker score`: what a person reads, and what a program reads."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from knowledgepulse_worker.tools.score.score_command import score
+
+
+@pytest.fixture
+def traces(tmp_path, real_traces):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(real_traces) + b"\n")
+    return file
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(score, [*map(str, arguments), "--embedder", "lexical"], **options)
+
+
+def test_a_person_sees_the_best_first_and_what_a_policy_and_a_share_of_a_fifth_would_pass(traces):
+    said = run(traces, "--table").stdout
+    lines = [json.loads(line) for line in run(traces).stdout.splitlines()]
+    ordered = sorted(lines, key=lambda line: -line["quality_score"])
+    by_domain = {
+        line["domain"]: [each for each in ordered if each["domain"] == line["domain"]] for line in lines
+    }
+    fifth = [line for each in by_domain.values() for line in each[: round(len(each) / 5)]]
+
+    table, report, why = said.split("\n\n", 2)
+    rows = [line.split() for line in table.splitlines()[1:21]]
+    assert [row[1] for row in rows] == [f"{line['quality_score']:.4f}" for line in ordered[:20]]
+    assert [row[3] == "yes" for row in rows] == [line in fifth for line in ordered[:20]]
+    assert table.endswith("and 134 more, which --json prints")
+    passed = sum(line["decision"] == "contribute" for line in lines)
+    assert f"{passed} pass by the policy: threshold 0.75\n{len(fifth)} would pass by share = 0.2" in report
+    best = max(range(len(lines)), key=lambda at: lines[at]["quality_score"])
+    assert why.startswith(f"the best is {traces}:{best + 1}, for its\n")
+    assert f"novelty            {lines[best]['novelty']:.4f}" in why
+    assert said.endswith(f"to choose what passes: kp-worker policy tune {traces}\n")
+
+
+def test_the_policy_decides_beside_the_fifth(traces, tmp_path):
+    (tmp_path / "worker.toml").write_text("[policy]\nthreshold = 0.7\nmin_novelty = 0.1\n")
+    said = run(traces, "--table", "--config", tmp_path / "worker.toml").stdout
+    assert " pass, and " in said
+    assert "are withheld, by the policy: threshold 0.7\n" in said
+
+
+def test_files_of_another_format_are_converted_first(tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps([{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So"}]))
+
+    said = run(file, "--from", "auto", "--table").stdout
+
+    assert "Why? → So" in said
+    assert said.endswith(f"to keep the traces: kp-worker convert {file} > traces.jsonl\n")
+
+
+def test_each_of_the_first_invalid_lines_is_named_and_the_others_are_counted(tmp_path, real_traces):
+    """A picture has thousands of lines."""
+    file = tmp_path / "picture"
+    file.write_bytes(b"\n".join([real_traces[0], *[b"no trace"] * 12]))
+
+    said = run(file).stderr.splitlines()
+
+    assert [line.split(": ")[0] for line in said[:10]] == [f"{file}:{line}" for line in range(2, 12)]
+    assert said[10:] == ["and 2 more", "12 of 13 lines are invalid"]
+
+
+def test_who_has_no_model_learns_of_the_embedder_that_needs_none(traces, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    monkeypatch.setitem(sys.modules, "knowledgepulse_worker.embedding.forward", None)
+
+    result = CliRunner().invoke(score, [str(traces)])
+
+    assert str(result.exception).endswith("; `--embedder lexical` needs no model")

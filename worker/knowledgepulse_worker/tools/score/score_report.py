@@ -1,0 +1,129 @@
+"""Scores of files or of a backend's runs for people: a table of the best, and what the scores tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from statistics import median
+
+from rich.table import Table
+from rich.text import Text
+
+from knowledgepulse_worker.message_text import counted, printable
+from knowledgepulse_worker.policy import Policy, places
+from knowledgepulse_worker.scoring import ScoredRecord, explain_score, override_effects, similarity_text
+
+FIFTH = 0.2
+"""The share that the report tries on the traces: that of the quickstart."""
+
+_ROWS = 20
+"""Traces in the table, so that the best are in sight when it ends."""
+
+_TEXT_CHARACTERS = 80
+"""Characters of an objective and of a result in a row."""
+
+
+def best_first(records: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+    """Return traces in the order of their scores."""
+    return sorted(records, key=lambda record: -record.score.quality_score)
+
+
+def report_of(records: Sequence[ScoredRecord], policy: Policy, noun: str) -> Iterator[str | Table]:
+    """Yield a table of the best traces, and a report in words; text from producers is escaped.
+
+    Args:
+        records: the scored traces, one or more; their sources are the names that people know.
+        policy: the policy that gave the scores.
+        noun: what was scored, such as ``trace``.
+    """
+    ordered = best_first(records)
+    fifth = _best_fifth(ordered)
+    yield _table(ordered[:_ROWS], fifth, noun)
+    if len(ordered) > _ROWS:
+        yield f"and {len(ordered) - _ROWS:,} more, which --json prints"
+    values = [record.score.quality_score for record in ordered]
+    yield ""
+    yield (
+        f"{counted(len(values), noun)}: scores from {values[-1]:.2f} to {values[0]:.2f}, "
+        f"median {median(values):.2f}"
+    )
+    yield f"{_passed(ordered)} by the policy: {_rules(ordered)}"
+    yield f"{len(fifth):,} would pass by share = {FIFTH:g}, the best fifth of each domain"
+    yield ""
+    yield from _why(ordered[0], policy)
+
+
+def _table(ordered: Sequence[ScoredRecord], fifth: Collection[int], noun: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("RANK", "SCORE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("DECISION", "BEST FIFTH", "DOMAIN"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("STEPS", justify="right", no_wrap=True)
+    table.add_column(noun.upper(), no_wrap=True)
+    table.add_column(_on_one_line("OBJECTIVE → RESULT"))
+    for rank, record in enumerate(ordered, start=1):
+        table.add_row(
+            str(rank),
+            f"{record.score.quality_score:.4f}",
+            record.score.decision,
+            "yes" if rank in fifth else "",
+            printable(record.score.domain),
+            str(record.counts.steps) if record.counts else "-",
+            printable(record.source),
+            _told(record),
+        )
+    return table
+
+
+def _told(record: ScoredRecord) -> Text:
+    """Return the objective and the result of a trace."""
+    content = record.content
+    told = content and f"{content.objective[:_TEXT_CHARACTERS]} → {content.result[:_TEXT_CHARACTERS]}"
+    return _on_one_line(printable(told or "-"))
+
+
+def _on_one_line(text: str) -> Text:
+    """Return a text that a narrow terminal cuts."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _best_fifth(ordered: Sequence[ScoredRecord]) -> set[int]:
+    """Return the ranks of the best fifth of each domain, without what the policy withholds."""
+    domains: defaultdict[str, list[int]] = defaultdict(list)
+    for rank, record in enumerate(ordered, start=1):
+        if record.score.withheld is None:
+            domains[record.score.domain].append(rank)
+    return {rank for ranks in domains.values() for rank in ranks[: places(FIFTH, len(ranks))]}
+
+
+def _passed(records: Sequence[ScoredRecord]) -> str:
+    passed = sum(record.score.decision == "contribute" for record in records)
+    withheld = sum(record.score.withheld is not None for record in records)
+    return f"{passed:,} pass" + (f", and {withheld:,} are withheld," if withheld else "")
+
+
+def _rules(records: Sequence[ScoredRecord]) -> str:
+    """Name the shares and thresholds that decide."""
+    shares = sorted({record.score.share for record in records if record.score.share is not None})
+    thresholds = sorted({record.score.threshold for record in records if record.score.share is None})
+    return " or ".join(
+        [*(f"share {share:g}" for share in shares), *(f"threshold {each:g}" for each in thresholds)]
+    )
+
+
+def _why(best: ScoredRecord, policy: Policy) -> Iterator[str]:
+    """Explain the score of the best trace."""
+    explanation = explain_score(best, policy)
+    if explanation is None:
+        return
+    yield f"the best is {printable(best.source)}, for its"
+    for part in explanation.parts:
+        name = part.dimension.replace("_", " ")
+        yield f"  {name:18} {part.value:.4f}, which gives {part.points:.4f} of at most {part.weight:g}"
+    yield from (f"  override {name}: {effect}" for name, effect in override_effects(best.score).items())
+    if best.score.nearest is not None:
+        similarity = similarity_text(best.score)
+        yield f"its nearest earlier {printable(best.score.nearest)} has a similarity of {similarity}"
+    yield explanation.verdict
+    yield from (f"  {remedy}" for remedy in explanation.remedies)

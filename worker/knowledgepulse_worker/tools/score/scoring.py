@@ -1,0 +1,122 @@
+"""How a command scores files or runs without a broker: its options and their values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, wraps
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.errors import MissingExtraError, ModelError
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import Settings, load_settings, override
+from knowledgepulse_worker.terminal.config_option import config_option
+from knowledgepulse_worker.tools.common.record_key import KeyBy
+from knowledgepulse_worker.tools.score.offline import OfflineScore, Partitions, embedder_name, make_scorer
+from knowledgepulse_worker.tools.score.score_report import report_of
+from knowledgepulse_worker.tools.terminal.options import embedder_option, with_options
+from knowledgepulse_worker.tools.terminal.reports import print_parts
+
+Command = Callable[..., Any]
+
+_EMBEDDING = {"embedder": "backend", "max_tokens": "max_tokens", "truncation": "truncation", "text": "text"}
+"""The settings of embedding that options override, by option."""
+
+
+def scoring_options(command: Command) -> Command:
+    """Add the options that say how to score; the command receives them as the `Scoring` ``given``."""
+
+    @wraps(command)
+    def bundled(**values: Any) -> Any:
+        embedding = {setting: values.pop(option) for option, setting in _EMBEDDING.items()}
+        given = {name: values.pop(name) for name in Scoring.__dataclass_fields__ if name in values}
+        return command(given=Scoring(embedding=embedding, **given), **values)
+
+    add = with_options(
+        config_option,
+        embedder_option("Override embedding.backend."),
+        click.option("--max-tokens", type=int, help="Override embedding.max_tokens."),
+        click.option(
+            "--truncation", type=click.Choice(["standard", "sdk"]), help="Override embedding.truncation."
+        ),
+        click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Override embedding.text."),
+        click.option(
+            "--partitions",
+            type=click.IntRange(1, 10_000),
+            default=1,
+            help="Score as in a topic with this number of partitions, where a trace is compared only with "
+            "its own.",
+        ),
+        click.option(
+            "--key",
+            type=click.Choice(get_args(KeyBy)),
+            default="id",
+            help="Field that determines the partition, as in `kp-worker publish`.",
+        ),
+        click.option(
+            "--json/--table",
+            "as_json",
+            default=None,
+            help="Print one JSON object per trace, or a table of the best and a report. Without either, the "
+            "table is for terminals.",
+        ),
+        click.option(
+            "--traces",
+            is_flag=True,
+            help="Print JSON objects with the whole trace, for `kp-worker export`.",
+        ),
+    )
+    return add(bundled)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The values of the options that say how traces are scored and the scores printed."""
+
+    embedding: dict[str, Any]
+    config: Path | None
+    partitions: int
+    key: KeyBy
+    as_json: bool | None
+    traces: bool
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings, with those of the embedding that options override."""
+        given = {name: value for name, value in self.embedding.items() if value is not None}
+        return override(load_settings(self.config), "embedding", given)
+
+    @property
+    def prints_lines(self) -> bool:
+        """Whether each score is printed as a line of JSON, instead of a table of all."""
+        return self.traces or (not sys.stdout.isatty() if self.as_json is None else self.as_json)
+
+    def scorer(self) -> Callable[[bytes], OfflineScore]:
+        """Return a function that scores a trace against those before it; loading a model takes seconds.
+
+        The function raises an InvalidRecordError for what is not a valid trace.
+
+        Raises:
+            ModelError, MissingExtraError: the model cannot be loaded; the message names how to do without.
+        """
+        settings = self.settings
+        try:
+            embedder = load_embedder(settings.embedding, settings.cache)
+        except (ModelError, MissingExtraError) as error:
+            raise type(error)(f"{error}; `--embedder lexical` needs no model") from error
+        topic = Partitions(self.partitions, self.key, partial(make_scorer, settings, embedder))
+        return partial(topic.score, max_bytes=settings.limits.trace_bytes)
+
+    def line_of(self, scored: OfflineScore, value: bytes) -> str:
+        """Return a score as a line of JSON; with ``--traces``, it ends with its trace, the given JSON."""
+        policy = self.settings.policy.digest if self.traces else None
+        return scored.to_json(embedder_name(self.settings.embedding), policy, value)
+
+    def print_table(self, records: Sequence[ScoredRecord], noun: str) -> None:
+        """Print the best traces as a table, and a report; see :func:`report_of`."""
+        print_parts(*report_of(records, self.settings.policy, noun))
