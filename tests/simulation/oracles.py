@@ -350,19 +350,25 @@ def _partition(output):
 def _shared(score, policy, ranked):
     """Return a score after the decision of a share, from the last scores before with their turns."""
     profile = policy.profiles[score.domain]
-    if profile.share is None or score.withheld:
-        return replace(score, share=profile.share)
+    if profile.share is None:
+        return score
     count, before = ranked.get(score.domain, (0, []))
+    if score.withheld:
+        return _with_cut(score, profile.share, before)
     count += 1
     own = (score.quality_score, count * 2654435769 % 2**32)
     window = min(profile.share_window, max(math.ceil(1 / profile.share), count // 2))
     last = [*before, own][-window:]
     ranked[score.domain] = count, last
-    best = sorted(last, reverse=True)[: int(profile.share * len(last) + 0.5)]
-    if not best:
-        return replace(score, share=profile.share, of=len(last))
-    rank = 1 + sum(earlier > own for earlier in last)
-    return replace(score, threshold=best[-1][0], share=profile.share, rank=rank, of=len(last))
+    shown = replace(_with_cut(score, profile.share, last), of=len(last))
+    has_place = int(profile.share * len(last) + 0.5) > 0
+    return replace(shown, rank=1 + sum(earlier > own for earlier in last)) if has_place else shown
+
+
+def _with_cut(score, share, last):
+    """Return a score with the lowest one that passes now."""
+    best = sorted(last, reverse=True)[: int(share * len(last) + 0.5)]
+    return replace(score, share=share, threshold=best[-1][0] if best else score.threshold)
 
 
 def _nearest(recent, entry, ttl):

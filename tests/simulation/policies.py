@@ -17,6 +17,7 @@ def policy_of(value):
         share=round(value - 0.3, 3),
         share_window=WINDOW,
         min_novelty=0.0,
+        min_score=round(value / 2, 3),
         domains={},
         contribute_visibility=None,
         contribute_privacy_level=None,

@@ -21,13 +21,18 @@ RULES = st.one_of(
     st.just({}), st.fixed_dictionaries({"threshold": UNIT}), st.fixed_dictionaries({"share": SHARES})
 )
 MIN_NOVELTIES = st.floats(0, 0.5)
+MIN_SCORES = st.floats(0, 0.6)
 
 
 @st.composite
 def tables(draw):
     """Return the table of a domain."""
-    min_novelty = draw(st.none() | MIN_NOVELTIES)
-    return DomainPolicy(**draw(RULES), min_novelty=min_novelty, weights=draw(st.none() | weights()))
+    return DomainPolicy(
+        **draw(RULES),
+        min_novelty=draw(st.none() | MIN_NOVELTIES),
+        min_score=draw(st.none() | MIN_SCORES),
+        weights=draw(st.none() | weights()),
+    )
 
 
 @st.composite
@@ -37,6 +42,7 @@ def policies(draw):
         **draw(RULES),
         share_window=draw(st.integers(30, 60)),
         min_novelty=draw(st.just(0.0) | MIN_NOVELTIES),
+        min_score=draw(st.just(0.0) | MIN_SCORES),
         contribute_visibility=draw(st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1)),
         contribute_privacy_level=draw(st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1)),
         domains=draw(st.dictionaries(DOMAINS, tables())),

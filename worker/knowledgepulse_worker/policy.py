@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -44,8 +44,12 @@ FORMER_DIGEST_LENGTH = 12
 Guard = Literal["visibility", "privacy_level"]
 """The member of a trace's metadata that a guard checks."""
 
-WithholdReason = Literal[Guard, "novelty"]
-"""Why a trace is not contributed whatever its score: a guard, or a novelty below ``min_novelty``."""
+WithholdReason = Literal[Guard, "novelty", "score"]
+"""Why a trace is not contributed whatever its rank: a guard, or what is below its minimum."""
+
+Minimum = Literal["min_novelty", "min_score"]
+MINIMUMS: tuple[Minimum, ...] = get_args(Minimum)
+"""What a trace must reach whatever its rank; with 0, any does."""
 
 MAX_MIN_NOVELTY = 0.5
 """The novelty of a trace that cannot be compared, which ``min_novelty`` must not withhold."""
@@ -257,6 +261,7 @@ class DomainPolicy(BaseModel):
     threshold: UnitFloat | None = None
     share: Share | None = None
     min_novelty: Novelty | None = None
+    min_score: UnitFloat | None = None
     weights: Weights | None = None
     learned: LearnedValue | None = None
 
@@ -299,6 +304,7 @@ class Profile:
         share: the share of the best traces that passes; None if the threshold decides.
         share_window: the greatest number of last scores among which a trace is ranked.
         min_novelty: the lowest novelty that is not withheld.
+        min_score: the lowest score that is not withheld.
     """
 
     domain: str
@@ -308,6 +314,7 @@ class Profile:
     share: float | None = None
     share_window: int = 0
     min_novelty: float = 0.0
+    min_score: float = 0.0
 
     @property
     def rule(self) -> dict[str, float]:
@@ -399,11 +406,16 @@ class Policy(BaseModel):
         description="lowest novelty of a contributed trace; more similar ones are rejected, whatever their "
         "score",
     )
+    min_score: UnitFloat = Field(
+        default=0.0,
+        description="lowest score of a contributed trace, whatever its rank or the threshold; lower ones are "
+        "rejected, and a share is that of the others",
+    )
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
-        description="`<name>.threshold` or `<name>.share`, `<name>.min_novelty` and `<name>.weights` of each "
-        "domain that differs from the default, and `<name>.learned`, which `kp-worker policy fit` or "
-        "`kp-worker policy prior` writes",
+        description="`<name>.threshold` or `<name>.share`, `<name>.min_novelty`, `<name>.min_score` and "
+        "`<name>.weights` of each domain that differs from the default, and `<name>.learned`, which "
+        "`kp-worker policy fit` or `kp-worker policy prior` writes",
     )
     contribute_visibility: Annotated[tuple[Visibility, ...] | None, _some_of(VISIBILITIES)] = Field(
         default=None,
@@ -455,11 +467,12 @@ class Policy(BaseModel):
             name: Profile(
                 name,
                 self._weights(name) or default_weights,
-                self._threshold(name),
+                self._nearest(name, "threshold"),  # which a share inherits, as it has none
                 self._learned(name),
                 self._share(name),
                 self.share_window,
-                self._min_novelty(name),
+                self._nearest(name, "min_novelty"),
+                self._nearest(name, "min_score"),
             )
             for name in [
                 *REFERENCE_WEIGHTS,
@@ -504,7 +517,7 @@ class Policy(BaseModel):
                         else {"words": [*profile.words[:2], profile.words[2].hex()]}
                     ),
                     **({} if profile.share is None else {"share": [profile.share, profile.share_window]}),
-                    **({"min_novelty": profile.min_novelty} if profile.min_novelty else {}),
+                    **{minimum: value for minimum in MINIMUMS if (value := getattr(profile, minimum))},
                 }
                 for name, profile in self.profiles.items()
             },
@@ -542,9 +555,10 @@ class Policy(BaseModel):
             if p.share is not None
         ]
         lines += [
-            f"min_novelty {name} {p.min_novelty!r}"
+            f"{minimum} {name} {value!r}"
+            for minimum in MINIMUMS
             for name, p in sorted(self.profiles.items())
-            if p.min_novelty
+            if (value := getattr(p, minimum))
         ]
         lines += [
             f"contribute_{guard} {listed!r}"
@@ -562,21 +576,17 @@ class Policy(BaseModel):
         domain = self.domains.get(name)
         return domain.learned if domain and domain.learned and domain.learned.share else None
 
-    def _threshold(self, name: str) -> float:
-        """Return the nearest threshold; a nearer share, which has none, inherits it."""
-        return next(
-            (table.threshold for table in self._tables(name) if table.threshold is not None), self.threshold
-        )
+    def _nearest(self, name: str, setting: Literal["threshold", Minimum]) -> float:
+        """Return the setting of the nearest table that has it."""
+        named: Iterator[float | None] = (getattr(table, setting) for table in self._tables(name))
+        own: float = getattr(self, setting)
+        return next((value for value in named if value is not None), own)
 
     def _share(self, name: str) -> float | None:
         """Return the share, unless a nearer table has a threshold."""
         tables = (table for table in self._tables(name) if not table.share is table.threshold is None)
         nearest = next(tables, None)
         return self.share if nearest is None else nearest.share
-
-    def _min_novelty(self, name: str) -> float:
-        named = (table.min_novelty for table in self._tables(name) if table.min_novelty is not None)
-        return next(named, self.min_novelty)
 
     def _tables(self, name: str) -> list[DomainPolicy]:
         """Return the tables from which a domain takes its values, the nearest first."""

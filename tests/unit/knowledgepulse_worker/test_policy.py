@@ -228,7 +228,7 @@ def test_at_most_50_domains_are_allowed_including_the_reference_s():
         policy(one_more={}, **added)
 
 
-# --- shares and lowest novelties
+# --- shares and minimums
 
 
 @pytest.mark.parametrize("table", [{}, {"domains": {}}, {"domains": {"code": {}}}])
@@ -260,9 +260,10 @@ def test_a_named_domain_inherits_the_share_of_default_and_the_threshold_beside_i
         ({"share_window": 29}, "greater than or equal to 30"),
         ({"share_window": 1001}, "less than 1001"),
         ({"min_novelty": 0.6}, "less than or equal to 0.5"),
+        ({"min_score": 1.1}, "less than or equal to 1"),
     ],
 )  # fmt: skip
-def test_an_invalid_share_or_lowest_novelty_is_refused(members, problem):
+def test_an_invalid_share_or_minimum_is_refused(members, problem):
     with pytest.raises(ValidationError, match=problem):
         Policy.model_validate(members)
 
@@ -276,9 +277,12 @@ def test_a_policy_with_a_share_can_be_written_and_read_again():
 
 @pytest.mark.parametrize(
     "change",
-    [{"share": 0.2}, {"share_window": 200}, {"min_novelty": 0.1}, {"domains": {"code": {"share": 0.3}}}],
-)
-def test_the_digest_changes_with_every_share_and_lowest_novelty(change):
+    [
+        {"share": 0.2}, {"share_window": 200}, {"min_novelty": 0.1}, {"min_score": 0.1},
+        {"domains": {"code": {"share": 0.3}}}, {"domains": {"code": {"min_score": 0.3}}},
+    ],
+)  # fmt: skip
+def test_the_digest_changes_with_every_share_and_minimum(change):
     assert Policy.model_validate({"share": 0.1} | change).digest != Policy(share=0.1).digest
 
 
@@ -288,7 +292,9 @@ def test_a_share_without_effect_changes_no_digest():
         {"share": 0.1, "domains": {name: {"threshold": 0.75} for name in REFERENCE_WEIGHTS}}
     )
 
-    assert {window.digest, hidden.digest} == {Policy().digest}
+    minimum = Policy.model_validate({"min_score": 0, "domains": {"code": {"min_score": 0}}})
+
+    assert {window.digest, hidden.digest, minimum.digest} == {Policy().digest}
 
 
 def test_an_outcome_of_an_earlier_release_is_not_taken_for_one_under_a_share():

@@ -17,7 +17,7 @@ from knowledgepulse_kafka.idempotent_publisher import IdempotentPublisher, deliv
 from knowledgepulse_kafka.topic_reader import Reader, Record, TopicReader
 from knowledgepulse_worker.kafka.foreign_records import ForeignRecords, skipping_foreign_records
 from knowledgepulse_worker.kafka.worker_topics import policies_topic_name
-from knowledgepulse_worker.policy import DomainPolicy, Policy, is_digest_of
+from knowledgepulse_worker.policy import MINIMUMS, DomainPolicy, Policy, is_digest_of
 from knowledgepulse_worker.settings import Settings
 
 _LAST_RECORDS = 8
@@ -115,15 +115,15 @@ def _kept_policy(record: Record) -> KeptPolicy:
 def _complete(policy: Policy) -> Policy:
     """Return the policy with everything that has an effect, so that later defaults cannot change it.
 
-    Without a share or a lowest novelty, earlier releases can read it.
+    Earlier releases can read it, unless it has what they do not know.
     """
     profiles = policy.profiles
     has_share = any(profile.share is not None for profile in profiles.values())
-    has_novelty = any(profile.min_novelty for profile in profiles.values())
+    used = [name for name in MINIMUMS if any(getattr(profile, name) for profile in profiles.values())]
     domains = {
         name: DomainPolicy(
             **profile.rule,
-            **({"min_novelty": profile.min_novelty} if has_novelty else {}),
+            **{name: getattr(profile, name) for name in used},
             weights=profile.weights,
             learned=profile.learned,
         )

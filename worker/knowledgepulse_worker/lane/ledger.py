@@ -19,12 +19,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
 
-from msgspec.structs import replace
-
 from knowledgepulse_kafka.records import Position
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.ledger_records import (
-    ENTRY_VERSION,
+    COMMITTED_VERSION,
     POSITION_KEY,
     SCORES_PREFIX,
     DomainScores,
@@ -201,7 +199,7 @@ def _is_uncommitted(entry: Entry, position: int) -> bool:
 
     These releases wrote a record's entry first, and committed its offset later.
     """
-    return entry.version < ENTRY_VERSION and entry.offset < position + entry.window
+    return entry.version < COMMITTED_VERSION and entry.offset < position + entry.window
 
 
 def _fits(entry: Entry, model: str, dimensions: int) -> bool:
@@ -229,4 +227,4 @@ class Ledger:
         is_full = len(self.keys) >= self.max_elements
         key = self.keys.popleft() if is_full else next(self._unused)
         self.keys.append(key)
-        return key, encode_entry(replace(entry, version=ENTRY_VERSION))
+        return key, encode_entry(entry)

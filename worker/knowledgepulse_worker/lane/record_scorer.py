@@ -12,7 +12,7 @@ from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, Reading
-from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector
+from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector, entry_version
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import (
     Counts,
@@ -76,6 +76,7 @@ class RecordScorer:
             vector=None if vector is None else encode_vector(vector),
             model="" if self._embedder is None else self._embedder.identity,
             precision="" if self._embedder is None else self._embedder.precision,
+            version=entry_version(score),
             topic_id=record.topic_id,
         )
         scored = _outcome(taken, entry, score=score, embedded=embedded, counts=counts)

@@ -16,7 +16,7 @@ from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.errors import InputError, LedgerError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 from knowledgepulse_worker.records.score_header import decode_score
-from knowledgepulse_worker.scoring import Decision, LastScores
+from knowledgepulse_worker.scoring import Decision, LastScores, Score
 
 POSITION_KEY = b"position"
 """The key of the changelog record with the partition's position."""
@@ -24,8 +24,14 @@ POSITION_KEY = b"position"
 SCORES_PREFIX = b"scores/"
 """Begins the key of the last scores of a domain, which follows in UTF-8."""
 
-ENTRY_VERSION = 3
-"""The format version of new entries.
+ENTRY_VERSION = 4
+"""The newest format version of entries, that of a trace withheld for its score.
+
+Other new entries have :data:`COMMITTED_VERSION`, so that workers of release 0.4.0 can read them.
+"""
+
+COMMITTED_VERSION = 3
+"""The format version from which on an entry is written in the transaction that commits its record.
 
 Entries of version 2 and earlier have their offset as key, and there are some without a vector. Version 1 had
 neither ``version`` nor ``topic_id``.
@@ -120,6 +126,11 @@ def scores_key(domain: str) -> bytes:
 def scores_domain(key: bytes) -> str:
     """Return the domain of a key that begins with :data:`SCORES_PREFIX`."""
     return key.removeprefix(SCORES_PREFIX).decode("utf-8", "surrogatepass")
+
+
+def entry_version(score: Score) -> int:
+    """Return the format version of the entry of a scored trace."""
+    return ENTRY_VERSION if score.withheld == "score" else COMMITTED_VERSION
 
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode

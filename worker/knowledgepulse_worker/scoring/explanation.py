@@ -76,11 +76,12 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
         expected = msgspec.structs.replace(expected, share=profile.share, **ranked)
     if expected != score:
         return None
-    remedies = () if score.passes else tuple(_remedies(record, profile))
+    is_high = score.passes and score.withheld != "score"
+    remedies = () if is_high else tuple(_remedies(record, profile))
     return Explanation(
         parts=tuple(_parts(score, profile)),
         weighted=quality_score(score.dimensions, (), profile, score.learned),
-        verdict=_verdict(score, remedies),
+        verdict=_verdict(score, profile, remedies, is_high=is_high),
         remedies=remedies,
         guard=_guard(score.withheld, policy, profile) if score.withheld else None,
         learned=_largest(record, profile),
@@ -88,11 +89,13 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
 
 
 def decision_text(score: Score, domain: str) -> str:
-    """Say by which rule a score passes or fails, and what withholds its trace.
+    """Say by which rule a score passes or fails.
 
     ``domain``: the name of the domain, for people.
     """
-    if score.rank is not None and score.share is not None:
+    if score.withheld == "score":
+        rule = f" is below min_score of {domain}"
+    elif score.rank is not None and score.share is not None:
         verb = "passes" if score.passes else "fails"
         rule = f": rank {score.rank:,} of {score.of:,} {verb} at share {score.share:g} of {domain}"
     else:
@@ -134,9 +137,9 @@ def _largest(record: ScoredRecord, profile: Profile) -> tuple[Contribution, ...]
     )
 
 
-def _verdict(score: Score, remedies: Collection[str]) -> str:
-    gap = score.threshold - score.quality_score
-    if score.passes:
+def _verdict(score: Score, profile: Profile, remedies: Collection[str], *, is_high: bool) -> str:
+    gap = _lowest(score, profile) - score.quality_score
+    if is_high:
         return f"{'the score' if score.withheld else 'it'} passes by {abs(gap):.4f}"
     if not remedies:
         return f"it falls short by {gap:.4f}; no single change would suffice"
@@ -146,6 +149,8 @@ def _verdict(score: Score, remedies: Collection[str]) -> str:
 
 
 def _guard(withheld: WithholdReason, policy: Policy, profile: Profile) -> str:
+    if withheld == "score":
+        return f"whatever its rank, the policy contributes only a score of {profile.min_score!r} or more"
     if withheld == "novelty":
         return f"whatever the score, the policy contributes only a novelty of {profile.min_novelty!r} or more"
     return (
@@ -179,7 +184,13 @@ def _remedies(record: ScoredRecord, profile: Profile) -> Iterator[str]:
 
 def _passes(score: Score, profile: Profile, **changes: Any) -> bool:
     changed = msgspec.structs.replace(score, **changes)
-    return quality_score(changed.dimensions, changed.overrides, profile, changed.learned) >= score.threshold
+    quality = quality_score(changed.dimensions, changed.overrides, profile, changed.learned)
+    return quality >= _lowest(score, profile)
+
+
+def _lowest(score: Score, profile: Profile) -> float:
+    """Return the lowest score with which the trace would have passed."""
+    return max(score.threshold, profile.min_score)
 
 
 def _needed(score: Score, name: str, profile: Profile) -> float | None:

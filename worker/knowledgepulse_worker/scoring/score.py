@@ -55,7 +55,7 @@ class Score(Struct, frozen=True, omit_defaults=True):
         domain: the name of the applied profile.
         threshold: the threshold for ``contribute``; with a rank, the lowest score that passes now.
         nearest: the id of the most similar earlier trace, if any.
-        withheld: why the trace is not contributed whatever its score, if it is not.
+        withheld: why the trace is not contributed whatever its rank, if it is not.
         learned: the learned value, from 0 to 1; None if it has no share in the score.
         share: the share of the best traces that passes; None if the domain has none.
         rank: the rank among the last scores of the partition and domain, 1 for the best; None if the
@@ -148,8 +148,9 @@ def score_trace(
     )
     overrides = overrides_of(trace)
     learned = learned_value(profile, dimensions, counts)
+    quality = quality_score(dimensions, overrides, profile, learned)
     return Score(
-        quality_score=quality_score(dimensions, overrides, profile, learned),
+        quality_score=quality,
         complexity=dimensions.complexity,
         novelty=dimensions.novelty,
         tool_diversity=dimensions.tool_diversity,
@@ -158,19 +159,20 @@ def score_trace(
         domain=profile.domain,
         threshold=profile.threshold,
         nearest=None if nearest is None else nearest.id,
-        withheld=_withheld(trace.metadata, dimensions, profile, policy),
+        withheld=_withheld(trace.metadata, dimensions.novelty, quality, profile, policy),
         learned=learned,
     )
 
 
 def _withheld(
-    metadata: RoutingMetadata, dimensions: Dimensions, profile: Profile, policy: Policy
+    metadata: RoutingMetadata, novelty: float, quality: float, profile: Profile, policy: Policy
 ) -> WithholdReason | None:
     for guard, listed in policy.guards.items():
         if getattr(metadata, guard) not in listed:
             return guard
-    is_repeat = profile.min_novelty > 0 and dimensions.novelty < profile.min_novelty
-    return "novelty" if is_repeat else None
+    if profile.min_novelty > 0 and novelty < profile.min_novelty:  # the SDK's novelty may be below 0
+        return "novelty"
+    return "score" if quality < profile.min_score else None
 
 
 def rescore(score: Score, metadata: RoutingMetadata, policy: Policy, counts: Counts | None = None) -> Score:
@@ -191,12 +193,13 @@ def rescore(score: Score, metadata: RoutingMetadata, policy: Policy, counts: Cou
     """
     profile = policy.profile(metadata.task_domain)
     learned = learned_value(profile, score.dimensions, counts)
+    quality = quality_score(score.dimensions, score.overrides, profile, learned)
     return replace(
         score,
-        quality_score=quality_score(score.dimensions, score.overrides, profile, learned),
+        quality_score=quality,
         domain=profile.domain,
         threshold=profile.threshold,
-        withheld=_withheld(metadata, score.dimensions, profile, policy),
+        withheld=_withheld(metadata, score.novelty, quality, profile, policy),
         learned=learned,
         share=None,
         rank=None,

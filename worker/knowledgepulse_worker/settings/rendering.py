@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from knowledgepulse_kafka.safe_text import without_secrets
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import MINIMUMS, Policy
 from knowledgepulse_worker.settings.models import Settings
 from knowledgepulse_worker.settings.section import SecretSection
 from knowledgepulse_worker.settings.setting_paths import sections
@@ -55,8 +55,8 @@ def _effective(section: str, policy: Policy) -> Iterator[str]:
     for name, profile in policy.profiles.items():
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
         rule = ", ".join(f"{key} = {value!r}" for key, value in profile.rule.items())
-        novelty = f", min_novelty = {profile.min_novelty!r}" if profile.min_novelty else ""
-        domain = f"{{ {rule}{novelty}, weights = {{ {weights} }} }}"
+        minimums = "".join(f", {name} = {value!r}" for name in MINIMUMS if (value := getattr(profile, name)))
+        domain = f"{{ {rule}{minimums}, weights = {{ {weights} }} }}"
         yield f"# {section}.domains.{_toml_key(name)} = {domain}"
         if profile.learned:
             share = profile.learned.share

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.ledger_records import COMMITTED_VERSION, ENTRY_VERSION, decode_entry
 from support.lanes import score, trace_of
 
 THIRD = Policy(share=0.3, share_window=40)
@@ -41,3 +42,13 @@ async def test_another_embedder_begins_anew_and_the_share_passes_of_its_scores(m
     assert [score["of"] for score in scores[28:32]] == [14, 15, 1, 2]
     assert harness.metric("kp_cache_resets_total", reason="model") == 1
     assert sum(passing) / len(passing) == pytest.approx(0.3, abs=0.1)
+
+
+async def test_a_release_that_does_not_know_min_score_refuses_only_what_it_withheld(make_harness, records):
+    """Skipping such an entry as a foreign one would change the novelty of later traces."""
+    harness = make_harness(policy=Policy(threshold=0, min_score=0.3), in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), *records)
+
+    entries = map(decode_entry, harness.changelog().entries.values())
+    versions = {(entry.decision, entry.version) for entry in entries}
+    assert versions == {("rejected", ENTRY_VERSION), ("contribute", COMMITTED_VERSION)}

@@ -11,6 +11,7 @@ from knowledgepulse_worker.scoring import (
     RecentScores,
     Score,
     ScoredRecord,
+    decision_text,
     explain_score,
     rescore_all,
     scores_under,
@@ -86,6 +87,23 @@ def test_a_near_duplicate_is_withheld_whatever_its_score(novelty, withheld):
     guard = "whatever the score, the policy contributes only a novelty of 0.05 or more"
     assert shown is not None
     assert shown.guard == (guard if withheld else None)
+
+
+@pytest.mark.parametrize(("minimum", "rule"), [(0.5, None), (0.51, "score"), (0.7, "score")])
+def test_a_score_below_the_lowest_is_rejected_whatever_the_threshold_and_says_what_would_pass(minimum, rule):
+    policy = Policy(threshold=0.2, min_score=minimum)
+    low = record(1, score=Score(0.5, 0.5, 0.5, 0.5, 0.5, (), "default", 0, None)).under(policy)
+    shown = explain_score(record(1, score=low), policy)
+
+    assert (low.withheld, low.decision) == (rule, "rejected" if rule else "contribute")
+    assert shown is not None
+    if rule is None:
+        assert shown.verdict == "it passes by 0.0000"
+        return
+    assert decision_text(low, "default") == "score 0.5000 is below min_score of default"
+    assert shown.verdict.startswith(f"it falls short by {minimum - 0.5:.4f}")
+    assert shown.guard == f"whatever its rank, the policy contributes only a score of {minimum} or more"
+    assert ("novelty of 0.5286 instead of 0.5000" in shown.remedies) is (minimum == 0.51)
 
 
 def test_a_domain_can_turn_the_lowest_novelty_off():

@@ -78,14 +78,15 @@ def test_the_share_passes_once_twice_the_high_first_scores_have_come(share):
     assert passing(scores[100:150]) == pytest.approx(share, abs=0.04)
 
 
-def test_a_withheld_trace_takes_no_place():
+@pytest.mark.parametrize("withheld", ["visibility", "score"])
+def test_a_withheld_trace_takes_no_place(withheld):
     with_others, alone = RecentScores(), RecentScores()
     profile = TENTH.profile("default")
     for value in shuffled(300):
-        withheld = with_others.decide(scored(1.0, withheld="visibility"), profile)
+        other = with_others.decide(scored(1.0, withheld=withheld), profile)
         ranked = with_others.decide(scored(value), profile)
 
-        assert (withheld.decision, withheld.rank, withheld.of) == ("rejected", None, None)
+        assert (other.decision, other.rank, other.of) == ("rejected", None, None)
         assert ranked == alone.decide(scored(value), profile)
 
 

@@ -11,6 +11,7 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.policy import (
     DEFAULT_DOMAIN,
     DIMENSIONS,
+    MINIMUMS,
     REFERENCE_WEIGHTS,
     LearnedValue,
     Policy,
@@ -77,8 +78,9 @@ def _rule_changes(old: Profile, new: Profile) -> Iterator[str]:
         yield f"threshold until there are enough scores {old.threshold!r} → {new.threshold!r}"
     if was == is_now == "share" and old.share_window != new.share_window:
         yield f"share_window {old.share_window} → {new.share_window}"
-    if old.min_novelty != new.min_novelty:
-        yield f"min_novelty {old.min_novelty!r} → {new.min_novelty!r}"
+    for name in MINIMUMS:
+        if (before := getattr(old, name)) != (after := getattr(new, name)):
+            yield f"{name} {before!r} → {after!r}"
 
 
 def _learned_changes(old: LearnedValue | None, new: LearnedValue | None) -> Iterator[str]:
@@ -126,7 +128,7 @@ def print_policy(policy: Policy, head: str) -> None:
 
 
 def _notes(policy: Policy) -> Iterator[str]:
-    """Yield what applies besides the table: how shares are counted, and the lowest novelties."""
+    """Yield what applies besides the table: how shares are counted, and the lowest novelties and scores."""
     shared = [profile for profile in policy.profiles.values() if profile.share is not None]
     for threshold in sorted({profile.threshold for profile in shared}):
         yield (
@@ -135,8 +137,10 @@ def _notes(policy: Policy) -> Iterator[str]:
             f"{threshold!r} decides"
         )
     for profile in policy.profiles.values():
-        if profile.min_novelty:
-            yield f"{profile.domain}: a trace with a novelty below {profile.min_novelty!r} is rejected"
+        for name in MINIMUMS:
+            if value := getattr(profile, name):
+                dimension = name.removeprefix("min_")
+                yield f"{profile.domain}: a trace with a {dimension} below {value!r} is rejected"
 
 
 def _learned_tables(policy: Policy) -> Iterator[Table | str]:

@@ -87,7 +87,7 @@ class Tuning:
     Attributes:
         policy: the digest of the policy that all traces are scored under.
         embedders: number of traces by the embedder that computed their novelty.
-        withheld: number of traces that are left out because the policy withholds them at any score.
+        withheld: number of traces that are left out because the policy withholds them.
         proposed: the policy with the proposed thresholds; domains without a proposal keep theirs.
     """
 

@@ -26,7 +26,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield f"policy {tuning.policy}; 95% intervals in parentheses"
     yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
-        yield f"without {counted(tuning.withheld, 'trace')} that the policy withholds whatever their score"
+        yield f"without {counted(tuning.withheld, 'trace')} that the policy withholds"
     yield ""
     yield _scores(domains)
     yield ""

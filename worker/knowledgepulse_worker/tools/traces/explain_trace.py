@@ -75,7 +75,7 @@ def _decision(record: ScoredRecord) -> str:
     withheld = ""
     if score.withheld == "novelty":
         withheld = f"; novelty {score.novelty:.4f} is withheld"
-    elif score.withheld is not None:
+    elif score.withheld not in (None, "score"):
         withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld"
     return f"{decision_text(score, _domain(record))}{withheld}: {score.decision}"
 
