@@ -41,6 +41,21 @@ for workload in json.load(sys.stdin)["items"]:
 json.dump({"apiVersion": "v1", "kind": "List", "items": pods}, sys.stdout)'
 }
 
+triggers() {  # of ScaledObjects, whose metadata the CRD leaves open: KEDA publishes what each scaler accepts
+  python3 -c '
+import json, sys
+with open(sys.argv[1]) as file:
+    scalers = {scaler["type"]: scaler["parameters"] for scaler in json.load(file)["scalers"]}
+for scaled in json.load(sys.stdin)["items"]:
+    for trigger in scaled["spec"]["triggers"]:
+        kind, given, accepted = trigger["type"], trigger["metadata"].keys(), scalers[trigger["type"]]
+        needed = {each["name"] for each in accepted if not each.get("optional") and "default" not in each}
+        wrong = (needed - given) | (given - {each["name"] for each in accepted})
+        if wrong:
+            sys.exit(f"trigger {kind}: KEDA needs, or does not know: {sorted(wrong)}")
+        print(f"trigger {kind} accepted")' "$(of_module Dir "${CRDS[0]%:*}")/schema/generated/scalers-schema.json"
+}
+
 build() {
   mkdir -p "$WORK/module"
   cd "$WORK/module"
@@ -100,6 +115,7 @@ for folder in deploy/kubernetes/base deploy/kubernetes/overlays/*; do
   say "${folder#deploy/kubernetes/}"
   kubectl kustomize "$folder" >manifests.yaml
   kubectl apply --server-side --warnings-as-errors -f manifests.yaml
+  kubectl get scaledobjects -n $NAMESPACE -o json | triggers
   # What a controller creates.
   kubectl get serviceaccount default -n $NAMESPACE >/dev/null 2>&1 || kubectl create serviceaccount default -n $NAMESPACE
   kubectl get deployments,jobs,statefulsets -n $NAMESPACE -o json | pods |

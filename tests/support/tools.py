@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import pytest
 
@@ -13,3 +14,10 @@ def tool(name: str) -> str:
     if path is None:
         pytest.fail(f"{name} is not installed; `make tools` installs it, or says how")
     return path
+
+
+def promtool(*arguments: object) -> None:
+    """Run promtool; fail the test with what it says if it does."""
+    command = [tool("promtool"), *map(str, arguments)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import yaml
 
 from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.tools.policies.drift import Distribution, Distributions, reference_rules
-from support.tools import tool
+from support.tools import promtool
 
 SEVERITIES = {"page", "ticket"}
 STORIES = sorted(Path(__file__).parent.glob("alerts*_test.yml"))
@@ -37,12 +36,6 @@ def sections(root):
     text = (root / "docs/operators/runbook.md").read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def promtool(*arguments):
-    command = [tool("promtool"), *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_prometheus_accepts_its_configuration_and_the_rules(host_path):

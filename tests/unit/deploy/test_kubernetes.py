@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.http.server import METRICS
 from knowledgepulse_worker.process.supervisor import STOP_MARGIN
 from knowledgepulse_worker.settings import ENV_PREFIX, NESTED, load_settings, sections
+from support.tools import promtool
 
 WORKER = "app.kubernetes.io/name"
 COMPONENTS = ["assemble", "evaluations", "contributions"]
@@ -226,18 +228,38 @@ def test_a_components_pods_can_connect(folder, component):
     }
 
 
-def test_scales_by_the_groups_lag_up_to_the_partition_count(documents, folder):
+def test_scales_up_to_the_partition_count(documents):
     scaled = only(documents, "ScaledObject")["spec"]
-    (trigger,) = (trace["metadata"] for trace in scaled["triggers"])
-    settings = load_settings(folder / "base/worker.toml")
-    arguments = only(documents, "Job", "kp-worker-topics")["spec"]["template"]["spec"]["containers"][0][
-        "args"
-    ]
+    (container,) = only(documents, "Job", "kp-worker-topics")["spec"]["template"]["spec"]["containers"]
+    arguments = container["args"]
 
     assert scaled["scaleTargetRef"]["name"] == "kp-worker"
-    assert trigger["bootstrapServers"] == settings.kafka.bootstrap_servers
-    assert (trigger["consumerGroup"], trigger["topic"]) == (settings.kafka.group, settings.topics.raw)
     assert scaled["maxReplicaCount"] == int(arguments[arguments.index("--partitions") + 1])
+
+
+def test_scales_by_the_lag_that_the_workers_know(documents, folder, tmp_path):
+    """KEDA accepts one number; that of another group is none of its."""
+    (trigger,) = only(documents, "ScaledObject")["spec"]["triggers"]
+    group = load_settings(folder / "base/worker.toml").kafka.group
+    lags = {
+        f'group="{group}",instance="a",partition="0"': 3,
+        f'group="{group}",instance="b",partition="0"': 2,
+        f'group="{group}",instance="b",partition="1"': 4,
+        'group="other",instance="c",partition="0"': 90,
+    }
+    series = [
+        {"series": f"kp_consumer_lag_records{{{labels}}}", "values": f"{lag}x4"}
+        for labels, lag in lags.items()
+    ]
+    query = trigger["metadata"]["query"]
+    case = {"expr": query, "eval_time": "2m", "exp_samples": [{"labels": query, "value": 7}]}
+    rules, story = tmp_path / "rules.yml", tmp_path / "story.yml"
+    rules.write_text(json.dumps(only(documents, "PrometheusRule")["spec"]))
+    tests = [{"interval": "1m", "input_series": series, "promql_expr_test": [case]}]
+    story.write_text(json.dumps({"rule_files": [rules.name], "tests": tests}))
+
+    assert trigger["type"] == "prometheus"
+    promtool("test", "rules", story)
 
 
 def test_the_operators_rules_match_prometheus(documents, root):

@@ -199,7 +199,7 @@ class Metrics:
         )
         self._lag = make.gauge(
             "kp_consumer_lag_records",
-            "Offsets between the committed position and the end of the partition",
+            "Offsets up to the end of the partition that are neither committed nor passed over",
             ["partition"],
         )
         self._held_back = make.gauge(
