@@ -144,6 +144,11 @@ producers-check: $(VENV)/.test ## run agents of today with a scripted model, and
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	PYTHONPATH=tests $(BIN)/python -m producers $(if $(RECORD),--record) $(ARGS)
 
+.PHONY: clients-check
+clients-check: $(VENV)/.test ## run Kafka clients on a real broker, and keep what they read and where they put keys; ARGS="aiokafka faust" selects
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	PYTHONPATH=tests $(BIN)/python -m clients $(ARGS)
+
 TRAINERS := $(VENV)/trainers
 TRAINER_ENVIRONMENTS := $(addprefix $(TRAINERS)/,$(basename $(notdir $(wildcard tests/trainers/*.txt))))
 
