@@ -44,7 +44,9 @@ INPUT_FORMATS = {
 
 
 def input_format_of(document: Any) -> InputFormat | None:
-    """Detect a document's format; None if no format recognises it."""
+    """Detect a document's format; None if no format recognises it, such as an empty one."""
+    if not document:
+        return None
     return next(
         (input_format for input_format in INPUT_FORMATS.values() if input_format.fits(document)), None
     )

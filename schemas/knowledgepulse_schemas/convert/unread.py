@@ -206,6 +206,8 @@ def unknown_format(document: Any) -> ConversionError:
 
     Names that many formats use, such as ``type``, count only if the document has all of a format's names.
     """
+    if not document:
+        return ConversionError("the document is empty")
     first = _first(document)
     if first.get("@type") == "ReasoningTrace":
         return ConversionError("a trace already; `kp-worker publish` and `kp-worker score` take it as it is")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from knowledgepulse_worker.settings import load_settings, render
+from knowledgepulse_worker.settings import doubts_about, load_settings, render
 from knowledgepulse_worker.terminal.config_option import config_option
 
 
@@ -18,4 +18,7 @@ def config(config: Path | None) -> None:
     Comments describe each setting, name the settings that are not set and the secrets that are, and list the
     effective threshold and weights of each domain.
     """
-    click.echo(render(load_settings(config)), nl=False)
+    settings = load_settings(config)
+    for doubt in doubts_about(settings):
+        click.echo(f"warning: {doubt}", err=True)
+    click.echo(render(settings), nl=False)

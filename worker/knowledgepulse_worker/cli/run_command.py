@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -12,8 +13,10 @@ import click
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
 from knowledgepulse_worker.process.supervisor import Supervisor
-from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.settings import doubts_about, load_settings
 from knowledgepulse_worker.terminal.config_option import config_option
+
+logger = logging.getLogger(__name__)
 
 PROCESS = (sys.executable, "-m", "knowledgepulse_worker.cli.entry", "work")
 """The child process of `kp-worker run`."""
@@ -35,6 +38,8 @@ def run(config: Path | None) -> None:
         version("faust-streaming")
     settings = load_settings(config)
     configure(settings.log)
+    for doubt in doubts_about(settings):
+        logger.warning("%s", doubt)
     command = [*PROCESS, *(() if config is None else ("--config", str(config)))]
 
     async def supervise() -> int:

@@ -1,6 +1,7 @@
 """The settings: models, loading, explaining errors, rendering."""
 
 from knowledgepulse_worker.settings.assemble_settings import AssembleSettings
+from knowledgepulse_worker.settings.doubts import doubts_about
 from knowledgepulse_worker.settings.explaining import ignored_variables, warning_of_ignored_variables
 from knowledgepulse_worker.settings.loading import (
     load_policy,
@@ -43,6 +44,7 @@ __all__ = [
     "Settings",
     "TopicSettings",
     "WebSettings",
+    "doubts_about",
     "ignored_variables",
     "load_policy",
     "load_settings",

@@ -22,7 +22,9 @@ from knowledgepulse_worker.settings.setting_paths import (
     model_at,
     names_at,
     required_at,
+    sections_with,
     takes_numbers,
+    takes_seconds,
 )
 
 _PYTHONS_TYPES = re.compile(r"a valid (dictionary|tuple)( or instance of \w+)?")
@@ -210,8 +212,18 @@ def problem(error: ErrorDetails) -> str:
         return f"{setting}: is missing" + (f"; [{'.'.join(location[:-1])}] needs {needed}" if needed else "")
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = _PYTHONS_TYPES.sub(lambda found: _TYPES[found[1]], message)
+    if takes_seconds(location):
+        message += ", in seconds"
+    elif percentage := _percentage(error["input"]):
+        message = f"should be a number, such as {percentage:g}"
     got = _shown(location, error["input"])
     return f"{setting}: got {got}; {message}"
+
+
+def _percentage(value: Any) -> float | None:
+    """Return the share that a text such as `10%` means; None if it is no percentage."""
+    number = value.strip().removesuffix("%") if isinstance(value, str) and value.strip().endswith("%") else ""
+    return float(number) / 100 if _is_number(number) else None
 
 
 def _shown(location: list[str], value: Any) -> str:
@@ -232,6 +244,9 @@ def accepted(location: list[str]) -> str:
     *parents, key = location
     names = names_at(parents)
     close = difflib.get_close_matches(key, names, n=1)
-    hint = f"did you mean {'.'.join([*parents, close[0]])}? " if close else ""
+    meant = [".".join([*parents, *close])] if close else []
+    if not parents:
+        meant += [f"[{section}] {key}" for section in sections_with(key)]
+    hint = f"did you mean {' or '.join(meant)}? " if meant else ""
     where = f"[{'.'.join(parents)}]" if parents else "the file"
     return f"{hint}{where} takes {', '.join(names)}"

@@ -324,7 +324,7 @@ class LimitSettings(_Section):
     """The worker's bounds on time and memory."""
 
     budget: float = Field(
-        0.1, gt=0, description="seconds from a trace's admission to the embedding queue to its score"
+        0.1, gt=0, le=60, description="seconds from a trace's admission to the embedding queue to its score"
     )
     trace_bytes: int = Field(
         1_048_576, ge=1024, description="largest record; larger ones go to `dead-letter` as `too_large`"

@@ -51,6 +51,18 @@ def takes_numbers(path: Sequence[str]) -> bool:
     return bool(types & {int, float}) and not types & {str, bool}
 
 
+def takes_seconds(path: Sequence[str]) -> bool:
+    """Return whether the setting at a path is a time, which its description begins with."""
+    model = model_at(path[:-1])
+    field = model.model_fields.get(path[-1]) if model else None
+    return field is not None and (field.description or "").startswith("seconds")
+
+
+def sections_with(key: str) -> list[str]:
+    """Return the names of the sections that have a key."""
+    return [name for name, model in sections().items() if key in model.model_fields]
+
+
 def _types_in(annotation: Any) -> Iterator[Any]:
     """Yield the types of which an annotation consists."""
     arguments = get_args(annotation)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
+from typing import Any
 
 import click
+
+_SETTINGS_FILE = re.compile(r"unexpected extra argument \((\S+\.toml)\)")
 
 
 class CommandGroup(click.Group):
@@ -18,6 +22,26 @@ class CommandGroup(click.Group):
             if command := next((arg for arg in args if arg in self.commands), None):
                 error.message += f"; the options of {command!r} follow its name"
             raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; say whose an option is that only others of the group have, and what a file is."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if others := self._commands_with(error.option_name):
+                error.message += f"; it is an option of {', '.join(others)}"
+            raise
+        except click.UsageError as error:
+            if settings := _SETTINGS_FILE.search(error.message):
+                error.message += f". Did you mean '--config {settings[1]}'?"
+            raise
+
+    def _commands_with(self, option: str) -> list[str]:
+        return [
+            name
+            for name, command in self.commands.items()
+            if any(option in parameter.opts for parameter in command.params)
+        ]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

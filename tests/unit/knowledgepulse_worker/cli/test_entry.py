@@ -451,6 +451,10 @@ def test_traces_on_several_lines_are_refused(
         ("chat", "looks like openai, not like traces; " + CONVERT.replace("NAME", "openai")),
         ("spans", "looks like otlp, not like traces; " + CONVERT.replace("NAME", "otlp")),
         ("scored", "is output of `kp-worker score`, and its traces are scored already"),
+        ("utf-16", "is text in UTF-16; `iconv -f UTF-16 -t UTF-8` makes UTF-8 of it, which is read"),
+        ("picture", "is a picture, which holds no messages"),
+        ("binary", "is not a text; one JSON trace per line is expected"),
+        ("empty", "is empty JSON; one JSON trace per line is expected"),
         ("gzip", "is compressed, but lines of text are expected; decompress it with `gzip -dk FILE`"),
         ("xz", "is compressed, but lines of text are expected; decompress it with `xz -dk FILE`"),
     ],
@@ -463,6 +467,14 @@ def test_files_of_another_kind_are_refused_with_the_remedy(
     match sample:
         case "scored":
             file.write_text(json.dumps({"id": "a", "quality_score": 0.5, "decision": "rejected"}))
+        case "utf-16":
+            file.write_text(traces.read_text(), encoding="utf-16")
+        case "picture":
+            file.write_bytes(b"\x89PNG\r\n\x1a\n")
+        case "binary":
+            file.write_bytes(b"\x7fELF\2\1\1\0")
+        case "empty":
+            file.write_text("[]")
         case "gzip":
             file.write_bytes(gzip.compress(traces.read_bytes()))
         case "xz":
@@ -474,6 +486,30 @@ def test_files_of_another_kind_are_refused_with_the_remedy(
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"Error: {file}: {problem}\n".replace("FILE", f"'{file}'")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "worker.toml"], "(worker.toml). Did you mean '--config worker.toml'?"),
+        (["policy", "rescore", "--plot", "x.png"], "--plot; it is an option of tune, evaluate, fit"),
+        (["policy", "tune", "--target", "10%"], "'10%' is not a number; write 0.1."),
+    ],
+)
+def test_what_is_meant_is_said_of_an_argument_or_option_that_is_not_taken(kp_worker, words, said):
+    result = kp_worker(*words)
+
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_a_domain_that_is_nearly_one_of_the_reference_is_doubted(kp_worker, tmp_path):
+    (tmp_path / "worker.toml").write_text(
+        "[policy.domains.kode]\n[policy.domains.code]\n[policy.domains.own]\n"
+    )
+
+    result = kp_worker("config", "--config", tmp_path / "worker.toml")
+
+    assert result.stderr == "warning: policy.domains.kode: a domain of your own; did you mean code?\n"
 
 
 def test_an_option_before_its_command_is_told_its_place(kp_worker, traces):

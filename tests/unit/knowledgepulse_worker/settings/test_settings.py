@@ -183,6 +183,19 @@ def test_an_error_names_the_file_or_the_variable_that_set_the_value(
     assert problems_of(text)[0].startswith(origin)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("share = 0.1", "share: no such setting; did you mean [policy] share or [shadow] share? "),
+        ('policy.share = "10%"', "policy.share: got '10%'; should be a number, such as 0.1"),
+        ("limits.budget = 100", "limits.budget: got 100; should be less than or equal to 60, in seconds"),
+    ],
+)
+def test_an_error_says_what_was_meant(problems_of, text, said):
+    (problem,) = problems_of(text)
+    assert problem.startswith(f"worker.toml: {said}")
+
+
 @pytest.mark.parametrize("value", ["true", "false", '"0.5"', "'1'"])
 @pytest.mark.parametrize(
     "setting",
@@ -504,7 +517,7 @@ def test_rendered_settings_load_back_to_equal_settings(tmp_path_factory, name, o
         policy=policy,
         shadow=policy if is_set else None,
         fleet={"agent_ids": [name, other]},
-        limits={"budget": number},
+        limits={"budget": min(number, 60)},
     )
     config = tmp_path_factory.getbasetemp() / "shown.toml"
 

@@ -31,8 +31,8 @@ from knowledgepulse_schemas.convert import (
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
 from knowledgepulse_worker.tools.convert.unpacking import MAX_DOCUMENT, UNPACKING_ERRORS, Lines
-from knowledgepulse_worker.tools.convert.unread_files import ARCHIVE, unread_beginning, unread_name
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
+from knowledgepulse_worker.tools.terminal.unread_files import ARCHIVE, unread_beginning, unread_name
 
 _HEAD_DOCUMENTS = 50
 """Number of documents by which the format of a file is detected."""

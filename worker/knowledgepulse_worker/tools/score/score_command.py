@@ -49,7 +49,7 @@ def score(files: tuple[str, ...], format_name: str | None, dry_run: bool, given:
     """
     if format_name is None:
         refuse_other_files(files)
-    traces = _Traces(files, format_name)
+    traces = _Traces(files, format_name, given.settings.limits.trace_bytes)
     if dry_run:
         _validate(traces, given)
     elif given.prints_lines:
@@ -97,6 +97,7 @@ class _Traces:
     Args:
         files: their names.
         format_name: the format to convert them from; None for traces.
+        max_bytes: the largest trace.
 
     Attributes:
         progress: the bar that shows how much has been read, while they are read.
@@ -104,8 +105,8 @@ class _Traces:
 
     progress: Progress
 
-    def __init__(self, files: Sequence[str], format_name: str | None) -> None:
-        self.files, self.format_name = files, format_name
+    def __init__(self, files: Sequence[str], format_name: str | None, max_bytes: int) -> None:
+        self.files, self.format_name, self._max_bytes = files, format_name, max_bytes
         self._conversion, self._rejections = ConversionReport(), Rejections()
         self._good = 0
 
@@ -113,8 +114,10 @@ class _Traces:
         """Yield each trace with what is made of it; what raises an InvalidRecordError is reported."""
         with progress_bars(DownloadColumn()) as self.progress:
             for document in self._documents():
+                value = document.text.strip()
                 try:
-                    result = take(document.text.strip())
+                    self._require_whole(value)
+                    result = take(value)
                 except InvalidRecordError as error:
                     self._rejections.show(document.location, error)
                     continue
@@ -139,7 +142,12 @@ class _Traces:
             errors.print(f"{bad:,} of {self._good + bad:,} lines are invalid{hint}")
         return 1 if bad or failed else 0
 
+    def _require_whole(self, value: bytes) -> None:
+        """Refuse what is too large, of which only the beginning has been read."""
+        if len(value) > self._max_bytes:
+            raise InvalidRecordError("too_large", f"more bytes than limits.trace_bytes, {self._max_bytes}")
+
     def _documents(self) -> Iterable[Document]:
         if self.format_name is None:
-            return lines_of(self.files, self.progress)
+            return lines_of(self.files, self.progress, self._max_bytes)
         return converted(self.files, self.format_name, self._conversion, self.progress, Options())

@@ -20,6 +20,7 @@ from knowledgepulse_worker.errors import InputError
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PERCENT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*%", re.ASCII)
 _TOPIC_PART = re.compile(
     r"(?P<topic>[\w.-]+)(?:/(?P<partition>\d{1,10})(?:/(?P<offset>\d{1,19}))?)?", re.ASCII
 )
@@ -116,6 +117,8 @@ class Number(click.types.FloatParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
+        if isinstance(value, str) and (percent := _PERCENT.fullmatch(value)):
+            self.fail(f"{value!r} is not a number; write {float(percent[1]) / 100:g}.", param, ctx)
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail(f"{value} is not a number.", param, ctx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from knowledgepulse_worker.message_text import printable
 from knowledgepulse_worker.terminal.printable import printable_line
 from knowledgepulse_worker.tools.terminal.console import errors
 from knowledgepulse_worker.tools.terminal.lines import file_errors, without_mark
+from knowledgepulse_worker.tools.terminal.unread_files import unread_beginning
 
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -29,7 +31,9 @@ _COMPRESSED = {
 """The program that decompresses a file, by how the file begins."""
 
 _MAX_DOCUMENT = 16_777_216
-"""Bytes of a file that is read as one document, to tell its format."""
+"""Bytes of a file that are read to tell its format."""
+_MAX_BINARY = 4096
+"""Bytes of a file that are looked at for a zero byte, which no text has."""
 _MAX_REJECTIONS = 10
 """Documents of which each is named that is no trace; a picture has thousands of lines."""
 _FILE = "\0"
@@ -63,9 +67,12 @@ class Document:
     text: bytes
 
 
-def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
-    """Yield the non-empty lines of files."""
-    for name, lines in opened(files, progress):
+def lines_of(files: Iterable[str], progress: Progress, max_bytes: int | None = None) -> Iterator[Document]:
+    """Yield the non-empty lines of files.
+
+    ``max_bytes``: of a longer line, only so many bytes and one more are kept in memory.
+    """
+    for name, lines in opened(files, progress, max_bytes):
         for number, text in enumerate(lines, start=1):
             if text.strip():
                 yield Document(f"{name}:{number}", text)
@@ -76,27 +83,34 @@ def refuse_other_files(files: Iterable[str]) -> None:
     for path in filter(Path.is_file, map(Path, files)):
         name = printable(str(path))
         with file_errors(name, "read"), path.open("rb") as file:
-            first = next((line.strip() for line in without_mark(file) if line.strip()), b"")
-            problem = _problem(path, first, is_small=path.stat().st_size <= _MAX_DOCUMENT)
+            problem = _problem(file.read(_MAX_DOCUMENT))
         if problem:
             raise InputError(f"{name}: {problem}".replace(_FILE, printable(shlex.quote(str(path)))))
 
 
-def _problem(path: Path, first: bytes, *, is_small: bool) -> str:
+def _problem(beginning: bytes) -> str:
     """Return why a file does not hold a trace per line, and the remedy; empty if it may.
 
-    Args:
-        path: the file.
-        first: its first line.
-        is_small: whether it may be read as one document.
+    ``beginning``: its beginning, or all of it if it is small.
     """
     for mark, program in _COMPRESSED.items():
-        if first.startswith(mark):
+        if beginning.startswith(mark):
             return (
                 f"is compressed, but lines of text are expected; decompress it with `{program} -dk {_FILE}`"
             )
+    if unread := unread_beginning(beginning):
+        return f"is {unread}"
+    if b"\0" in beginning[:_MAX_BINARY]:
+        return "is not a text; one JSON trace per line is expected"
+    return _problem_of_text(beginning.removeprefix(BOM_UTF8).lstrip())
+
+
+def _problem_of_text(text: bytes) -> str:
+    first = text.partition(b"\n")[0].strip()
     several = {b"{": ".", b"[": "'.[]'"}.get(first)
-    document = _json(path.read_bytes() if several and is_small else first)
+    document = _json(text if several else first)
+    if document in ([], {}):
+        return "is empty JSON; one JSON trace per line is expected"
     if name := _format_of(document):
         return (
             f"looks like {name}, not like traces; `--from {name}` converts it first, and "
@@ -151,8 +165,10 @@ class Rejections:
             errors.print(f"and {self.count - _MAX_REJECTIONS:,} more")
 
 
-def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and lines, and advance the progress bar.
+def opened(
+    files: Iterable[str], progress: Progress, max_bytes: int | None = None
+) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield each file's name and lines, and advance the progress bar; see :func:`lines_of`.
 
     Raises:
         InputError: a file cannot be read.
@@ -162,14 +178,20 @@ def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iter
             size = Path(name).stat().st_size if Path(name).is_file() else None
         task = progress.add_task(name, total=size)
         with file_errors(printable(name), "read"), click.open_file(name, "rb") as file:
-            yield name, without_mark(_with_progress(name, file, partial(progress.advance, task)))
+            yield name, without_mark(_with_progress(name, file, partial(progress.advance, task), max_bytes))
 
 
-def _with_progress(name: str, file: IO[Any], advance: Callable[[float], None]) -> Iterator[bytes]:
+def _with_progress(
+    name: str, file: IO[Any], advance: Callable[[float], None], max_bytes: int | None
+) -> Iterator[bytes]:
+    most = -1 if max_bytes is None else max_bytes + 2  # with what ends the line
     while True:
         with file_errors(printable(name), "read"):
-            line = file.readline()
+            line = rest = file.readline(most)
+            advance(len(line))
+            while max_bytes is not None and len(rest) == most and not rest.endswith(b"\n"):
+                rest = file.readline(most)
+                advance(len(rest))
         if not line:
             return
-        advance(len(line))
         yield line

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import json
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,32 +54,78 @@ def traces() -> None:
     type=click.IntRange(min=1),
     help="List only this number of traces: those whose scores are nearest to their threshold, nearest first.",
 )
+@click.option(
+    "--wait",
+    type=click.IntRange(1, 86_400),
+    metavar="SECONDS",
+    help="If the topics hold no such trace yet, look again each second, for so long.",
+)
 @json_lines_option
 def list_traces(
-    domain: str | None, least: float, most: float, near: int | None, as_json: bool, given: Inputs
+    domain: str | None,
+    least: float,
+    most: float,
+    near: int | None,
+    wait: int | None,
+    as_json: bool,
+    given: Inputs,
 ) -> None:
     """List scored traces, one per line.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES. FILES contain the output of
     `kp-worker score`, or raw traces, which are scored first. The commands `kp-worker policy` read the lines
-    of `--json`: so `kp-worker policy label` shows only the traces of a band, or those near the threshold.
+    of `--json`: so `kp-worker policy label` shows only the traces of a band, or those near the threshold. If
+    no trace matches, the exit status is 1.
     """
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}, so no score can match")
-    records = given.records()
-    if not as_json:
-        click.echo(_COLUMNS.format(*_HEADS))
-    listed = [
-        record
-        for record in records
-        if domain in (None, record.task_domain, record.score.domain)
-        and least <= record.score.quality_score <= most
-    ]
+    if wait and given.files:
+        raise click.UsageError("--wait applies only to topics: files do not change")
+
+    def is_listed(record: ScoredRecord) -> bool:
+        of_domain = domain in (None, record.task_domain, record.score.domain)
+        return of_domain and least <= record.score.quality_score <= most
+
+    listed = _listed(given, is_listed, time.monotonic() + (wait or 0))
     if near is not None:
         listed = heapq.nsmallest(near, listed, key=_distance)
+    if not as_json:
+        click.echo(_COLUMNS.format(*_HEADS))
     for record in listed:
         click.echo(_line(record) if as_json else _row(record))
     errors.print(counted(len(listed), "trace"))
+
+
+def _listed(given: Inputs, is_listed: Callable[[ScoredRecord], bool], deadline: float) -> list[ScoredRecord]:
+    """Return the traces to list, one or more; until a deadline, look for the first ones again and again.
+
+    Raises:
+        InputError: there are none; the message says what there is.
+    """
+    while True:
+        is_last = time.monotonic() >= deadline
+        try:
+            records = given.records()
+        except InputError:  # there are no traces at all
+            if is_last:
+                raise
+        else:
+            if listed := [record for record in records if is_listed(record)]:
+                return listed
+            if is_last:
+                raise InputError(_none_of(records))
+        time.sleep(1)
+
+
+def _none_of(records: Collection[ScoredRecord]) -> str:
+    if not records:
+        return "there are no traces"
+    scores = [record.score.quality_score for record in records]
+    domains = sorted({record.score.domain for record in records})
+    return (
+        f"none of {counted(len(records), 'trace')} matches: their scores are {min(scores):.4f} to "
+        f"{max(scores):.4f}, their domains {printable(', '.join(domains))}"
+    )
 
 
 def _distance(record: ScoredRecord) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 
 import pytest
 from click.testing import CliRunner
@@ -70,6 +71,22 @@ def test_each_of_the_first_invalid_lines_is_named_and_the_others_are_counted(tmp
 
     assert [line.split(": ")[0] for line in said[:10]] == [f"{file}:{line}" for line in range(2, 12)]
     assert said[10:] == ["and 2 more", "12 of 13 lines are invalid"]
+
+
+def test_a_line_that_is_too_large_is_not_held_in_memory(tmp_path, real_traces):
+    """Its size was a multiple of the file's."""
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"x" * 50_000_000 + b"\n" + real_traces[0])
+    tracemalloc.start()
+    try:
+        result = run(file)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert f"{file}:1: too_large: more bytes than limits.trace_bytes, 1048576" in result.stderr
+    assert len(result.stdout.splitlines()) == 1
+    assert most < 45_000_000
 
 
 def test_who_has_no_model_learns_of_the_embedder_that_needs_none(traces, monkeypatch):

@@ -2,8 +2,12 @@
 
 import json
 
+from knowledgepulse_kafka.errors import NoBrokerError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.command_inputs import Inputs
 from knowledgepulse_worker.tools.policies.scored_files import read_files
+from knowledgepulse_worker.tools.traces import traces_command
 
 
 def output(result):
@@ -19,6 +23,32 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     assert all(row["domain"] == "code" and row["quality_score"] >= 0.6 for row in found)
     everything = output(kp_worker("traces", "list", scored))
     assert len(everything.splitlines()) == 155
+
+
+def test_what_there_is_is_said_where_no_trace_matches(kp_worker, scored):
+    result = kp_worker("traces", "list", scored, "--domain", "cod")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "none of 154 traces matches: their scores are 0." in result.stderr
+    assert "their domains code, customer_service" in result.stderr
+
+
+def test_the_first_traces_are_waited_for_and_brokers_that_cannot_be_reached_are_not(kp_worker, monkeypatch):
+    """As after the first `publish`: a loop around the command never ended with a wrong address."""
+    topics = [InputError("contain no scored traces"), [], NoBrokerError("refused")]
+
+    def records(_given):
+        if isinstance(found := topics.pop(0), Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(Inputs, "records", records)
+    monkeypatch.setattr(traces_command.time, "sleep", lambda _: None)
+
+    result = kp_worker("traces", "list", "--wait", "60")
+
+    assert (result.exit_code, topics) == (1, [])
+    assert result.stderr == "Error: refused\n"
 
 
 def test_traces_near_their_threshold_are_listed_nearest_first(kp_worker, scored):

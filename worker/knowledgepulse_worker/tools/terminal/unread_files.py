@@ -9,6 +9,7 @@ _EXPORT = ", which is not read; let its program export the conversation as JSON"
 _UNPACK = ", which is not read; unpack it, and convert the files in it"
 _OF_CALLS = ", which is not read; convert the messages of its model calls, or their spans"
 _PICTURE = "a picture, which holds no messages"
+_UTF_16 = "text in UTF-16; `iconv -f UTF-16 -t UTF-8` makes UTF-8 of it, which is read"
 
 ARCHIVE = f"a zip archive without an Inspect log{_UNPACK}"
 
@@ -22,6 +23,8 @@ _BEGINNINGS = {
     b"\x04\x22\x4d\x18": "compressed by lz4, which is not read; unpack it, or compress it by gzip or zstd",
     b"7z\xbc\xaf": f"an archive{_UNPACK}",
     b"%PDF": f"a PDF file{_EXPORT}",
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
     b"\x89PNG": _PICTURE,
     b"\xff\xd8\xff": _PICTURE,
     b"GIF8": _PICTURE,
