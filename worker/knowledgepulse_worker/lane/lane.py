@@ -35,7 +35,7 @@ from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord, UndecodableRecord
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
-from knowledgepulse_worker.records.decode import check_readable, decode_trace
+from knowledgepulse_worker.records.decode import check_readable, decode_scorable
 from knowledgepulse_worker.records.ledger_records import (
     POSITION_KEY,
     DomainScores,
@@ -363,12 +363,12 @@ class Lane:
             return UndecodableRecord(record, taken_at, failure)
         started = time.monotonic()
         try:
-            trace = decode_trace(record.value, self._limits.trace_bytes)
+            decoded = decode_scorable(record.value, self._limits.trace_bytes)
         except InvalidRecordError as error:
             return UndecodableRecord(record, taken_at, bounded_failure(error.reason, error))
         finally:
             self._metrics.stage("decode", time.monotonic() - started)
-        return DecodedRecord(record, taken_at, trace, embedding=None)
+        return DecodedRecord(record, taken_at, decoded.trace, decoded.score_place, embedding=None)
 
     def _obstacle(self, record: RawRecord) -> Failure | None:
         """Return why a record can only become a dead letter, whatever its value."""
@@ -399,7 +399,7 @@ class Lane:
         text = embedding_text(taken.trace, self._services.settings.embedding.trace_text)
         embedding = await self._services.batcher.submit(text)
         embedding.add_done_callback(self._embedded)
-        return DecodedRecord(taken.record, taken.taken_at, taken.trace, embedding)
+        return DecodedRecord(taken.record, taken.taken_at, taken.trace, taken.score_place, embedding)
 
     # --- score and complete
 

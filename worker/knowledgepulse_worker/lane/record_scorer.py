@@ -115,7 +115,7 @@ def _outcome(
     if isinstance(taken, DecodedRecord):
         trace = taken.trace
         outcome.metadata, outcome.objective = trace.metadata, trace.task.objective
-        outcome.confidence = trace.outcome.confidence
+        outcome.confidence, outcome.score_place = trace.outcome.confidence, taken.score_place
     return outcome
 
 

@@ -13,6 +13,7 @@ from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Metadata
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
+from knowledgepulse_worker.records.valid_traces import Range
 from knowledgepulse_worker.scoring import AddedScore, Counts, Score
 
 
@@ -33,6 +34,7 @@ class DecodedRecord:
     record: RawRecord
     taken_at: float
     trace: ReasoningTrace
+    score_place: Range | None
     embedding: asyncio.Future[EmbeddedText] | None
 
     @property
@@ -60,6 +62,7 @@ class RecordOutcome:
         objective: the trace's objective; None if it could not be decoded.
         confidence: the agent's confidence; 0 if the trace could not be decoded.
         score: the score; None for an unscored record.
+        score_place: where the record's value has the score; None if that is unknown.
         added: the score among the last ones of its domain; None if a share did not rank it.
         scored_at: when it was scored (``time.monotonic``).
         output: the record for the output topic; None for a record that is skipped.
@@ -77,6 +80,7 @@ class RecordOutcome:
     objective: str | None = None
     confidence: float = 0.0
     score: Score | None = None
+    score_place: Range | None = None
     added: AddedScore | None = None
     scored_at: float = field(default_factory=time.monotonic)
     output: OutputRecord | None = None

@@ -21,7 +21,14 @@ from knowledgepulse_kafka.records import RawRecord, is_utf8
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step, ToolDefinition
 from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
-from knowledgepulse_worker.records.valid_traces import valid_trace
+from knowledgepulse_worker.records.valid_traces import (
+    ESCAPED_LETTER,
+    METADATA,
+    QUALITY_SCORE,
+    Range,
+    ValidTrace,
+    valid_trace,
+)
 
 Members = TypeVar("Members", bound=msgspec.Struct)
 Validated = TypeVar("Validated")
@@ -32,13 +39,6 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_ESCAPED_LETTER = re.compile(rb"\\u00(?:[67]|5[fF])").search
-"""Finds an escaped letter or underscore, with which a name can be written otherwise."""
-_BRACKET = re.compile(rb"[\[\]{}]").search
-_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*").match
-_NUMBER_OR_NULL = re.compile(rb"[-+.0-9a-zA-Z]+").match
-_METADATA = b'"metadata"'
-_QUALITY_SCORE = b'"quality_score"'
 _WHITESPACE_AND_COLON = b" \t\n\r:"
 _MAX_ERRORS_LISTED = 5
 _MAX_DEPTH = 201
@@ -46,7 +46,7 @@ _MAX_DEPTH = 201
 _STEP = np.zeros(256, dtype=np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
 _NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
-_QUOTE, _BRACE, _NULL, _BACKSLASH = b'"{n\\'
+_QUOTE, _BRACE, _NULL = b'"{n'
 _NO_BRACKETS_OR_QUOTES = _NO_BRACKETS.replace(b'"', b"")
 
 
@@ -163,7 +163,12 @@ def check_readable(record: RawRecord) -> None:
 
 
 def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
-    """Decode a raw trace.
+    """Decode a raw trace; see :func:`decode_scorable`."""
+    return decode_scorable(value, max_bytes).trace
+
+
+def decode_scorable(value: bytes | None, max_bytes: int) -> ValidTrace:
+    """Decode a raw trace, and tell where its score has its place.
 
     An escaped lone surrogate is read as U+FFFD; this affects neither score nor output.
 
@@ -172,8 +177,7 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         max_bytes: the largest accepted size.
 
     Returns:
-        the members that the schema names, without the knowledge graph; they take at most 20 times the
-            value's memory. The inputs of steps are views of the value's JSON.
+        the trace, which takes at most 20 times the value's memory.
 
     Raises:
         InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
@@ -187,7 +191,7 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
     # There are too few brackets for deep nesting in most traces.
     if value.count(b"{") + value.count(b"[") > _MAX_DEPTH:
         _require_shallow(value)
-    if _has_unique_names(value) and (valid := valid_trace(value)) is not None:
+    if (valid := valid_trace(value)) is not None:
         return valid
     text, known = _read(value)
     trace = _validated(known)
@@ -196,12 +200,12 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         _require_once("metadata", text, top)
         metadata = bytes(top.metadata)
         _require_once("quality_score", metadata, _members(metadata, _Metadata))
-    return trace
+    return ValidTrace(trace, None)
 
 
 def _has_unique_names(text: bytes) -> bool:
     """Return whether no member can have ``metadata`` or ``quality_score`` twice, in whatever spelling."""
-    return text.count(_METADATA) <= 1 and text.count(_QUALITY_SCORE) <= 1 and not _ESCAPED_LETTER(text)
+    return text.count(METADATA) <= 1 and text.count(QUALITY_SCORE) <= 1 and not ESCAPED_LETTER(text)
 
 
 def _read(value: bytes) -> tuple[bytes, Any]:
@@ -302,62 +306,31 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
     return _members(_json(value), members)
 
 
-def with_quality_score(value: bytes, score: float) -> bytes:
+def with_quality_score(value: bytes, score: float, place: Range | None = None) -> bytes:
     """Return the trace's bytes with ``metadata.quality_score`` set and no other byte changed.
 
     Args:
         value: bytes that :func:`decode_trace` accepted.
         score: written as the shortest decimal that reads back as the same double.
+        place: where the score has its place, if that is known.
     """
-    start, end = _place_of_score(value)
+    start, end = place or _place_of_score(value)
     number = msgspec.json.encode(score)
     if start == end:
-        number = _QUALITY_SCORE + b":" + number + b","
+        number = QUALITY_SCORE + b":" + number + b","
     return value[:start] + number + value[end:]
 
 
 def _place_of_score(value: bytes) -> tuple[int, int]:
     """Return the range of the score in the trace's bytes; an empty range at its place if there is none."""
-    if (place := _early_place_of_score(value)) is not None:
-        return place
     text, top = _accepted_members(value, _TopLevel)
-    start = _position(_METADATA, top.metadata, text)
+    start = _position(METADATA, top.metadata, text)
     metadata = bytes(top.metadata)
     score = _members(metadata, _Metadata).quality_score
     if score == _MISSING:
         return start + 1, start + 1
-    start += _position(_QUALITY_SCORE, score, metadata)
+    start += _position(QUALITY_SCORE, score, metadata)
     return start, start + len(memoryview(score))
-
-
-def _early_place_of_score(value: bytes) -> tuple[int, int] | None:
-    """Return the place of the score if it takes no parser to find, as in most traces."""
-    start = _early_member(_METADATA, value, value.index(b"{") + 1)
-    if start is None:
-        return None
-    if _QUALITY_SCORE not in value and not _ESCAPED_LETTER(value):
-        return start + 1, start + 1
-    at = _early_member(_QUALITY_SCORE, value, start + 1)
-    found = None if at is None else _NUMBER_OR_NULL(value, at)
-    return None if found is None else found.span()
-
-
-def _early_member(name: bytes, text: bytes, start: int) -> int | None:
-    """Return where the value of an object's member begins, if no object or array precedes it.
-
-    Args:
-        name: the member's name with its quotes.
-        text: a document in which the object has no two members of the name.
-        start: where the object begins, behind its brace.
-
-    Returns:
-        None if the member takes a parser to find.
-    """
-    at = text.find(name, start)
-    if at < 0 or text[at - 1] == _BACKSLASH or _BRACKET(text, start, at):
-        return None
-    value = _BEHIND_COLON(text, at + len(name))
-    return None if value is None else value.end()
 
 
 def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
@@ -447,7 +420,7 @@ def _position(name: bytes, member: msgspec.Raw, text: bytes) -> int:
         member: the member.
         text: the text.
     """
-    if text.count(name) == 1 and not _ESCAPED_LETTER(text):
+    if text.count(name) == 1 and not ESCAPED_LETTER(text):
         start = text.index(name) + len(name)
         while text[start] in _WHITESPACE_AND_COLON:
             start += 1

@@ -15,7 +15,13 @@ from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.ledger_records import Entry, Failure
-from knowledgepulse_worker.records.score_header import decode_score, encode_score, without_content
+from knowledgepulse_worker.records.score_header import (
+    decode_quality_score,
+    decode_score,
+    encode_score,
+    without_content,
+)
+from knowledgepulse_worker.records.valid_traces import Range
 from knowledgepulse_worker.settings import TopicSettings
 
 TRUNCATED_BYTES = 1024
@@ -41,19 +47,24 @@ class Outputs:
         self._topics = topics
         self._keeps_partition = {name: partitions[name] == partitions[topics.raw] for name in partitions}
 
-    def build(self, record: RawRecord, entry: Entry) -> OutputRecord:
+    def build(self, record: RawRecord, entry: Entry, place: Range | None = None) -> OutputRecord:
         """Return the record's output according to its entry.
+
+        Args:
+            record: the record.
+            entry: its entry.
+            place: where the record's value has the score, if that is known.
 
         Raises:
             LedgerError: the entry is neither a decision nor a failure.
         """
         if entry.decision is not None and entry.score is not None and record.value is not None:
             topic = self._topics.contribute if entry.decision == "contribute" else self._topics.rejected
-            score = decode_score(entry.score).quality_score
+            score = decode_quality_score(entry.score)
             return self._record(
                 record,
                 topic,
-                with_quality_score(record.value, score),
+                with_quality_score(record.value, score, place),
                 record.headers + _score_headers(record, entry, entry.score),
             )
         if entry.failure is not None:

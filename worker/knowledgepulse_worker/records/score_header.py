@@ -6,10 +6,22 @@ import msgspec
 from msgspec.structs import replace
 
 from knowledgepulse_schemas.trace import is_uuid_id
-from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.scoring import Score, UnitInterval
 
 decode_score = msgspec.json.Decoder(Score).decode
 """Decode the header's value; raise DECODE_ERRORS if it is invalid."""
+
+
+class _QualityScore(msgspec.Struct):
+    score: UnitInterval
+
+
+_decode_quality_score = msgspec.json.Decoder(_QualityScore).decode
+
+
+def decode_quality_score(header: bytes) -> float:
+    """Decode only the quality score of a header's value."""
+    return _decode_quality_score(header).score
 
 
 def encode_score(score: Score) -> bytes:

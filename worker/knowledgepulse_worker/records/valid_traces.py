@@ -7,8 +7,9 @@ explains a refusal. So this may accept only what the schema accepts, with the sa
 
 from __future__ import annotations
 
+import re
 from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 import msgspec
 from annotated_types import Ge, Le, MinLen
@@ -16,29 +17,66 @@ from pydantic import AfterValidator, AllowInfNan, BaseModel, FailFast
 from pydantic.fields import FieldInfo
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import check_date_time
+from knowledgepulse_schemas.trace import Metadata, check_date_time
 from knowledgepulse_worker.records.decode_errors import DECODE_ERRORS
 
-_BRACE, _NULL = b"{n"
+METADATA = b'"metadata"'
+QUALITY_SCORE = b'"quality_score"'
+ESCAPED_LETTER = re.compile(rb"\\u00(?:[67]|5[fF])").search
+"""Finds an escaped letter or underscore, with which a name can be written otherwise."""
+
+_BRACE, _NULL, _BACKSLASH = b"{n\\"
+_DELETE = b"\x7f"
+_MARK = b'"%s":0,' % _DELETE
+"""A member that no trace has. The parser keeps the last of several members with the same name, so if it finds
+the mark in the first ``metadata`` of the text, there is no other."""
+_BRACKET = re.compile(rb"[\[\]{}]").search
+_BRACE_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*\{").match
+_NUMBER_BEHIND_COLON = re.compile(rb"[ \t\n\r]*:[ \t\n\r]*([-+.0-9a-zA-Z]+)").match
 
 
-def valid_trace(value: bytes) -> ReasoningTrace | None:
+class Range(NamedTuple):
+    """A part of a record's value."""
+
+    start: int
+    end: int
+
+
+class ValidTrace(NamedTuple):
+    """A trace, as the schema reads it.
+
+    Attributes:
+        trace: the members that the schema names, with the attributes of the models, without the knowledge
+            graph. The inputs of steps are views of a copy of the value.
+        score_place: where the value has the score; empty, where it may be inserted, if it has none; None if
+            it takes a parser to find.
+    """
+
+    trace: ReasoningTrace
+    score_place: Range | None
+
+
+def valid_trace(value: bytes) -> ValidTrace | None:
     """Return the trace that a record's value holds, or None if that takes a closer look.
 
     Args:
-        value: a record's value, in which objects and arrays are nested no deeper than parsers can recurse,
-            and of which ``metadata`` and ``quality_score`` are no duplicates.
-
-    Returns:
-        the members that the schema names, with the attributes of the models, without the knowledge graph.
-            The inputs of steps are views of the value's JSON.
+        value: a record's value, in which objects and arrays are nested no deeper than parsers can recurse.
     """
+    found = value.find(METADATA)
+    brace = _BRACE_BEHIND_COLON(value, found + len(METADATA))
+    if found < 0 or brace is None or _DELETE in value or ESCAPED_LETTER(value, 0, found):
+        return None
+    begin = brace.end()
     try:
         if not value.isascii():
             value.decode()  # the parser does not validate the strings that it skips
-        trace = _decode(value)
-        check_date_time(trace.metadata.created_at)
+        trace = _decode(value[:begin] + _MARK + value[begin:])
+        marked, metadata = bytes(trace.metadata), _decode_metadata(trace.metadata)
+        check_date_time(metadata.created_at)
     except (*DECODE_ERRORS, ValueError):
+        return None
+    members = marked[1 + len(_MARK) :]
+    if marked.find(_MARK) != 1 or members.count(QUALITY_SCORE) > 1 or ESCAPED_LETTER(members):
         return None
     for step in trace.steps:
         if step.input is None:
@@ -48,20 +86,36 @@ def valid_trace(value: bytes) -> ReasoningTrace | None:
             step.input = None
         elif first != _BRACE:
             return None
-    trace.knowledge_graph_delta = None
-    return cast("ReasoningTrace", trace)  # it has the attributes
+    trace.metadata, trace.knowledge_graph_delta = metadata, None
+    return ValidTrace(cast("ReasoningTrace", trace), _place_of_score(members, begin))
 
 
-def _struct(model: type[BaseModel]) -> Any:
+def _place_of_score(members: bytes, begin: int) -> Range | None:
+    """Return the place of the score in a trace's bytes if it takes no parser to find, as in most traces.
+
+    Args:
+        members: the members of the metadata, among them the score at most once.
+        begin: where they begin in the trace's bytes.
+    """
+    at = members.find(QUALITY_SCORE)
+    if at < 0:
+        return Range(begin, begin)
+    if members[at - 1] == _BACKSLASH or _BRACKET(members, 0, at):
+        return None
+    score = _NUMBER_BEHIND_COLON(members, at + len(QUALITY_SCORE))
+    return Range(begin + score.start(1), begin + score.end(1)) if score else None
+
+
+def _struct(model: type[BaseModel], raw: str = "") -> Any:
     """Return a type that accepts only what a model accepts, and has its attributes.
 
-    Members of any type are not read.
+    Members of any type are not read, and the one to keep raw is read by no type.
     """
     fields = {name: field for name, field in model.model_fields.items() if field.annotation is not Any}
     return msgspec.defstruct(
         model.__name__,
         [
-            (name, _type(field), *([] if field.is_required() else [field.get_default()]))
+            (name, msgspec.Raw if name == raw else _type(field), *([] if field.is_required() else [field.get_default()]))
             for name, field in fields.items()
         ],
         kw_only=True,
@@ -111,4 +165,5 @@ _LIMITS = {MinLen: "min_length", Ge: "ge", Le: "le"}
 _OF_NO_DOCUMENT = (FailFast, AllowInfNan)
 """Constraints that no document violates that msgspec accepts: JSON has neither infinity nor NaN."""
 
-_decode = msgspec.json.Decoder(_struct(ReasoningTrace)).decode
+_decode = msgspec.json.Decoder(_struct(ReasoningTrace, raw="metadata")).decode
+_decode_metadata = msgspec.json.Decoder(_struct(Metadata)).decode
