@@ -139,6 +139,10 @@ class Assignment:
                     await lane.wait_scored()
                 yield True
 
+    def lets_take_at_once(self, record: RawRecord) -> bool:
+        """Return whether a record may be taken without its turn, and no other has to work after it."""
+        return not (self.is_over or self._services.suspects.any or record.size > LARGE_BYTES)
+
     async def let_others_work(self, record: RawRecord, blocked: float) -> None:
         """Pause after a large record, given the seconds for which taking it blocked the event loop."""
         if record.size > LARGE_BYTES and len(self.lanes) > 1:

@@ -174,11 +174,26 @@ class PartitionTask:
         try:
             while True:
                 for record in await self._batches.get():
-                    await self.take(record)
+                    if not self._take_at_once(record):
+                        await self.take(record)
                 self.untaken -= 1
                 self._assignment.on_room(self)
         except Exception as error:  # noqa: BLE001 - otherwise, it would only be logged
             self._assignment.on_failure(error)
+
+    def _take_at_once(self, record: RawRecord) -> bool:
+        """Take a record if nothing has to wait for it, or it for anything; return whether it was taken."""
+        lane = self.lane
+        return (
+            lane is not None
+            and self._continues(lane, record)
+            and self._assignment.lets_take_at_once(record)
+            and lane.take_at_once(record)
+        )
+
+    @staticmethod
+    def _continues(lane: Lane, record: RawRecord) -> bool:
+        return record.offset >= lane.taken and record.topic_id == lane.topic_id
 
     async def take(self, record: RawRecord) -> None:
         """Take a record when it is its turn, and once the lane has room; ignore it once closed."""
@@ -188,7 +203,7 @@ class PartitionTask:
 
     async def _take(self, record: RawRecord, *, alone: bool) -> None:
         lane = self.lane
-        if lane is not None and (record.offset < lane.taken or record.topic_id != lane.topic_id):
+        if lane is not None and not self._continues(lane, record):
             logger.warning(
                 "partition %d: position moved back from offset %d to %d",
                 self.partition,

@@ -44,9 +44,7 @@ class Replacements:
 
     def build(self, outcome: RecordOutcome) -> OutputRecord:
         """Build the output of a record, and return it."""
-        outcome.output = output = self.outputs.build(
-            outcome.record, outcome.entry, outcome.score_place
-        )
+        outcome.output = output = self.outputs.build(outcome.record, outcome.entry, outcome.score_place)
         while problem := self.problem_of(output):
             output = self._replace_output(outcome, output, problem)
         return output

@@ -115,7 +115,11 @@ def _struct(model: type[BaseModel], raw: str = "") -> Any:
     return msgspec.defstruct(
         model.__name__,
         [
-            (name, msgspec.Raw if name == raw else _type(field), *([] if field.is_required() else [field.get_default()]))
+            (
+                name,
+                msgspec.Raw if name == raw else _type(field),
+                *([] if field.is_required() else [field.get_default()]),
+            )
             for name, field in fields.items()
         ],
         kw_only=True,

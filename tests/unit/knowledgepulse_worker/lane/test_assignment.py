@@ -258,10 +258,10 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
     def decode(value, limit):
         if value == b"no JSON":
             raise error
-        return decode_trace(value, limit)
+        return decode_scorable(value, limit)
 
-    decode_trace = lane_module.decode_trace
-    monkeypatch.setattr(lane_module, "decode_trace", decode)
+    decode_scorable = lane_module.decode_scorable
+    monkeypatch.setattr(lane_module, "decode_scorable", decode)
     harness = make_harness()
     task = harness.assignment().tasks[0]
 

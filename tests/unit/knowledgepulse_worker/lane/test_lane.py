@@ -13,7 +13,7 @@ from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records import decode as decode_module
-from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.decode import decode_scorable
 from knowledgepulse_worker.scoring import score_trace, scorer
 from knowledgepulse_worker.settings import EmbeddingSettings
 from support.lanes import feed, headers, score, unread
@@ -42,11 +42,11 @@ async def test_a_trace_s_memory_is_free_once_it_is_scored_although_it_is_not_com
     decoded = []
 
     def decode(value, max_bytes):
-        trace = decode_trace(value, max_bytes)
-        decoded.append(weakref.ref(trace))
-        return trace
+        valid = decode_scorable(value, max_bytes)
+        decoded.append(weakref.ref(valid.trace))
+        return valid
 
-    monkeypatch.setattr(lane_module, "decode_trace", decode)
+    monkeypatch.setattr(lane_module, "decode_scorable", decode)
     # What is read in one pass cannot be referred to weakly.
     monkeypatch.setattr(decode_module, "valid_trace", lambda _: None)
     harness = make_harness()

@@ -37,8 +37,10 @@ async def test_a_deadly_record_is_buried_or_skipped_untouched_and_changes_no_oth
     suspecting, raw, monkeypatch, treatment
 ):
     decoded = []
-    decode = lane_module.decode_trace
-    monkeypatch.setattr(lane_module, "decode_trace", lambda *given: decoded.append(given) or decode(*given))
+    decode = lane_module.decode_scorable
+    monkeypatch.setattr(
+        lane_module, "decode_scorable", lambda *given: decoded.append(given) or decode(*given)
+    )
     harness = suspecting(**{treatment: frozenset({Location(0, 1)})})
 
     await harness.processed(await harness.lane(), raw(0), raw(1), raw(2))
@@ -62,7 +64,7 @@ async def test_a_record_whose_processing_raised_stays_in_progress(suspecting, ra
         raise RuntimeError
 
     if dies == "decoding":
-        monkeypatch.setattr(lane_module, "decode_trace", fail)
+        monkeypatch.setattr(lane_module, "decode_scorable", fail)
     else:
         monkeypatch.setattr(harness.services.replacements.outputs, "build", fail)
 

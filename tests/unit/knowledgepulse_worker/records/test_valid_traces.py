@@ -96,6 +96,49 @@ def monkeypatch_module():
         yield patch
 
 
+@pytest.mark.parametrize(
+    "decoy",
+    [
+        '"metadata": {}, ',
+        '"metadata": 5, ',
+        '"m\\u0065tadata": {}, ',
+        '"free": "metadata", "metadata": 5, ',
+        '"free": "metadata", "m\\u0065tadata": 5, ',
+        '"free": {"metadata": {}}, "m\\u0065tadata": {}, ',
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_second_metadata_is_left_to_the_schema(decoy, is_first):
+    """A consumer that keeps the first of two members would read another score."""
+    text = json.dumps(full_document())
+    place = text.index('"metadata"') if is_first else text.index('"task"')
+    value = (text[:place] + decoy + text[place:]).encode()
+
+    assert valid_traces.valid_trace(value) is None
+    with pytest.raises(InvalidRecordError, match="metadata"):
+        decode.decode_trace(value, LIMIT)
+
+
+@pytest.mark.parametrize("decoy", ['"quality_score": 0.5, ', '"quality\\u005fscore": 0.5, '])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_second_score_is_left_to_the_schema(decoy, is_first):
+    text = json.dumps(changed(full_document(), "metadata/quality_score", 0.25))
+    place = text.index('"quality_score"') if is_first else text.index('"task_domain"')
+    value = (text[:place] + decoy + text[place:]).encode()
+
+    assert valid_traces.valid_trace(value) is None
+    with pytest.raises(InvalidRecordError, match="quality_score: appears more than once"):
+        decode.decode_trace(value, LIMIT)
+
+
+def test_a_mark_in_a_trace_does_not_hide_a_second_metadata():
+    text = json.dumps(full_document())
+    marked = '"metadata": {' + valid_traces._MARK.decode() + '"free": 1}, '
+    place = text.index('"task"')
+
+    assert valid_traces.valid_trace((text[:place] + marked + text[place:]).encode()) is None
+
+
 @pytest.mark.parametrize(("path", "value"), REFUSED)
 def test_what_the_schema_refuses_is_left_to_it(path, value):
     assert valid_traces.valid_trace(json.dumps(changed(full_document(), path, value)).encode()) is None
