@@ -42,8 +42,9 @@ def _unrecorded(runs: list[str]) -> list[str]:
 
 
 def _other(run: str, verdict: _ENTRY) -> str:
-    differs = f" ({', '.join(verdict['differs'])})" if "differs" in verdict else ""
-    return f"{_named(run)}: {verdict['verdict']}{differs}"
+    differs = ", ".join(verdict.get("differs", ()))
+    untold = "".join(f": not recorded {reason}" for reason in verdict.get("untold", ()))
+    return f"{_named(run)}: {verdict['verdict']}" + (f" ({differs}{untold})" if differs else "")
 
 
 def _named(run: str) -> str:

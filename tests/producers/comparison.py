@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -21,6 +22,32 @@ _ADVICE = "enable content capture"
 
 
 @dataclass(frozen=True)
+class Sign:
+    """What documents have to hold, if only of one kind, for a part of the truth to be told from them."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+
+SIGNS = {
+    "success": Sign(
+        "why the answer ended",
+        re.compile(
+            r"""\W(?:length|(?:model_)?max_(?:output_)?tokens|incomplete)\\*["'](?!\\*:)""", re.IGNORECASE
+        ),
+    ),
+    "failures": Sign(
+        "that a call failed",
+        re.compile(
+            r"""STATUS_CODE_ERROR|exception|error\\*["']?[:=] ?(?:true|\\*["'])|["']error\\*["']""",
+            re.IGNORECASE,
+        ),
+    ),
+}
+"""By the part of the truth: a finish reason, a flag or a status."""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """How a conversion compares with the truth.
 
@@ -29,7 +56,8 @@ class Verdict:
         differs: what differs, for a run that is partly right.
         said: what the command said: the reason of a refusal, or warnings.
         traces: how many traces there are.
-        unrecorded: which texts of the script the documents do not hold, so that no conversion can have them.
+        unrecorded: what of the script the documents do not hold, so that no conversion can have it: texts,
+            and the SIGNS by which the named parts could be told.
     """
 
     verdict: str
@@ -39,9 +67,15 @@ class Verdict:
     unrecorded: list[str] = field(default_factory=list)
 
     @property
+    def untold(self) -> list[str]:
+        """What the documents do not hold, if that is all why the trace is wrong."""
+        names = [SIGNS[part].name for part in self.differs if part in SIGNS]
+        return names if len(names) == len(self.differs) and set(names) <= set(self.unrecorded) else []
+
+    @property
     def silently_wrong(self) -> bool:
-        """Whether a wrong trace came without a warning."""
-        return self.verdict == PARTLY and not self.said
+        """Whether a wrong trace came without a warning, although the documents hold what is right."""
+        return self.verdict == PARTLY and not self.said and not self.untold
 
     @property
     def words(self) -> str:
@@ -73,7 +107,8 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     truth = Truth(followed, seen_results(output / "requests.jsonl"), text)
     differs = differences(truth, traces)
     warnings = said if done.returncode or "warning" in said else ""
-    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), truth.unrecorded)
+    unrecorded = [told for told in truth.unrecorded if told not in done.stdout]  # not even in pieces
+    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), unrecorded)
 
 
 def _of_refusal(script: Script, said: str) -> Verdict:
@@ -114,7 +149,7 @@ class Truth:
 
     Attributes:
         seen: the results of tools, as the model saw them.
-        unrecorded: the texts that the documents do not hold.
+        unrecorded: what the documents do not hold: texts, and signs of what happened.
     """
 
     def __init__(self, followed: Script, seen: set[str], text: str) -> None:
@@ -129,6 +164,9 @@ class Truth:
         self._follow(followed)
         self.answer = None if followed.answer in self.unrecorded else followed.answer
         self.failures = sum(call.fails for call in self.calls)
+        wanted = {"success": followed.turns[-1].cut_off, "failures": self.failures > 0}
+        signs = (SIGNS[part] for part in SIGNS if wanted[part])
+        self.unrecorded += [sign.name for sign in signs if not sign.pattern.search(text)]
 
     def _follow(self, script: Script) -> None:
         for turn in script.turns:
@@ -176,14 +214,14 @@ class Truth:
         A run without success may end with a text of the program, and one that ends with a call may tell
         its answer.
         """
-        thoughts = self._asked_once(thoughts)
+        thoughts = [text for text in self._asked_once(thoughts) if text not in self.unrecorded]
         may_add = not self.script.success or any(call.answers for call in self.calls)
         return thoughts == self.texts or (may_add and thoughts[:-1] == self.texts)
 
     def has_results(self, results: list[str]) -> bool:
         """Whether each result is there once, and no text of the program but in a run without success.
 
-        A call that gives the answer needs no result.
+        A call that gives the answer needs no result, and at a limit, a program may not make the last call.
         """
         missing = [call for call in self.calls if call.result]
         missing += [Call("", {}, result=turn.asked) for turn in self.script.turns if turn.asked]
@@ -195,7 +233,10 @@ class Truth:
         others = self._unscripted(others)
         retold = any(call.result in other for call in self.calls if call.result for other in others)
         expected = not others or (not self.script.success and not retold)
-        return expected and all(call.answers for call in missing)
+        limited = self.script.limit is not None
+        return expected and all(
+            call.answers or (limited and call.result not in self._text) for call in missing
+        )
 
     def _unscripted(self, results: list[str]) -> list[str]:
         """Leave out what the program itself answers to calls for which the script has no result."""
@@ -210,8 +251,9 @@ class Truth:
         The model does not see the results behind the last turn of a run with a limit.
         """
         told = json.dumps(found, ensure_ascii=False)[1:-1]
-        seen = self.script.limit is not None or any(found == text or told in text for text in self._seen)
-        return found == call.result or (seen and (call.fails or call.result in found))
+        seen = found and any(found in text or told in text for text in self._seen)
+        seen = seen or self.script.limit is not None
+        return found == call.result or bool(seen and (call.fails or call.result in found))
 
     def _asked_once(self, texts: Iterable[str]) -> list[str]:
         """Leave out repeated texts, where a program may ask again for an answer that was cut off."""

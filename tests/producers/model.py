@@ -87,13 +87,14 @@ class ScriptedModel:
 
 
 def seen_results(requests: Path) -> set[str]:
-    """Return the results of tools that a model saw, from its file of requests."""
+    """Return what a model saw, from its file of requests: results of tools, some of which users tell."""
     entries = map(json.loads, requests.read_text().splitlines() if requests.exists() else ())
     return {
-        result.strip()
+        text.strip()
         for entry in entries
         if (protocol := _protocol(entry["path"]))
-        for result in protocol.request(entry["body"], entry["path"]).results
+        for request in [protocol.request(entry["body"], entry["path"])]
+        for text in (*request.results, *request.asked)
     }
 
 

@@ -23,7 +23,10 @@ _START = 1_767_225_600_000_000_000
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])(?:[0-9a-f]{8}){2,4}(?![0-9a-f])")
 _ISO = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 _PATH = re.compile(rf"(?:{re.escape(str(ROOT))}|{re.escape(str(Path.home()))}|/tmp)[^\s\"',:)]*")
-_TAG = re.compile(r"(<[\w-]+>)?")
+_TAG = re.compile(
+    r"(<[\w-]+>|For context: below is a transcript of what another agent did"
+    r"|\[\w+\] [^\n]*:\n<<<BEGIN_QUOTED_AGENT_CONTENT>>>|Calling tools:\n\[\{'id': |ChatMessage\(.*)?"
+)
 """What a program's text may begin with, by which it is told from the user's."""
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 _NANOSECONDS = re.compile(r"\b1[6-9]\d{17}\b")
@@ -82,7 +85,7 @@ class Cleaner:
             for each in followed.conversations
             for text in (each.objective, *(turn.text for turn in each.turns))
             if text
-        ]
+        ] + [call.result for call in followed.calls if call.result]
         self._ids: dict[str, str] = {}
         self._first: int | None = None
 
@@ -113,7 +116,8 @@ class Cleaner:
         text = self._without_times(_ADDRESS.sub("127.0.0.1:8000", _PATH.sub("/home/guest/program", text)))
         text = _ID.sub(lambda found: self._id(found[0]), text)
         own = any(said in text for said in self._texts)
-        return text if own or len(text) < PROSE else _TAG.match(text)[0] + _SHORT
+        beginning = _TAG.match(text)[0]
+        return text if own or len(text) < PROSE or beginning == text else beginning + _SHORT
 
     def _id(self, found: str) -> str:
         number = self._ids.setdefault(found, f"{len(self._ids) + 1:x}")
@@ -144,5 +148,5 @@ def _is_dropped(part: Any) -> bool:
 def _without_nulls(value: Any) -> Any:
     """Return what is dumped in a text without members that hold nothing, which are most of it."""
     if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part not in (None, [], {}, "")}
+        return {name: _without_nulls(part) for name, part in value.items() if part not in (None, [], {})}
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value

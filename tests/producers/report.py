@@ -22,7 +22,8 @@ def keep(producer: Producer, run: str, verdict: Verdict) -> None:
         "verdict": verdict.verdict,
         "differs": verdict.differs,
         "silently": verdict.silently_wrong,
-        "unrecorded": bool(verdict.unrecorded),
+        "untold": verdict.untold,
+        "unrecorded": bool(set(verdict.unrecorded) - set(verdict.untold)),
     }
     runs[run] = {name: value for name, value in own.items() if value}
     kept[producer.name] = {

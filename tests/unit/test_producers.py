@@ -5,7 +5,7 @@ import json
 import pytest
 
 from knowledgepulse_schemas.convert import convert
-from producers.comparison import Truth, differences
+from producers.comparison import Truth, Verdict, differences
 from producers.producer import producers
 from producers.record import recorded_runs
 
@@ -92,3 +92,13 @@ def test_calls_that_are_made_at_a_time_may_come_in_any_order():
     turned = parallel.called[::-1]
     assert parallel.in_turns(turned) == parallel.in_turns(parallel.called)
     assert sequence.in_turns(turned) != sequence.in_turns(sequence.called)
+
+
+def test_a_wrong_end_is_excused_only_where_documents_hold_no_reason_for_it():
+    followed = PRODUCERS["pydantic_ai/spans"].truth("cut_off")
+    (untold, told) = (
+        Verdict("partly", ["success"], unrecorded=Truth(followed, set(), text).unrecorded)
+        for text in ('"I weigh the loaf. The loaf weighs 81"', '{"reason": "length", "max_tokens": null}')
+    )
+    assert (untold.untold, untold.silently_wrong) == (["why the answer ended"], False)
+    assert told.silently_wrong

@@ -23,6 +23,9 @@ _ELEMENTS = (
 _OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})>", re.MULTILINE)
 _HEADING = re.compile(
     r"Calling tools:\n\[\{'id': "  # smolagents
+    r"|For context: below is a transcript of what another agent did"  # ADK, and the next two
+    r"|\[[^\]\n]+\] (?:said|called tool `[^`\n]+` with parameters|`[^`\n]+` tool returned result)"
+    r":\n<<<BEGIN_QUOTED_AGENT_CONTENT>>>"
     r"|\s*# (?:AGENTS\.md instructions "  # Codex
     r"|task_progress (?:List|LIST|RECOMMENDED)|TODO LIST (?:UPDATE|CREATION) REQUIRED|FOCUS CHAIN )"  # Cline
 )

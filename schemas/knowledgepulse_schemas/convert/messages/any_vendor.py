@@ -8,6 +8,7 @@ from typing import Any
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.input_format import InputFormat
 from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.python_repr import parse_repr
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json, without
 from knowledgepulse_schemas.convert.messages import (
     anthropic,
@@ -38,7 +39,7 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
     Raises:
         ConversionError: the value was recognised as a vendor's messages, but is malformed.
     """
-    value = wrapped.arguments_of(value, path, losses)
+    value = parse_repr(wrapped.arguments_of(value, path, losses))
     if isinstance(value, dict):
         return _of_object(value, role, path, losses)
     if isinstance(value, list) and value:
@@ -50,6 +51,9 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
                 return tuple(part for item in value for part in _of_object(item, role, f"{path}[]", losses))
             return _of_list(value, role, path, losses)
         if all(isinstance(item, str) for item in value):
+            parsed = list(map(parse_repr, value))
+            if all(isinstance(item, dict) for item in parsed):
+                return _of_list(parsed, role, path, losses)
             value = "\n".join(value)
     text = as_text(value)
     return (hub.Message(role, (hub.Text(text),)),) if text else ()
@@ -157,16 +161,25 @@ def _has_parts(message: dict[str, Any]) -> bool:
     return "role" in message and isinstance(message.get("parts"), list)
 
 
+def _is_of_haystack(message: dict[str, Any]) -> bool:
+    match message:
+        case {"role": _, "meta": dict(), "content": list()}:
+            return True
+    return False
+
+
 def _has_untyped(message: dict[str, Any]) -> bool:
-    """Check for a message of Haystack or Genkit, whose blocks tell by their members what they are."""
+    """Check for a message of Genkit, whose blocks tell by their members what they are."""
     content = message.get("content")
     return "role" in message and isinstance(content, list) and not any("type" in block for block in content)
 
 
 def _untyped(message: dict[str, Any], path: str, losses: Losses) -> hub.Message:
-    count_others(message, {"role", "content"}, path, losses)
+    meta = message.get("meta")  # Haystack's
+    reason = meta.get("finish_reason") if isinstance(meta, dict) else None
+    count_others(message, {"role", "content", "type"}, path, losses)
     parts = (part for _, part in parts_of(message["content"], f"{path}.content", losses))
-    return hub.message(hub.role_of(as_text(message["role"]), path), *parts)
+    return hub.message(hub.role_of(as_text(message["role"]), path), *parts, *hub.cut_off(reason))
 
 
 def _defines_tool(message: dict[str, Any]) -> bool:
@@ -220,6 +233,10 @@ _Object = dict[str, Any]
 _LISTS: tuple[
     tuple[Callable[[Any], bool], Callable[[Any, hub.Role, str, Losses], Iterable[hub.Message]]], ...
 ] = (
+    (
+        lambda values: all(map(_is_of_haystack, values)),
+        lambda values, _, *to: (_untyped(value, *to) for value in values),
+    ),
     (lambda values: all(map(langchain.is_message, values)), lambda v, _, *to: langchain.messages_of(v, *to)),
     (
         lambda values: all(map(gemini.recognises, values)),

@@ -19,10 +19,10 @@ from knowledgepulse_schemas.convert.common.reading import as_text, count_others,
 from knowledgepulse_schemas.convert.common.words import words
 
 _TYPES = ("type", "part_kind", "kind")
-_TEXT = {"text", "input_text", "output_text", "summary_text", "reasoning_text", "tool_output", "logs"}
+_TEXT = words("text input_text output_text summary_text reasoning_text tool_output logs text_content")
 _OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
-_REASONING = {"thinking", "think", "reasoning", "text_reasoning"}
+_REASONING = {"thinking", "think", "reasoning", "text_reasoning", "reasoning_content"}
 _CALL = words(
     """
     tool_use toolCall toolUse tool.call tool-call tool_call tool_call_chunk invalid_tool_call function_call
@@ -120,7 +120,8 @@ def _parts(block: dict[str, Any], path: str, losses: Losses, kind: str = "") -> 
         text = _read(block, ("text", "content", "logs", "thought"), path, losses)
         yield None, hub.Reasoning(text) if block.get("thought") is True else hub.Text(text)
     elif kind in _REASONING:
-        yield None, hub.Reasoning(_read(block, (*_REASONING, "text", "content"), path, losses))
+        names = (*_REASONING, "reasoning_text", "text", "content")
+        yield None, hub.Reasoning(_read(block, names, path, losses))
     elif kind in _CALL or (kind in ("", "function") and isinstance(block.get("name"), str)):
         count_others(block, {*_TYPES, *_NAMES, *_CALL_IDS, *_ARGUMENTS, _SERVER}, path, losses)
         name, call_id = as_text(_first(block, _NAMES)), _text(_first(block, _CALL_IDS))

@@ -27,6 +27,14 @@ class ModelCall:
     error: hub.Error | None = None
     whole: bool = False
 
+    def with_inner(self, inner: ModelCall | ToolRun) -> ModelCall:
+        """Return the call with the failure that another tracer knows, whose span is within this one."""
+        if isinstance(inner, ToolRun) or not inner.output or self.error is not None:
+            return self
+        parts = (part for message in inner.output for part in message.parts)
+        error = inner.error or next((part for part in parts if isinstance(part, hub.Error)), None)
+        return replace(self, error=error)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
@@ -40,9 +48,9 @@ class ToolRun:
     response: str | None = None
     failed: bool = False
 
-    def with_inner(self, inner: ToolRun) -> ToolRun:
+    def with_inner(self, inner: ModelCall | ToolRun) -> ToolRun:
         """Return the execution with what another tracer, whose span is within this one, knows of it."""
-        if self.call.name != inner.call.name:
+        if isinstance(inner, ModelCall) or self.call.name != inner.call.name:
             return self
         call = replace(self.call, id=self.call.id or inner.call.id)
         response = inner.response if self.response is None else self.response
@@ -288,18 +296,27 @@ class _Conversation:
         return next(unanswered, known[-1] if part.id and known else None)
 
     def _retold(self, part: hub.ToolCallResponse, reading: _Reading) -> _Call | None:
-        """Return the call whose response is in that of an input which tells the calls in texts alone."""
+        """Return the call whose response is in that of an input which tells the calls in texts alone.
+
+        If it has those of several calls, one behind the other, each keeps its own.
+        """
+        rest = part.response
+        found: list[_Call] = []
         for call in self._calls.get(("all",), []):
             told = self._change(call.response).response if call.response is not None else ""
-            if told and told in part.response and call not in reading.calls:
-                reading.calls.add(call)
-                return call
-        return None
+            follows = rest.lstrip().startswith(told) if found else told in rest
+            if told and follows and call not in reading.calls:
+                rest = rest.partition(told)[2]
+                found.append(call)
+        reading.calls.update(found)
+        for call in found if found[1:] else ():
+            call.told = False
+        return next(iter(found), None)
 
     def _add_response(self, call: _Call, part: hub.ToolCallResponse) -> None:
         if call.response is None:
             self._identify(call, part.id)
-            call.response = self._put(replace(part, id=call.part.id))
+            self._respond(call, part)
             return
         kept = self._change(call.response, failed=part.failed or None)
         if not call.told or not part.response:
@@ -308,6 +325,11 @@ class _Conversation:
             self._count_other(kept.response, part.response)
             self._change(call.response, response=part.response)
             call.told = False
+
+    def _respond(self, call: _Call, response: hub.ToolCallResponse) -> None:
+        call.response = self._put(replace(response, id=call.part.id))
+        if hands_over(call.part):  # the next agent is told so as by the user
+            self._seen[_text("user", hub.Text(response.response))] += 1
 
     def _count_other(self, told: str, seen: str) -> None:
         """Count a response that is told otherwise than the model saw it at first."""
@@ -337,8 +359,8 @@ class _Conversation:
             self._count_other(run.response or "", response.response)
         elif run.response is not None or run.failed:
             self._messages.append(("tool", []))
-            response = hub.ToolCallResponse(run.response or "", call.part.id, call.part.name, run.failed)
-            call.response, call.told = self._put(response), True
+            self._respond(call, hub.ToolCallResponse(run.response or "", None, call.part.name, run.failed))
+            call.told = True
 
     def _executed(self, recorded: hub.ToolCall) -> _Call | None:
         """Return the call of a tool execution: by its id, else by name and arguments, else by name."""
@@ -355,6 +377,11 @@ class _Conversation:
         if known := {name: value for name, value in changes.items() if value is not None}:
             parts[number] = replace(parts[number], **known)
         return parts[number]
+
+
+def hands_over(call: hub.ToolCall) -> bool:
+    """Check for a call that gives the conversation to another agent."""
+    return _HANDOFF.match(call.name) is not None
 
 
 @lru_cache

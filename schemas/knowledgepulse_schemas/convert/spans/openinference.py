@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -29,6 +30,8 @@ _READ_OF_TOOL = {"role", "content", "contents", "tool_call_id", "name"}
 _ROLES = hub.ROLES | {"tool-response": "tool"}  # smolagents
 _TITLE = re.compile(r"\A(?:Observation|Error):\n")
 """What smolagents writes before a response."""
+_CUT_OFF = re.compile(r"reason\W+(?:length|max_tokens)", re.IGNORECASE)
+"""A finish reason in the JSON of a call's output, or in a text in it."""
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -65,21 +68,39 @@ def node(span: Span) -> Node:
         agent_id=own_name or (span.name if kind == "AGENT" else None),
         names=(own_name, span.name, *span.texts("service.name", "openinference.project.name")),
         scores=_scores(span),
+        returned=partial(_value, span, "output", "assistant", used, losses) if kind == "CHAIN" else None,
     )
 
 
 def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ModelCall:
     inputs = _messages(span, _INPUT, "user", used, losses)
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
+    if any(message.role == "tool" and not hub.transcript_of([message]) for message in inputs):
+        inputs = _responding(span, used, losses) or inputs
     used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
     tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
     used.add("llm.finish_reason")
     return ModelCall(
         (*tools, *(inputs or _value(span, "input", "user", used, losses))),
         outputs or _value(span, "output", "assistant", used, losses),
-        error or next(hub.cut_off(span.attributes.get("llm.finish_reason")), None),
+        error or next(_cut_off(span), None),
         whole=not inputs and not outputs,
     )
+
+
+def _responding(span: Span, used: set[str], losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the messages in a call's whole input, if it has responses that its message attributes lack."""
+    messages = _value(span, "input", "user", used, losses)
+    responses = (part for message in messages for part in message.parts)
+    return messages if any(isinstance(part, hub.ToolCallResponse) for part in responses) else ()
+
+
+def _cut_off(span: Span) -> Iterator[hub.Error]:
+    """Yield an error if a call's finish reason, or its whole output, says that its answer was cut off."""
+    yield from hub.cut_off(span.attributes.get("llm.finish_reason"))
+    if _CUT_OFF.search(as_text(span.attributes.get("output.value"))):
+        messages = _value(span, "output", "assistant", set(), Losses())
+        yield from (part for message in messages for part in message.parts if isinstance(part, hub.Error))
 
 
 def _messages(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from knowledgepulse_schemas.convert.spans.tree import Node
 
 _END_OF_TIME = 2**64
 """Times of spans have 64 bits; a larger number is no time."""
+
+_FUNCTION = ("code.function.name", "code.function")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ def node_of(
     agent_id: str | None,
     names: Iterable[str | None],
     scores: Iterable[tuple[Any, Any]],
+    returned: Callable[[], Sequence[hub.Message]] | None = None,
 ) -> Node:
     """Return the node of a span, and count the attributes that no reader used."""
     losses.merge(span.losses)
@@ -142,6 +145,8 @@ def node_of(
         silent=silent,
         event=event,
         error=error,
+        returned=returned,
+        functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,
         names=tuple(name for name in names if name),
         outcome=hub.outcome_of(scores),

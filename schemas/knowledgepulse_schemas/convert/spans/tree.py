@@ -20,7 +20,13 @@ from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import parse_time
-from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun, conversation, like
+from knowledgepulse_schemas.convert.spans.conversation import (
+    ModelCall,
+    ToolRun,
+    conversation,
+    hands_over,
+    like,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
@@ -44,6 +50,8 @@ class Node:
         silent: Whether the node is a model call without recorded content.
         event: The recorded model call or tool execution.
         error: The failure that the tracer flags.
+        returned: Reads what the node returned, if it is no call itself.
+        functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
         names: Names to look up in a domain map.
         outcome: The outcome in the node. A run has the outcome of its root; others judge a part of it.
@@ -60,6 +68,8 @@ class Node:
     silent: bool = False
     event: ModelCall | ToolRun | None = None
     error: hub.Error | None = None
+    returned: Callable[[], Sequence[hub.Message]] | None = None
+    functions: tuple[str, ...] = ()
     agent_id: str | None = None
     names: tuple[str, ...] = ()
     outcome: hub.RunOutcome = field(default_factory=hub.RunOutcome)
@@ -135,14 +145,16 @@ class _Tree:
         depths = self._depths()
         roots = {agent.id: agent for agent in agents}
         said: dict[tuple[str, ...], Node] = {}  # the agent that first said a text or made a call
+        handed: dict[str, Node] = {}  # the agent that made a call which hands over
         for agent in sorted(agents, key=_time):
             calls = self._model_calls(agent)
-            earlier = _continued(calls, said)
+            earlier = _continued(calls, said) or _handed_by(agent, handed)
             if earlier is not None and (around := self._around(earlier, agent, depths)) is not None:
                 roots[earlier.id] = roots[agent.id] = around
-            for call in calls:
-                for part in (part for message in call.output for part in message.parts):
-                    said.setdefault(_said(part), agent)
+            for part in (part for call in calls for message in call.output for part in message.parts):
+                said.setdefault(_said(part), agent)
+                if isinstance(part, hub.ToolCall) and hands_over(part):
+                    handed[f"{part.name} {part.arguments}".lower()] = agent
         enclosing = {root.id for root in roots.values()}
         outermost: dict[str, Node] = {}  # the outermost of these around a span
         for node in map(self._nodes.__getitem__, depths):
@@ -266,8 +278,8 @@ class _Tree:
         if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
             events.append(ModelCall(root.event.output))  # which may repeat calls
         messages = conversation(events, _earlier_runs(events, losses), losses)
-        if isinstance(root.event, ModelCall) and not _has_answer(messages):
-            messages += _untold(root.event.output, messages)
+        if not _has_answer(messages):
+            messages += _untold(_returned(root), messages)
         transcript = hub.transcript_of(messages)
         for node in nodes:
             if node.agent and isinstance(node.event, ModelCall):
@@ -277,25 +289,46 @@ class _Tree:
     def _events(self, root: Node, nodes: list[Node], losses: Losses) -> list[ModelCall | ToolRun | hub.Error]:
         """Return the calls below the root in order.
 
-        A tool that ran an agent responds after all that happened below it; then, too, an agent fails.
+        A tool that ran an agent responds after all that happened below it; then, too, an agent fails, and a
+        model answers whose span is around its tools.
         """
         repeats = self._repeats(nodes, losses)
+        called = self._called_functions(nodes)
         placed: list[tuple[tuple[int, int], ModelCall | ToolRun | hub.Error]] = []
         last: dict[str, int] = {}  # the place of the last event in or below a node
+        run: dict[str, list[hub.ToolCall]] = {}  # the calls below a node that ran an agent
         for place, node in reversed(list(enumerate(nodes))):  # children first
             end = max(place, last.get(node.id, -1))
             if node.agent and node.error is not None and node is not root:
                 placed.append(((end, 1 - place), node.error))
+            elif not node.agent and not called.isdisjoint(node.functions):
+                name = next(name for name in node.functions if name in called)
+                message = None if node.error is None else node.error.message
+                call = hub.ToolCall(name)
+                placed.append(((place, -len(nodes)), ToolRun(call, message, node.error is not None)))
             elif node.event is None or node.agent or node.id in repeats:
                 end = last.get(node.id, -1)
-            elif isinstance(node.event, ToolRun) and end > place:
-                placed.append(((place, -len(nodes)), replace(node.event, response=None, failed=False)))
+            elif end > place and (beginning := _beginning(node.event, run.get(node.id, []))) is not None:
+                placed.append(((place, -len(nodes)), beginning))
                 placed.append(((end, 1 - place), node.event))
             else:
                 placed.append(((place, -len(nodes)), node.event))
-            last[node.parent_id or ""] = max(end, last.get(node.parent_id or "", -1))
+            around = node.parent_id or ""
+            last[around] = max(end, last.get(around, -1))
+            below = [node.event.call] if isinstance(node.event, ToolRun) and end > place else []
+            if below := below + run.get(node.id, []):
+                run.setdefault(around, []).extend(below)
         placed.sort(key=itemgetter(0))
         return [event for _, event in placed]
+
+    def _called_functions(self, nodes: list[Node]) -> set[str]:
+        """Return the names of the called tools, if only spans of functions tell that some have failed."""
+        has_runs = any(isinstance(node.event, ToolRun) for node in nodes)
+        if has_runs or not any(node.functions and node.error for node in nodes):
+            return set()
+        calls = (node.event for node in nodes if isinstance(node.event, ModelCall))
+        parts = (part for call in calls for message in call.output for part in message.parts)
+        return {part.name for part in parts if isinstance(part, hub.ToolCall)}
 
     def _repeats(self, nodes: list[Node], losses: Losses) -> set[str]:
         """Return the ids of the calls that other spans tell better.
@@ -315,7 +348,7 @@ class _Tree:
             elif isinstance(node.event, ModelCall) and _length(node) > _length(around):
                 repeats.add(around.id)
                 continue
-            elif isinstance(node.event, ToolRun) and isinstance(around.event, ToolRun):
+            elif around.event is not None and node.event is not None:
                 around.event = around.event.with_inner(node.event)
             repeats.add(node.id)
         return repeats
@@ -346,6 +379,17 @@ def _length(node: Node) -> int:
     )
 
 
+def _beginning(event: ModelCall | ToolRun, below: list[hub.ToolCall]) -> ModelCall | ToolRun | None:
+    """Return what happened of a call before the calls below it, which ran agents; None if all of it did."""
+    if isinstance(event, ToolRun):
+        return replace(event, response=None, failed=False)
+    known = {like(call) for call in below}
+    for number, message in enumerate(event.input, 1):
+        if any(isinstance(part, hub.ToolCall) and like(part) in known for part in message.parts):
+            return ModelCall(event.input[:number])
+    return None
+
+
 def _continued(calls: list[ModelCall], said: dict[tuple[str, ...], Node]) -> Node | None:
     """Return the earlier agent whose conversation the model calls continue; None if they begin a new one.
 
@@ -361,11 +405,19 @@ def _continued(calls: list[ModelCall], said: dict[tuple[str, ...], Node]) -> Nod
     return next((said[key] for key in map(_said, first[last].parts) if key in said), None)
 
 
+def _handed_by(agent: Node, handed: dict[str, Node]) -> Node | None:
+    """Return the agent whose last call handed over to an agent that it names."""
+    name = next(iter(agent.names), "").lower()
+    return next((giver for call, giver in reversed(handed.items()) if name and name in call), None)
+
+
 def _said(part: hub.Part) -> tuple[str, ...]:
     """Return the key by which a text or a call is recognised in the inputs that repeat it."""
     match part:
         case hub.ToolCall():
             return like(part)
+        case hub.ToolCallResponse():
+            return "response", part.response.strip()
         case _:
             return "text", _text_of(part).strip()
 
@@ -413,14 +465,15 @@ def _has_answer(messages: list[hub.Message]) -> bool:
     return not parts or not isinstance(parts[-1], hub.ToolCall | hub.ToolCallResponse)
 
 
+def _returned(node: Node) -> Sequence[hub.Message]:
+    if isinstance(node.event, ModelCall):
+        return node.event.output
+    return () if node.returned is None else node.returned()
+
+
 def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
     """Return the end of an agent's output that its calls do not tell: often only it has the answer."""
-    told = {
-        _said(part)
-        for message in messages
-        for part in message.parts
-        if not isinstance(part, hub.ToolCallResponse)
-    }
+    told = {_said(part) for message in messages for part in message.parts}
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
 
