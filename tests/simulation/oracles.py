@@ -267,7 +267,8 @@ class Oracles:
                 nearest = _nearest(seen[-self._setting.max_elements :], entry, self._setting.ttl)
                 seen.append(entry)
             trace = ReasoningTrace.model_validate_json(record.value)
-            expected = _shared(score_trace(trace, nearest, policy), policy, ranked)
+            agent_id = trace.metadata.agent_id
+            expected = _shared(score_trace(trace, nearest, policy), policy, ranked, agent_id)
             if not knows_ranks:
                 told = decode_score(score)
                 expected = replace(expected, threshold=told.threshold, rank=told.rank, of=told.of)
@@ -347,28 +348,49 @@ def _partition(output):
     return int(source.rsplit(b"/", 2)[1] if source else headers["__streams.errors.partition"])
 
 
-def _shared(score, policy, ranked):
+def _shared(score, policy, ranked, agent_id):
     """Return a score after the decision of a share, from the last scores before with their turns."""
     profile = policy.profiles[score.domain]
     if profile.share is None:
         return score
+    agent = None if profile.agent_cap == 1 else agent_id or ""
     count, before = ranked.get(score.domain, (0, []))
     if score.withheld:
-        return _with_cut(score, profile.share, before)
+        return replace(score, share=profile.share, threshold=_cut(score, profile, before, agent))
     count += 1
-    own = (score.quality_score, count * 2654435769 % 2**32)
+    own = (score.quality_score, count * 2654435769 % 2**32, agent)
     window = min(profile.share_window, max(math.ceil(1 / profile.share), count // 2))
     last = [*before, own][-window:]
     ranked[score.domain] = count, last
-    shown = replace(_with_cut(score, profile.share, last), of=len(last))
-    has_place = int(profile.share * len(last) + 0.5) > 0
-    return replace(shown, rank=1 + sum(earlier > own for earlier in last)) if has_place else shown
+    if not _places(profile, last):
+        return replace(score, share=profile.share, of=len(last))
+    rank, cut = 1 + _counting(profile, last, agent).index(own), _cut(score, profile, last, agent)
+    return replace(score, threshold=cut, share=profile.share, rank=rank, of=len(last))
 
 
-def _with_cut(score, share, last):
-    """Return a score with the lowest one that passes now."""
-    best = sorted(last, reverse=True)[: int(share * len(last) + 0.5)]
-    return replace(score, share=share, threshold=best[-1][0] if best else score.threshold)
+def _places(profile, last):
+    return int(profile.share * len(last) + 0.5)
+
+
+def _cut(score, profile, last, agent):
+    """Return the lowest score with which an agent passes now."""
+    if not (passing := _places(profile, last)):
+        return score.threshold
+    best = _counting(profile, last, agent)[:passing]
+    return best[-1][0] if len(best) == passing else 0
+
+
+def _counting(profile, last, agent):
+    """Return the scores that count for an agent, the best first; those from before a cap name no agent."""
+    best = sorted(last, key=lambda ranked: ranked[:2], reverse=True)
+    if profile.agent_cap == 1:
+        return best
+    limit = max(1, int(profile.agent_cap * _places(profile, last) + 0.5))
+    return [
+        ranked
+        for number, ranked in enumerate(best)
+        if ranked[2] in (agent, None) or [other[2] for other in best[:number]].count(ranked[2]) < limit
+    ]
 
 
 def _nearest(recent, entry, ttl):

@@ -16,6 +16,7 @@ def policy_of(value):
         threshold=0.4,
         share=round(value - 0.3, 3),
         share_window=WINDOW,
+        agent_cap=0.4 if value < 0.75 else 1.0,
         min_novelty=0.0,
         min_score=round(value / 2, 3),
         domains={},

@@ -26,6 +26,8 @@ TAIL = 3
 """Records per partition that a last, undisturbed worker scores by what its predecessors left."""
 LARGE_TRACE = 800
 """The bytes by which every fourth trace is larger, so that a topic may refuse it and accept the others."""
+AGENTS = "a", "b", None
+"""The agents of the traces, in turn."""
 
 
 DEADLY_LIVENESS = 60.0
@@ -128,7 +130,8 @@ class WorkerPlayer(Player):
 
 @cache
 def _trace(number, kind, confidence):
-    return trace_of(number, f"{kind} {number}".ljust(LARGE_TRACE if number % 4 == 1 else 0), confidence)
+    objective = f"{kind} {number}".ljust(LARGE_TRACE if number % 4 == 1 else 0)
+    return trace_of(number, objective, confidence, AGENTS[number % 3])
 
 
 _CONFIGURED = attrgetter("max_elements", "ttl", "in_flight", "interval", "embeds", "redacts")

@@ -41,6 +41,7 @@ def policies(draw):
     return Policy(
         **draw(RULES),
         share_window=draw(st.integers(30, 60)),
+        agent_cap=draw(st.just(1.0) | SHARES),
         min_novelty=draw(st.just(0.0) | MIN_NOVELTIES),
         min_score=draw(st.just(0.0) | MIN_SCORES),
         contribute_visibility=draw(st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1)),

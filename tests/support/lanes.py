@@ -41,7 +41,7 @@ VECTORS = [
 ]
 
 
-def trace_of(number: int, objective: str, confidence: float) -> bytes:
+def trace_of(number: int, objective: str, confidence: float, agent_id: str | None = None) -> bytes:
     """Return a trace of the domain `code` with this objective."""
     trace = ReasoningTrace.new(
         objective=objective,
@@ -51,6 +51,7 @@ def trace_of(number: int, objective: str, confidence: float) -> bytes:
         success=True,
         task_domain="code",
         created_at="2026-01-31T12:00:00Z",
+        agent_id=agent_id,
     )
     return trace.model_copy(update={"id": f"kp:trace:{number}"}).to_json()
 

@@ -303,6 +303,8 @@ class Profile:
         learned: the learned value; None without an effective one.
         share: the share of the best traces that passes; None if the threshold decides.
         share_window: the greatest number of last scores among which a trace is ranked.
+        agent_cap: the greatest part of the share's places that the better scores of one agent take from
+            another's; 1 caps nothing.
         min_novelty: the lowest novelty that is not withheld.
         min_score: the lowest score that is not withheld.
     """
@@ -313,6 +315,7 @@ class Profile:
     learned: LearnedValue | None = None
     share: float | None = None
     share_window: int = 0
+    agent_cap: float = 1.0
     min_novelty: float = 0.0
     min_score: float = 0.0
 
@@ -328,6 +331,21 @@ class Profile:
         the window is not full, only the newer half of the scores counts, but enough of them for one place.
         """
         return min(self.share_window, max(self._least, count // 2))
+
+    def counted_of_agent(self, passing: int) -> int | None:
+        """Return how many better scores of one agent count in another's rank; None if all do.
+
+        ``passing``: the number of scores that pass.
+        """
+        return None if self.agent_cap == 1 else max(1, places(self.agent_cap, passing))
+
+    @property
+    def ranking(self) -> tuple[float, ...]:
+        """What decides on ranks under a share, without what has no effect."""
+        if self.share is None:
+            return ()
+        cap = () if self.agent_cap == 1 else (self.agent_cap,)
+        return (self.share, self.share_window, *cap)
 
     @cached_property
     def _least(self) -> int:
@@ -401,6 +419,11 @@ class Policy(BaseModel):
         description="number of last scores of a partition and domain among which a share is counted; until "
         "there are twice as many, it is counted among the newer half",
     )
+    agent_cap: Share = Field(
+        default=1.0,
+        description="greatest part of the places of a share that the better scores of one agent "
+        "(`metadata.agent_id`) take from the others; 1 caps nothing",
+    )
     min_novelty: Novelty = Field(
         default=0.0,
         description="lowest novelty of a contributed trace; more similar ones are rejected, whatever their "
@@ -471,6 +494,7 @@ class Policy(BaseModel):
                 self._learned(name),
                 self._share(name),
                 self.share_window,
+                self.agent_cap,
                 self._nearest(name, "min_novelty"),
                 self._nearest(name, "min_score"),
             )
@@ -516,7 +540,7 @@ class Policy(BaseModel):
                         if profile.words is None
                         else {"words": [*profile.words[:2], profile.words[2].hex()]}
                     ),
-                    **({} if profile.share is None else {"share": [profile.share, profile.share_window]}),
+                    **({"share": ranking} if (ranking := profile.ranking) else {}),
                     **{minimum: value for minimum in MINIMUMS if (value := getattr(profile, minimum))},
                 }
                 for name, profile in self.profiles.items()
@@ -550,9 +574,9 @@ class Policy(BaseModel):
             f"words {name} {words!r}" for name, p in sorted(self.profiles.items()) if (words := p.words)
         ]
         lines += [
-            f"share {name} {p.share!r} {p.share_window!r}"
+            " ".join(["share", name, *map(repr, ranking)])
             for name, p in sorted(self.profiles.items())
-            if p.share is not None
+            if (ranking := p.ranking)
         ]
         lines += [
             f"{minimum} {name} {value!r}"

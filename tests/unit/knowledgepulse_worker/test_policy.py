@@ -257,6 +257,7 @@ def test_a_named_domain_inherits_the_share_of_default_and_the_threshold_beside_i
         ({"share": 0}, "greater than 0"),
         ({"share": 1.1}, "less than or equal to 1"),
         ({"share": 0.001}, "less than one of the last 50 traces; raise share_window"),
+        ({"agent_cap": 0}, "greater than 0"),
         ({"share_window": 29}, "greater than or equal to 30"),
         ({"share_window": 1001}, "less than 1001"),
         ({"min_novelty": 0.6}, "less than or equal to 0.5"),
@@ -278,7 +279,8 @@ def test_a_policy_with_a_share_can_be_written_and_read_again():
 @pytest.mark.parametrize(
     "change",
     [
-        {"share": 0.2}, {"share_window": 200}, {"min_novelty": 0.1}, {"min_score": 0.1},
+        {"share": 0.2}, {"share_window": 200}, {"agent_cap": 0.5}, {"min_novelty": 0.1},
+        {"min_score": 0.1},
         {"domains": {"code": {"share": 0.3}}}, {"domains": {"code": {"min_score": 0.3}}},
     ],
 )  # fmt: skip
@@ -287,7 +289,7 @@ def test_the_digest_changes_with_every_share_and_minimum(change):
 
 
 def test_a_share_without_effect_changes_no_digest():
-    window = Policy(share_window=200)
+    window = Policy(share_window=200, agent_cap=0.5)
     hidden = Policy.model_validate(
         {"share": 0.1, "domains": {name: {"threshold": 0.75} for name in REFERENCE_WEIGHTS}}
     )

@@ -129,6 +129,7 @@ def _complete(policy: Policy) -> Policy:
         )
         for name, profile in profiles.items()
     }
-    window = {"share_window": policy.share_window} if has_share else {}
+    of_share = {"share_window"} if policy.agent_cap == 1 else {"share_window", "agent_cap"}
+    window = policy.model_dump(include=of_share if has_share else set())
     guards = policy.model_dump(include={"contribute_visibility", "contribute_privacy_level"})
     return Policy(threshold=policy.threshold, **window, **guards, domains=domains)

@@ -45,6 +45,7 @@ from knowledgepulse_worker.records.ledger_records import (
     encode_position,
     encode_scores,
     scores_key,
+    scores_version,
 )
 from knowledgepulse_worker.records.suspects import Suspects
 from knowledgepulse_worker.scoring import (
@@ -474,7 +475,9 @@ class Lane:
         )
 
     def _last_scores(self, offset: int, added: AddedScore) -> bytes:
-        return encode_scores(DomainScores(offset, self.topic_id, self._services.model, added.last_scores()))
+        last = added.last_scores()
+        model = self._services.model
+        return encode_scores(DomainScores(offset, self.topic_id, model, last, scores_version(last)))
 
     def _copied(self, outcome: RecordOutcome, copying: asyncio.Task[OutputRecord]) -> None:
         if copying.cancelled():

@@ -38,8 +38,8 @@ neither ``version`` nor ``topic_id``.
 """
 
 
-SCORES_VERSION = 1
-"""The format version of last scores."""
+SCORES_VERSION = 2
+"""The newest format version of last scores, that of those with agents, which release 0.4.0 would drop."""
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True):
@@ -108,7 +108,12 @@ class DomainScores(msgspec.Struct, array_like=True, frozen=True):
     topic_id: bytes
     model: str
     last: LastScores
-    version: int = SCORES_VERSION
+    version: int = 1
+
+
+def scores_version(last: LastScores) -> int:
+    """Return the format version of last scores."""
+    return SCORES_VERSION if last.agents else 1
 
 
 encode_scores = msgspec.msgpack.Encoder().encode
@@ -211,6 +216,8 @@ def _scores(key: bytes, value: bytes) -> DomainScores:
         raise InputError("last scores have an impossible offset or number")
     if not all(0 <= score <= 1 for score in last.scores):
         raise InputError("last scores are not between 0 and 1")
+    if last.agents and len(last.agents) != len(last.scores):
+        raise InputError("last scores have another number of agents")
     return scores
 
 

@@ -44,13 +44,20 @@ from knowledgepulse_worker.scoring.score import (
 )
 from knowledgepulse_worker.scoring.scored_record import ScoredRecord
 from knowledgepulse_worker.scoring.scorer import EmbedFunction, PartitionState, Scorer, score_and_add
-from knowledgepulse_worker.scoring.shares import AddedScore, LastScores, RecentScores
+from knowledgepulse_worker.scoring.shares import (
+    UNKNOWN_AGENT,
+    AddedScore,
+    LastScores,
+    RecentScores,
+    counted,
+)
 from knowledgepulse_worker.scoring.text import PART_SEPARATOR, TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.scoring.words import word_buckets
 
 __all__ = [
     "FACTS",
     "PART_SEPARATOR",
+    "UNKNOWN_AGENT",
     "AddedScore",
     "Content",
     "Counts",
@@ -79,6 +86,7 @@ __all__ = [
     "contributions",
     "count_steps",
     "count_trace",
+    "counted",
     "decision_text",
     "embedding_text",
     "explain_score",

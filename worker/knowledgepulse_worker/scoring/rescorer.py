@@ -35,7 +35,7 @@ class Rescorer:
         score = record.under(policy)
         if profile.share is None:
             return score
-        decided = self._recent[record.log].decide(score, profile)
+        decided = self._recent[record.log].decide(score, profile, record.agent_id)
         is_decided = record.policy is not None and is_digest_of(policy, record.policy)
         return record.score if is_decided else decided
 

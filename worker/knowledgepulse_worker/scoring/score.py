@@ -58,8 +58,8 @@ class Score(Struct, frozen=True, omit_defaults=True):
         withheld: why the trace is not contributed whatever its rank, if it is not.
         learned: the learned value, from 0 to 1; None if it has no share in the score.
         share: the share of the best traces that passes; None if the domain has none.
-        rank: the rank among the last scores of the partition and domain, 1 for the best; None if the
-            threshold decides, or the trace is withheld.
+        rank: the rank among the last scores of the partition and domain that count, 1 for the best; None if
+            the threshold decides, or the trace is withheld.
         of: the number of these last scores, with this one.
     """
 

@@ -59,7 +59,8 @@ def score_and_add(
     score = score_trace(trace, nearest, policy, counts)
     if vector is not None:
         state.cache.add(vector, id=bounded_id(trace.id), at=at)
-    return state.scores.decide(score, policy.profile(trace.metadata.task_domain))
+    metadata = trace.metadata
+    return state.scores.decide(score, policy.profile(metadata.task_domain), metadata.agent_id)
 
 
 class Scorer:

@@ -6,6 +6,9 @@ scores are ordered by a number that each trace gets in its turn, the fractional 
 golden ratio. These numbers are spread evenly (Knuth, The Art of Computer Programming, 6.4), so that of many
 equal scores about the share passes, neither all nor none.
 
+A cap for agents limits how many better scores of one agent count in another's rank (:func:`counted`), so that
+one that floods a partition leaves places to the others.
+
 Only scores of the same scale are ranked together: other weights or another learned value begin anew. A trace
 that is withheld gets no rank and takes no place.
 """
@@ -13,7 +16,11 @@ that is withheld gets no rank and takes no place.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from itertools import islice
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +31,15 @@ from knowledgepulse_worker.scoring.score import Score
 _GOLDEN, _TURNS = 2654435769, 1 << 32
 """2**32 divided by the golden ratio, and 2**32."""
 
+AGENT_BYTES = 8
+"""The length of the digest of an agent's id."""
+
+UNKNOWN_AGENT = b""
+"""In place of the digest, of a score from before there was a cap."""
+
+RankedScore: TypeAlias = tuple[float, int, bytes]
+"""A score, the number of its turn, and the digest of its agent's id."""
+
 
 class LastScores(msgspec.Struct, array_like=True, frozen=True):
     """The last scores of a domain in a partition, as a ledger keeps them.
@@ -32,11 +48,13 @@ class LastScores(msgspec.Struct, array_like=True, frozen=True):
         scale: the scale of all scores, see :attr:`Profile.scale`.
         count: the number of scores since the scale began, of which the last are kept.
         scores: the last scores, the oldest first.
+        agents: the digests of their agents' ids; empty if all are unknown, as they are without a cap.
     """
 
     scale: str
     count: int
     scores: list[float]
+    agents: list[Annotated[bytes, msgspec.Meta(max_length=AGENT_BYTES)]] = msgspec.field(default_factory=list)
 
 
 class AddedScore(msgspec.Struct, frozen=True):
@@ -48,6 +66,7 @@ class AddedScore(msgspec.Struct, frozen=True):
         scale: the scale of the scores.
         count: the number of scores since the scale began.
         log: scores of the domain, the oldest first, to which later ones are appended.
+        agents: the digests of their agents' ids.
         first: the index of the first of the last scores.
         end: the index after this one.
     """
@@ -57,12 +76,15 @@ class AddedScore(msgspec.Struct, frozen=True):
     scale: str
     count: int
     log: list[float]
+    agents: list[bytes]
     first: int
     end: int
 
     def last_scores(self) -> LastScores:
         """Return the last scores, of which this is the newest."""
-        return LastScores(self.scale, self.count, self.log[self.first : self.end])
+        agents = self.agents[self.first : self.end]
+        scores = self.log[self.first : self.end]
+        return LastScores(self.scale, self.count, scores, agents if any(agents) else [])
 
 
 class _Ranking:
@@ -72,16 +94,18 @@ class _Ranking:
         scale: the scale of all scores.
         count: the number of scores since the scale began.
         log: the scores in their order; nothing in it changes, so that :class:`AddedScore` can refer to it.
+        agents: the digests of their agents' ids, likewise.
         first: the index of the first of the last scores.
     """
 
     def __init__(self, last: LastScores) -> None:
         self.scale, self.count, self.log, self.first = last.scale, last.count, [*last.scores], 0
-        numbers = range(self.count - len(self.log) + 1, self.count + 1)
-        self._ordered = sorted(zip(self.log, map(_turn, numbers), strict=True))
+        self.agents = [*last.agents] or [UNKNOWN_AGENT] * len(self.log)
+        turns = map(_turn, range(self.count - len(self.log) + 1, self.count + 1))
+        self._ordered = sorted(zip(self.log, turns, self.agents, strict=True))
 
-    def add(self, score: float, window: int) -> int:
-        """Add a score, keep no more than a window of them, and return its rank, 1 for the best."""
+    def add(self, score: float, agent: bytes, window: int) -> RankedScore:
+        """Add a score, keep no more than a window of them, and return it as it is ranked."""
         ordered = self._ordered
         self.count += 1
         while len(ordered) >= window:
@@ -89,17 +113,36 @@ class _Ranking:
             del ordered[bisect_left(ordered, oldest)]
             self.first += 1
         if self.first >= SHARE_WINDOWS.stop:
-            self.log, self.first = self.log[self.first :], 0
+            self.log, self.agents, self.first = self.log[self.first :], self.agents[self.first :], 0
         self.log.append(score)
-        own = (score, _turn(self.count))
-        place = bisect_left(ordered, own)
-        ordered.insert(place, own)
-        return len(ordered) - place
+        self.agents.append(agent)
+        own = (score, _turn(self.count), agent)
+        ordered.insert(bisect_left(ordered, own), own)
+        return own
 
-    def cut(self, share: float) -> float | None:
-        """Return the lowest of the best scores; None if there are too few for one to pass."""
-        best = places(share, len(self._ordered))
-        return self._ordered[-best][0] if best else None
+    def added(self, domain: str, forgotten: str | None) -> AddedScore:
+        """Return the newest score."""
+        first, end = self.first, len(self.log)
+        return AddedScore(domain, forgotten, self.scale, self.count, self.log, self.agents, first, end)
+
+    def rank(self, own: RankedScore, profile: Profile) -> int:
+        """Return the rank of a score that was added, 1 for the best."""
+        if (limit := profile.counted_of_agent(self._passing(profile))) is None:
+            return len(self._ordered) - bisect_left(self._ordered, own)
+        return 1 + [*counted(reversed(self._ordered), own[2], limit)].index(own)
+
+    def cut(self, profile: Profile, agent: bytes) -> float | None:
+        """Return the lowest score with which an agent passes; None if there are too few for one to pass."""
+        if not (passing := self._passing(profile)):
+            return None
+        if (limit := profile.counted_of_agent(passing)) is None:
+            return self._ordered[-passing][0]
+        best = [*islice(counted(reversed(self._ordered), agent, limit), passing)]
+        return best[-1][0] if len(best) == passing else 0.0
+
+    def _passing(self, profile: Profile) -> int:
+        """Return how many of the scores pass."""
+        return places(profile.share or 0, len(self._ordered))
 
 
 class RecentScores:
@@ -119,38 +162,36 @@ class RecentScores:
         self.added: AddedScore | None = None
         self._rankings = {name: _Ranking(last) for name, last in (domains or {}).items()}
 
-    def decide(self, score: Score, profile: Profile) -> Score:
+    def decide(self, score: Score, profile: Profile, agent_id: str | None = None) -> Score:
         """Rank a score under a profile with a share, add it to the last ones, and return it with its rank.
 
         A score under a profile without a share is returned as it is. A withheld one is not ranked or added,
-        but gets the cut that it would have to reach.
+        but gets the cut that it would have to reach. Traces without an agent's id are taken for one agent's.
         """
         self.added = None
         domain, share = profile.domain, profile.share
         if share is None:
             return score
+        agent = UNKNOWN_AGENT if profile.agent_cap == 1 else agent_digest(agent_id)
         ranking = self._rankings.get(domain)
         if ranking is not None and ranking.scale != profile.scale:
             ranking = None
         if score.withheld is not None:
-            cut = None if ranking is None else ranking.cut(share)
+            cut = None if ranking is None else ranking.cut(profile, agent)
             return replace(score, share=share, threshold=score.threshold if cut is None else cut)
         if ranking is None:
             ranking = _Ranking(LastScores(profile.scale, 0, []))
-        rank = ranking.add(score.quality_score, profile.window(ranking.count + 1))
-        first, end, cut = ranking.first, len(ranking.log), ranking.cut(share)
-        forgotten = self._set_newest(domain, ranking)
-        self.added = AddedScore(domain, forgotten, ranking.scale, ranking.count, ranking.log, first, end)
-        number = end - first
+        own = ranking.add(score.quality_score, agent, profile.window(ranking.count + 1))
+        self.added = ranking.added(domain, self._set_newest(domain, ranking))
+        number, cut = self.added.end - self.added.first, ranking.cut(profile, agent)
         if cut is None:
             return replace(score, share=share, of=number)
-        return replace(score, share=share, threshold=cut, rank=rank, of=number)
+        return replace(score, share=share, threshold=cut, rank=ranking.rank(own, profile), of=number)
 
     def last_scores(self) -> dict[str, LastScores]:
         """Return the last scores by domain, that with the newest score last."""
         return {
-            domain: LastScores(ranking.scale, ranking.count, ranking.log[ranking.first :])
-            for domain, ranking in self._rankings.items()
+            domain: ranking.added(domain, None).last_scores() for domain, ranking in self._rankings.items()
         }
 
     def _set_newest(self, domain: str, ranking: _Ranking) -> str | None:
@@ -163,6 +204,27 @@ class RecentScores:
         forgotten = next(iter(rankings))
         del rankings[forgotten]
         return forgotten
+
+
+def agent_digest(agent_id: str | None) -> bytes:
+    """Return a digest of an agent's id, which bounds what is kept of it."""
+    return blake2b((agent_id or "").encode("utf-8", "surrogatepass"), digest_size=AGENT_BYTES).digest()
+
+
+def counted(scores: Iterable[RankedScore], agent: bytes, limit: int) -> Iterator[RankedScore]:
+    """Yield the scores that count in the rank of an agent's: all its own, and a limited number of each other.
+
+    Args:
+        scores: the scores, the best first.
+        agent: the digest of the agent's id.
+        limit: the number of scores that count of each other agent; those of unknown agents all do.
+    """
+    numbers: Counter[bytes] = Counter()
+    for score in scores:
+        if (other := score[2]) not in (agent, UNKNOWN_AGENT):
+            numbers[other] += 1
+        if numbers[other] <= limit:
+            yield score
 
 
 def _turn(number: int) -> int:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.ledger_records import COMMITTED_VERSION, ENTRY_VERSION, decode_entry
+from knowledgepulse_worker.records.ledger_records import (
+    COMMITTED_VERSION,
+    ENTRY_VERSION,
+    decode_entry,
+    decode_scores,
+)
 from support.lanes import score, trace_of
 
 THIRD = Policy(share=0.3, share_window=40)
@@ -15,7 +20,10 @@ COUNT = 90
 @pytest.fixture
 def records(raw):
     """Return records whose traces have many different scores, and some equal ones."""
-    return [raw(offset, trace_of(offset, "Fix the build", offset * 37 % 50 / 50)) for offset in range(COUNT)]
+    return [
+        raw(offset, trace_of(offset, "Fix the build", offset * 37 % 50 / 50, f"agent {offset % 3}"))
+        for offset in range(COUNT)
+    ]
 
 
 async def test_a_share_ranks_a_partitions_traces(make_harness, records):
@@ -52,3 +60,26 @@ async def test_a_release_that_does_not_know_min_score_refuses_only_what_it_withh
     entries = map(decode_entry, harness.changelog().entries.values())
     versions = {(entry.decision, entry.version) for entry in entries}
     assert versions == {("rejected", ENTRY_VERSION), ("contribute", COMMITTED_VERSION)}
+
+
+@pytest.mark.parametrize(("cap", "version"), [(1.0, 1), (0.5, 2)])
+async def test_a_release_that_does_not_know_agent_cap_refuses_only_last_scores_with_agents(
+    make_harness, records, cap, version
+):
+    """It would drop the agents, so that later ranks were others."""
+    policy = Policy(share=0.3, share_window=40, agent_cap=cap)
+    harness = make_harness(policy=policy, embedding=False, in_flight_records=COUNT)
+    await harness.processed(await harness.lane(), *records)
+
+    (stored,) = map(decode_scores, harness.changelog().scores.values())
+    assert (stored.version, len(stored.last.agents)) == (version, 40 * (version - 1))
+
+
+async def test_the_cap_holds_after_a_restart(make_harness, records):
+    policy = Policy(share=0.3, share_window=40, agent_cap=0.2)
+    whole, parts = (make_harness(policy=policy, embedding=False, in_flight_records=COUNT) for _ in range(2))
+    await whole.processed(await whole.lane(), *records)
+    await parts.processed(await parts.lane(), *records[:50])
+    await parts.processed(await parts.lane(50, parts.changelog()), *records[50:])
+
+    assert [*map(score, whole.outputs())] == [*map(score, parts.outputs())]

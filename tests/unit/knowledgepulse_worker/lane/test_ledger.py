@@ -98,6 +98,11 @@ def last_scores(offset, topic_id=NEW, model=MODEL):
     return DomainScores(offset, topic_id, model, LastScores("scale", 3, [0.25, 0.5, offset / 1000]))
 
 
+def of_agents(agents):
+    stored = last_scores(4)
+    return replace(stored, last=replace(stored.last, agents=agents))
+
+
 @pytest.mark.parametrize(
     ("invalid", "reason"),
     [
@@ -148,6 +153,8 @@ def test_last_scores_of_a_newer_release_stop_recovery():
         (b"no msgpack", "value is not the last scores of a domain"),
         (encode_scores(last_scores(-1)), "last scores have an impossible offset or number"),
         (encode_scores(last_scores(2000)), "last scores are not between 0 and 1"),
+        (encode_scores(of_agents([b"12345678"])), "last scores have another number of agents"),
+        (encode_scores(of_agents([b"123456789"] * 3)), "value is not the last scores of a domain"),
     ],
 )
 def test_last_scores_that_no_worker_can_have_written_change_nothing(value, problem):

@@ -109,11 +109,17 @@ CHANGES = st.sampled_from(
         TENTH,
         Policy(share=0.3, share_window=30),
         Policy(share=0.1, share_window=60, domains=OTHER),
+        Policy(share=0.2, share_window=40, agent_cap=0.4),
         Policy(threshold=0.4),
     ]
 )
 STREAM = st.lists(
-    st.tuples(CHANGES, st.sampled_from(["default", "code"]), st.sampled_from([0.0, 0.25, 0.5]) | UNIT),
+    st.tuples(
+        CHANGES,
+        st.sampled_from(["default", "code"]),
+        st.sampled_from([0.0, 0.25, 0.5]) | UNIT,
+        st.sampled_from(["a", "b", None]),
+    ),
     max_size=150,
 )
 
@@ -123,14 +129,14 @@ def test_a_restart_from_what_is_kept_decides_as_an_undisturbed_worker(stream, da
     """Whatever the policies, and wherever a commit ends."""
     cut = data.draw(st.integers(0, len(stream)))
     undisturbed, former, kept = RecentScores(), RecentScores(), {}
-    for number, (policy, domain, value) in enumerate(stream):
+    for number, (policy, domain, value, agent) in enumerate(stream):
         profile = policy.profile(domain)
         if number == cut:
             former = RecentScores(kept)
-        score = former.decide(scored(value, domain, policy), profile)
+        score = former.decide(scored(value, domain, policy), profile, agent)
         keep(kept, former.added)
 
-        assert score == undisturbed.decide(scored(value, domain, policy), profile)
+        assert score == undisturbed.decide(scored(value, domain, policy), profile, agent)
         assert (former.added is None) == (score.of is None)
     assert kept == undisturbed.last_scores() == former.last_scores()
     assert [*kept] == [*undisturbed.last_scores()]
@@ -147,8 +153,8 @@ def keep(kept, added):
 @given(STREAM)
 def test_an_added_score_refers_to_the_last_ones_whatever_is_added_later(stream):
     recent, added, expected = RecentScores(), [], []
-    for policy, domain, value in stream:
-        recent.decide(scored(value, domain, policy), policy.profile(domain))
+    for policy, domain, value, agent in stream:
+        recent.decide(scored(value, domain, policy), policy.profile(domain), agent)
         if recent.added is not None:
             added.append(recent.added)
             expected.append(recent.last_scores()[domain])
@@ -202,3 +208,61 @@ def test_a_rank_without_a_number_is_no_rank():
     score = replace(scored(0.8), share=0.1, rank=1)
 
     assert score.passes == (score.quality_score >= score.threshold)
+
+
+# --- a cap for agents
+
+
+CAPPED = Policy(share=0.2, share_window=50, agent_cap=0.3)
+AGENTS = st.sampled_from(["a", "b", "c", "d", None])
+
+
+def decided_of_agents(pairs, policy=CAPPED):
+    """Return the decided scores of one partition, of pairs of agent and value."""
+    recent, profile = RecentScores(), policy.profile("default")
+    return [recent.decide(scored(value, policy=policy), profile, agent) for agent, value in pairs]
+
+
+@given(st.lists(st.tuples(AGENTS, st.sampled_from([0.25, 0.5]) | UNIT), min_size=1, max_size=80))
+def test_only_so_many_better_scores_of_another_agent_count_in_a_rank_and_all_of_its_own(pairs):
+    (agent, value), score = pairs[-1], decided_of_agents(pairs)[-1]
+    last = pairs[-CAPPED.profile("default").window(len(pairs)) :]
+    passing, ranks = places(0.2, len(last)), []
+    for at_least in (False, True):  # equal scores are ranked in either order
+        above = [other for other, earlier in last[:-1] if earlier > value or (at_least and earlier == value)]
+        limit = max(1, places(0.3, passing))
+        ranks.append(
+            1 + sum(above.count(a) if a == agent else min(limit, above.count(a)) for a in set(above))
+        )
+
+    assert (score.rank is None) == (passing == 0)
+    if score.rank is not None:
+        assert ranks[0] <= score.rank <= ranks[1]
+        assert score.threshold <= value if score.passes else value <= score.threshold
+
+
+@given(st.lists(UNIT, max_size=120), st.sampled_from(["a", None]))
+def test_a_cap_changes_nothing_in_a_partition_of_one_agent(values, agent):
+    uncapped = decided(values, CAPPED.model_copy(update={"agent_cap": 1.0}))
+
+    assert decided_of_agents([(agent, value) for value in values]) == uncapped
+
+
+def test_an_agent_that_always_has_the_best_scores_leaves_places_to_others():
+    pairs = [
+        ("great", 0.9 + value / 10) if n % 2 else ("other", 0.8 * value)
+        for n, value in enumerate(shuffled(900))
+    ]
+    others = {cap: decided_of_agents(pairs, Policy(share=0.1, agent_cap=cap))[100::2] for cap in (1, 0.5)}
+
+    assert passing(others[1]) == 0
+    assert 0.05 < passing(others[0.5]) < 0.15
+
+
+def test_scores_from_before_a_cap_all_count():
+    recent, free = RecentScores(), Policy(share=0.2, share_window=50)
+    for _ in range(100):
+        recent.decide(scored(0.9, policy=free), free.profile("default"), "great")
+    score = recent.decide(scored(0.5, policy=CAPPED), CAPPED.profile("default"), "other")
+
+    assert (score.rank, score.of, score.threshold) == (50, 50, 0.9)

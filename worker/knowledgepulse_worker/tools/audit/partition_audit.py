@@ -282,10 +282,12 @@ class PartitionAudit:
         except DECODE_ERRORS:
             self._shares.doubt()
             return
-        if (profile := known.profiles.get(score.domain)) is None:
+        profile = known.profiles.get(score.domain)
+        if profile is None or (case.trace is None and profile.agent_cap < 1):
             self._shares.doubt()
             return
-        verdict, wrong = self._shares.add(score, profile)
+        agent_id = None if case.trace is None else case.trace.metadata.agent_id
+        verdict, wrong = self._shares.add(score, profile, agent_id)
         case.wrong += wrong
         self._report.shares_begun += verdict == "begun"
         self._report.shares_unaudited += verdict == "unaudited"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import repeat
 from operator import eq, gt
 from typing import Literal
 
 from msgspec.structs import replace
 
-from knowledgepulse_worker.policy import Profile
-from knowledgepulse_worker.scoring import RecentScores, Score
+from knowledgepulse_worker.policy import Profile, places
+from knowledgepulse_worker.scoring import UNKNOWN_AGENT, LastScores, RecentScores, Score, counted
 from knowledgepulse_worker.tools.audit.output_checks import ROUNDING
 
 ShareVerdict = Literal["exact", "begun", "unaudited"]
@@ -47,8 +48,11 @@ class ShareAudit:
         """Forget all last scores, since a score is not known."""
         self._domains.clear()
 
-    def add(self, score: Score, profile: Profile) -> tuple[ShareVerdict, list[str]]:
-        """Add the next record's published score; return whether it was audited, and what is wrong."""
+    def add(self, score: Score, profile: Profile, agent_id: str | None) -> tuple[ShareVerdict, list[str]]:
+        """Add the next record's published score; return whether it was audited, and what is wrong.
+
+        ``agent_id``: the id of its trace's agent; None if it names none.
+        """
         if profile.share is None:
             return "exact", []
         domain = self._domains[profile.domain]
@@ -58,15 +62,11 @@ class ShareAudit:
         if score.withheld is None:
             domain.scale = profile.scale
         undecided = replace(score, threshold=profile.threshold, share=None, rank=None, of=None)
-        expected = domain.recent.decide(undecided, profile)
+        expected = domain.recent.decide(undecided, profile, agent_id)
         if not domain.is_known:
             if expected.of is None or expected.of < profile.share_window:
                 return "unaudited", []
-            scores = domain.recent.last_scores()[profile.domain].scores
-            better, equal = (
-                sum(compare(other, score.quality_score) for other in scores) for compare in (gt, eq)
-            )
-            if score.rank is not None and better < score.rank <= better + equal:
+            if score.rank in _ranks(domain.recent.last_scores()[profile.domain], profile):
                 expected = replace(expected, rank=score.rank)
         wrong = [
             f"{name} is {getattr(score, name)}, recomputed {getattr(expected, name)}"
@@ -76,3 +76,14 @@ class ShareAudit:
         if not abs(score.threshold - expected.threshold) <= ROUNDING:
             wrong.append(f"threshold is {score.threshold:.9g}, recomputed {expected.threshold:.9g}")
         return ("begun" if begins else "exact"), wrong
+
+
+def _ranks(last: LastScores, profile: Profile) -> range:
+    """Return the ranks that the newest of the last scores may have, whatever the order of equal ones."""
+    own, number = last.scores[-1], len(last.scores)
+    agents = last.agents or [UNKNOWN_AGENT] * number
+    limit = profile.counted_of_agent(places(profile.share or 0, number)) or number
+    best = counted(sorted(zip(last.scores, repeat(0), agents), reverse=True), agents[-1], limit)
+    scores = [score for score, _, _ in best]
+    better, equal = (sum(compare(score, own) for score in scores) for compare in (gt, eq))
+    return range(better + 1, better + equal + 1)

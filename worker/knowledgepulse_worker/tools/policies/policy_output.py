@@ -76,9 +76,8 @@ def _rule_changes(old: Profile, new: Profile) -> Iterator[str]:
         yield f"{was} {before!r} → {after!r}"
     if was == is_now == "share" and old.threshold != new.threshold:
         yield f"threshold until there are enough scores {old.threshold!r} → {new.threshold!r}"
-    if was == is_now == "share" and old.share_window != new.share_window:
-        yield f"share_window {old.share_window} → {new.share_window}"
-    for name in MINIMUMS:
+    of_share = ("share_window", "agent_cap") if was == is_now == "share" else ()
+    for name in (*of_share, *MINIMUMS):
         if (before := getattr(old, name)) != (after := getattr(new, name)):
             yield f"{name} {before!r} → {after!r}"
 
@@ -135,6 +134,11 @@ def _notes(policy: Policy) -> Iterator[str]:
             f"a share is counted among the last {policy.share_window:,} scores of a partition and domain, or "
             "the newer half of fewer; before one of them would pass, the threshold "
             f"{threshold!r} decides"
+        )
+    if shared and policy.agent_cap < 1:
+        yield (
+            f"the better scores of one agent take at most the part {policy.agent_cap!r} of a share's places "
+            "from the others"
         )
     for profile in policy.profiles.values():
         for name in MINIMUMS:

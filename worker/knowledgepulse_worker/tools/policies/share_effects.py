@@ -78,7 +78,7 @@ def share_passing(
         passes: list[tuple[int, bool]] = []
         for number, (record, score) in enumerate(ordered):
             plain = replace(score, share=None, rank=None, of=None)
-            decided = recent.setdefault(record.log, RecentScores()).decide(plain, shared)
+            decided = recent.setdefault(record.log, RecentScores()).decide(plain, shared, record.agent_id)
             if decided.rank is not None:
                 time_ms = record.timestamp_ms
                 hour = number // LINES_OF_AN_HOUR if time_ms is None else time_ms // HOUR_MS

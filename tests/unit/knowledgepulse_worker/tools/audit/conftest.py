@@ -223,6 +223,7 @@ def trace(seed):
         task_domain=str(random.choice(["code", "general"])),
     )
     new.id = f"kp:trace:{seed}"
+    new.metadata.agent_id = str(random.choice(["a", "b", "c"]))
     return new.to_json()
 
 

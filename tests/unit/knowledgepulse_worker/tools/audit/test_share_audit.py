@@ -11,22 +11,24 @@ from support.audited import score_of, with_score
 
 TENTH = {"share": 0.3, "share_window": 30}
 FREE = {"policy": TENTH, "embedding": {"backend": "none"}}
+CAPPED = FREE | {"policy": TENTH | {"agent_cap": 0.3, "min_score": 0.2}}
 
 
-def stream_of(stream, count):
-    made = stream(**FREE)
+def stream_of(stream, count, sections=FREE):
+    made = stream(**sections)
     made.publish(count)
     made.work()
     return made
 
 
+@pytest.mark.parametrize("sections", [FREE, CAPPED], ids=["free", "capped"])
 @pytest.mark.parametrize("change", [{"rank": 1}, {"of": 29}, {"share": 0.5}, {"threshold": 0.123}])
-def test_detects_a_wrong_decision(stream, change):
-    made = stream_of(stream, 150)
+def test_detects_a_wrong_decision(stream, change, sections):
+    made = stream_of(stream, 150, sections)
     at = next(
         number
         for number, output in enumerate(made.outputs)
-        if number > 100 and score_of(output).get("rank") != 1
+        if number > 100 and score_of(output).get("rank", 1) != 1
     )
     made.outputs[at] = with_score(made.outputs[at], **change)
 
@@ -58,8 +60,9 @@ def test_counts_where_the_last_scores_began_anew(stream):
     assert (report.differing, report.shares_begun) == ([], 2)  # in each of two domains
 
 
-def test_ranks_of_a_trimmed_partition_are_audited_once_they_have_filled_the_window(stream):
-    made = stream_of(stream, 200)
+@pytest.mark.parametrize("sections", [FREE, CAPPED], ids=["free", "capped"])
+def test_ranks_of_a_trimmed_partition_are_audited_once_they_have_filled_the_window(stream, sections):
+    made = stream_of(stream, 200, sections)
     del made.raw[:50], made.outputs[:50]
     report = made.audit(first=50, outputs_from=50)
     made.outputs[-1] = with_score(
@@ -67,7 +70,7 @@ def test_ranks_of_a_trimmed_partition_are_audited_once_they_have_filled_the_wind
     )
 
     assert report.differing == []
-    assert 100 < report.shares_unaudited < 125  # twice the window, in each of two domains
+    assert 100 < report.shares_unaudited < 135  # twice the window, in each of two domains
     assert [record.offset for record in made.audit(first=50, outputs_from=50).differing] == [199]
 
 
