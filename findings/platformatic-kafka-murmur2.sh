@@ -2,12 +2,12 @@
 # Expected: two clients that both choose partitions by murmur2 put a key into the same partition.
 # Seen: @platformatic/kafka takes the hash as an unsigned number, where Java clears its sign bit. They agree if the number of
 #   partitions is a power of two, and differ for each key with a negative hash elsewhere.
-# Versions: @platformatic/kafka 1.35.0, kafka-clients 4.4.0, 2026-11-28
+# Versions: @platformatic/kafka 2.12.1, kafka-clients 4.4.0, 2026-11-28
 # So: docs/producers/publish.md names its compatibilityPartitioner; tests on 1, 2, 4 or 8 partitions would not show the difference.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 jars org.apache.kafka:kafka-clients:4.4.0 kafka
-quietly npm install --no-audit --no-fund --ignore-scripts @platformatic/kafka@1.35.0
+quietly npm install --no-audit --no-fund @platformatic/kafka@2.12.1 node@24.21.0
 
 cat >Partitions.java <<'JAVA'
 import org.apache.kafka.common.utils.Utils;
@@ -35,7 +35,7 @@ for (const partitions of [4, 6, 8, 12]) {
 JS
 java -cp 'kafka/*' Partitions.java >java 2>/dev/null
 for which in default compatible; do
-    node partitions.mjs "$which" | sort >"$which"
+    node_modules/.bin/node partitions.mjs "$which" | sort >"$which"
     for partitions in 4 6 8 12; do
         same=$(sort java | comm -12 - "$which" | grep -c "^$partitions " || true)
         echo "$which, $partitions partitions: $same of 200 keys as in Java"

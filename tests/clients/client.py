@@ -36,8 +36,6 @@ class Client:
         tasks: what it can do.
         isolation: the setting that reads committed records, in Markdown; empty if there is none to make.
         partitioner: the setting that chooses partitions by murmur2, likewise.
-        note: what the documents add about how it reads.
-        group: whether it commits positions of a group.
         not_run: why it is not run here, if it is not.
     """
 
@@ -49,7 +47,6 @@ class Client:
     tasks: list[str] = field(default_factory=list)
     isolation: str = ""
     partitioner: str = ""
-    note: str = ""
     not_run: str = ""
 
     @property

@@ -9,9 +9,14 @@ from uuid import uuid4
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+COMMITTED, ABORTED, OPEN, MARKERS = "committed", "aborted", "open", "markers"
 TRANSACTIONS = ((COMMITTED, 2), (ABORTED, 2), (COMMITTED, 1), (ABORTED, 1), (OPEN, 2))
 """What one producer writes, with the numbers of records: several of a kind, since one fetch has them all."""
+
+RECORDS = {
+    kind: sum(records for of, records in TRANSACTIONS if of == kind) for kind in (COMMITTED, ABORTED, OPEN)
+}
+"""How many records there are of each kind. Markers are none."""
 
 
 class ScriptedTopic:

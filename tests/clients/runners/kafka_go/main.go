@@ -43,7 +43,7 @@ func read(reader *kafka.Reader, ended func(int64) bool) {
 		if len(message.Value) > 6 {
 			fmt.Println(string(message.Value))
 		} else {
-			fmt.Println(`{"record": "marker"}`)
+			fmt.Println(`{"record": "markers"}`)
 		}
 		if ended(message.Offset) {
 			return
