@@ -100,6 +100,7 @@ class Assignment:
         metrics.in_flight(records, sum(lane.in_flight_bytes for lane in lanes))
         for lane in lanes:
             metrics.cache_size(lane.partition, lane.cached)
+        metrics.share_thresholds(lane.cuts() for lane in lanes)
 
     def end(self) -> None:
         """Accept no more batches: a rebalance or the end begins, and what is complete is committed before."""

@@ -325,6 +325,10 @@ class Lane:
         """The number of vectors in the novelty cache."""
         return self._state.cache.size
 
+    def cuts(self) -> dict[str, float]:
+        """Return the lowest scores that pass by the shares of the policy in force, by domain."""
+        return self._state.scores.cuts(self._services.policy.policy.profiles)
+
     def position_after(self, outcome: RecordOutcome) -> Position:
         """Return the position after a record."""
         return Position(outcome.record.offset + 1, self.topic_id, outcome.record.leader_epoch)

@@ -6,9 +6,10 @@ producer's text. Series with closed label sets start at zero, so that ``increase
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import product
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, product
+from statistics import median
 from typing import Any, Literal, get_args
 
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
@@ -265,6 +266,12 @@ class Metrics:
         )
         self._cuts: dict[str, float] = {}  # set in the gauge at each scrape, which is far cheaper
         self._share = make.gauge("kp_share", "Share of the traces that is contributed", ["domain"])
+        self._share_threshold = make.gauge(
+            "kp_share_threshold",
+            "Lowest score that passes by a domain's share: the least, the median and the greatest of the "
+            "worker's partitions",
+            ["domain", "quantile"],
+        )
         self._policy = make.gauge("kp_policy_info", "Digest of the current policy", ["policy"])
         self._shadow_policy = make.gauge(
             "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"]
@@ -316,6 +323,16 @@ class Metrics:
     def policy_reloaded(self, result: str) -> None:
         """Count a reload of a changed policy file."""
         self._policy_reloads.labels(result).inc()
+
+    def share_thresholds(self, cuts: Iterable[Mapping[str, float]]) -> None:
+        """Set the lowest scores that pass by a share, given those of each partition by domain."""
+        by_domain: defaultdict[str, list[float]] = defaultdict(list)
+        for domain, cut in chain.from_iterable(of_partition.items() for of_partition in cuts):
+            by_domain[domain].append(cut)
+        self._share_threshold.clear()
+        for domain, values in by_domain.items():
+            for quantile, value in (("0", min(values)), ("0.5", median(values)), ("1", max(values))):
+                self._share_threshold.labels(domain, quantile).set(value)
 
     def on_scrape(self, refresh: Callable[[], None]) -> None:
         """Call a function before every scrape, to refresh gauges."""

@@ -131,11 +131,15 @@ class _Ranking:
             return len(self._ordered) - bisect_left(self._ordered, own)
         return 1 + [*counted(reversed(self._ordered), own[2], limit)].index(own)
 
-    def cut(self, profile: Profile, agent: bytes) -> float | None:
-        """Return the lowest score with which an agent passes; None if there are too few for one to pass."""
+    def cut(self, profile: Profile, agent: bytes | None = None) -> float | None:
+        """Return the lowest score with which an agent passes; None if there are too few for one to pass.
+
+        Without an agent, it is the lowest that passes if nothing is capped.
+        """
         if not (passing := self._passing(profile)):
             return None
-        if (limit := profile.counted_of_agent(passing)) is None:
+        limit = None if agent is None else profile.counted_of_agent(passing)
+        if agent is None or limit is None:
             return self._ordered[-passing][0]
         best = [*islice(counted(reversed(self._ordered), agent, limit), passing)]
         return best[-1][0] if len(best) == passing else 0.0
@@ -187,6 +191,15 @@ class RecentScores:
         if cut is None:
             return replace(score, share=share, of=number)
         return replace(score, share=share, threshold=cut, rank=ranking.rank(own, profile), of=number)
+
+    def cuts(self, profiles: Mapping[str, Profile]) -> dict[str, float]:
+        """Return the lowest scores that pass by the shares of profiles, without their caps."""
+        found = {
+            domain: ranking.cut(profiles[domain])
+            for domain, ranking in self._rankings.items()
+            if domain in profiles and ranking.scale == profiles[domain].scale
+        }
+        return {domain: cut for domain, cut in found.items() if cut is not None}
 
     def last_scores(self) -> dict[str, LastScores]:
         """Return the last scores by domain, that with the newest score last."""

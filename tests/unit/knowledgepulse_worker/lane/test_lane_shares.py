@@ -37,6 +37,22 @@ async def test_a_share_ranks_a_partitions_traces(make_harness, records):
     assert ["rank" in score for score in scores] == [False, *[True] * (COUNT - 1)]
 
 
+async def test_what_passes_a_share_is_told_by_domain_over_a_workers_partitions(make_harness, records):
+    """The other partition's scores are lower, so one number would hide what passes there."""
+    harness = make_harness(policy=THIRD, embedding=False, in_flight_records=COUNT)
+    lane, metrics = await harness.lane(), harness.services.metrics
+    await harness.processed(lane, *records)
+    cuts = lane.cuts()
+    metrics.share_thresholds([cuts, {"code": 0.25}, {"code": 0.3, "legal": 0.1}])
+
+    assert cuts == {"code": score(harness.outputs()[-1])["threshold"]}
+    assert [harness.metric("kp_share_threshold", domain="code", quantile=of) for of in ("0", "0.5", "1")] == [
+        0.25, 0.3, cuts["code"],
+    ]  # fmt: skip
+    metrics.share_thresholds([])
+    assert harness.metric("kp_share_threshold", domain="code", quantile="0") is None
+
+
 async def test_another_embedder_begins_anew_and_the_share_passes_of_its_scores(make_harness, records):
     """Its ledger is cut: novelty, and with it each score, has another level."""
     harness = make_harness(policy=THIRD, in_flight_records=COUNT)
