@@ -30,6 +30,15 @@ test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real mode
 	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' PYTHONPATH=tests \
 		$(BIN)/python -m support.one_broker $(PYTEST) -m 'not reference'
 
+PARTS := contract integration chaos
+
+.PHONY: kafka-check
+kafka-check: $(VENV)/.test ## run the tests of real brokers, with three chaos rows, on a release of Kafka; VERSION=3.9.2
+	@tests/tools.sh prometheus curl
+	JDK_JAVA_OPTIONS='-XX:+UseSerialGC -XX:TieredStopAtLevel=1' $(VERSION:%=TESTS_KAFKA_VERSION=%) PYTHONPATH=tests \
+		$(BIN)/python -m support.one_broker $(BIN)/python -m support.kafka_check \
+		$(PYTEST) -m 'integration and not model and not browser' $(PARTS:%=tests/%)
+
 .PHONY: test-fast
 test-fast: $(VENV)/.test ## run the fast tests, which need no broker, no model and no browser
 	@tests/tools.sh prometheus curl

@@ -1,4 +1,4 @@
-"""The generated parts of documents: backends, settings, metrics, states, commands, the Python API.
+"""The generated parts of documents: backends, settings, metrics, states, commands, Kafka's releases and more.
 
 They stand in the documents between ``<!-- generated: NAME -->`` and ``<!-- end -->``, so that they can be
 read in the repository. `make tables` writes them, and a test compares them.
@@ -9,12 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from generator import backends, commands, formats, metrics, producers, python, settings, states
+from generator import (
+    backends,
+    commands,
+    formats,
+    kafka_releases,
+    metrics,
+    producers,
+    python,
+    settings,
+    states,
+)
 
 TABLES: dict[str, Callable[[], str]] = {
     "backends": backends.table,
     "commands": commands.page,
     "formats": formats.table,
+    "kafka_releases": kafka_releases.table,
     "metrics": metrics.page,
     "producers_documents": producers.documents,
     "producers_spans": producers.spans,

@@ -88,7 +88,7 @@ def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, 
         pid = int(pid_file.read_text())
         assert os.getsid(pid) == pid
         assert len(list((tmp_path / "tmp").iterdir())) == 1
-        assert broker.description == "Apache Kafka 4.1.0 on Java 17 (started here)"
+        assert broker.description == "Apache Kafka 4.4.0 on Java 17 (started here)"
 
     assert state_of(pid) == ""
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -206,7 +206,8 @@ class TransactionalPublisher:
             async with self._producer.transaction():
                 yield self._write
         except RefusedError:
-            # The numbers of the refused records are missing in the producer's sequence (KIP-98).
+            # The numbers of the refused records are missing in the producer's sequence (KIP-98). And a batch
+            # that was not answered may arrive late, in the next transaction: its epoch must be a former one.
             await self._start_again()
             raise
         except HeldBackError as error:

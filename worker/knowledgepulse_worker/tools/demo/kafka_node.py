@@ -10,7 +10,7 @@ from knowledgepulse_kafka.connection_diagnosis import problem_with
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.processes import last_lines
 
-KAFKA_VERSION = "4.1.0"
+KAFKA_VERSION = "4.4.0"
 """Version of Apache Kafka."""
 
 START_LIMIT = 120.0
