@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -26,14 +27,14 @@ def kp_worker_audit(config):
     return run
 
 
-async def send(stream, topic, record, **changed_score):
+async def send(stream, record, changed_score=None, **options):
     """Publish a copy of an output with some fields of its kp-score replaced."""
-    score = json.dumps(score_of(record) | changed_score).encode()
+    score = json.dumps(score_of(record) | (changed_score or {}), separators=(",", ":")).encode()
     headers = [(name, score if name == "kp-score" else value) for name, value in record.headers]
-    producer = AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
-    async with producer:
+    producer = AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers, **options)
+    async with producer, producer.transaction() if options else nullcontext():
         await producer.send_and_wait(
-            topic,
+            record.topic,
             record.value,
             key=record.key,
             partition=record.partition,
@@ -76,10 +77,18 @@ async def test_accepts_a_stream_after_a_kill_and_detects_a_tampered_output(
     assert table.splitlines()[-1].split()[:3] == ["all", str(len(raw)), "0"]
 
     target = next(record for record in outputs if record.topic == stream.settings.topics.rejected)
-    await send(stream, target.topic, target, novelty=score_of(target)["novelty"] + 0.01)
-
+    await send(stream, target)
+    status, table, _ = await kp_worker_audit(stream.settings)
+    assert (status, "repeated: " in table) == (0, False), "a release before 0.3.0 could publish copies"
+    await send(stream, target, transactional_id=topics.raw)
     status, table, _ = await kp_worker_audit(stream.settings)
     partition, offset = source_of(target)
+    assert status == 1
+    assert f"repeated: {topics.raw}/{partition}/{offset} has several outputs" in table
+
+    await send(stream, target, {"novelty": score_of(target)["novelty"] + 0.01})
+
+    status, table, _ = await kp_worker_audit(stream.settings)
     assert status == 1
     assert f"differs: {stream.settings.topics.raw}/{partition}/{offset}: " in table
     assert "repeats differ in headers" in table

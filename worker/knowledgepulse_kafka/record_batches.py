@@ -98,6 +98,11 @@ def epoch_of(record: ConsumerRecord) -> int:
     return getattr(record, "leader_epoch", -1)
 
 
+def is_of_transaction(record: ConsumerRecord) -> bool:
+    """Return whether a record was written in a transaction."""
+    return bool(getattr(record, "is_transactional", False))
+
+
 class _TooLargeError(Exception):
     """A batch exceeds a limit, named in the message."""
 
@@ -143,6 +148,7 @@ class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafk
         record = super().__next__()
         self._left -= RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
         record.leader_epoch = self._batches.leader_epoch
+        record.is_transactional = self._batches.is_transactional
         return record
 
 
@@ -156,6 +162,7 @@ class Batches:
     Attributes:
         position: returns the next offset to be yielded.
         leader_epoch: the leader epoch of the last batch; -1 in formats before v2.
+        is_transactional: whether the last batch was written in a transaction.
     """
 
     def __init__(self, data: bytes, batch_bytes: int) -> None:
@@ -163,6 +170,7 @@ class Batches:
         self.batch_bytes = batch_bytes
         self.inflated = 0
         self.leader_epoch = -1
+        self.is_transactional = False
         self._data = memoryview(data)
         self._next = 0
         self._client = MemoryRecords(data)
@@ -183,6 +191,7 @@ class Batches:
         data = self._data[start : self._next]
         is_default = isinstance(batch, DefaultRecordBatch)
         self.leader_epoch = _LENGTH.unpack_from(data, _EPOCH_OFFSET)[0] if is_default else -1
+        self.is_transactional = batch.is_transactional
         if batch.is_control_batch:
             return _ControlBatch(batch)
         return (_Batch if is_default else _LegacyBatch)(batch, data, self)

@@ -28,8 +28,8 @@ def audit(config: Path | None, as_json: bool) -> None:
 
     Reads the raw topic, the outputs and the ledger's changelog up to their current ends, with the worker's
     settings; workers may be running. Every committed record must have an output that equals the record except
-    for the score, and all repeats must be equal. Scores, novelty and decisions are recomputed. If an output
-    is missing or wrong, the exit status is 1.
+    for the score. Scores, novelty and decisions are recomputed. If an output is missing, repeated or wrong,
+    the exit status is 1; identical copies that a release before 0.3.0 published are only counted.
     """
     settings = load_settings(config)
     embedder = partial(load_embedder, settings.embedding, settings.cache)

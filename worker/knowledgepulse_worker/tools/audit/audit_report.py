@@ -32,6 +32,8 @@ class PartitionReport:
         missing: the offsets of committed records without an output.
         waiting: the number of uncommitted records without an output, which are still to be scored.
         repeated: the number of outputs beyond the first of their record.
+        repeats: the offsets of records with several outputs, without those whose further outputs are copies
+            that no transaction wrote, as releases before 0.3.0 could publish them.
         differing: the defects of records' outputs.
         without_entry: the offsets of scored records that should have a ledger entry but have none. Later
             records are compared with fewer vectors than they should be.
@@ -61,6 +63,7 @@ class PartitionReport:
     missing: list[int] = field(default_factory=list)
     waiting: int = 0
     repeated: int = 0
+    repeats: list[int] = field(default_factory=list)
     differing: list[Difference] = field(default_factory=list)
     without_entry: list[int] = field(default_factory=list)
     rescored: int = 0
@@ -134,8 +137,12 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is missing, nothing differs, and every output has its ledger entry."""
-        return not self.missing and not self.differing and not self.without_entry
+        """Whether every record has one output, which is right and has its ledger entry.
+
+        Former releases' identical copies of an output do not count.
+        """
+        repeats = any(partition.repeats for partition in self.partitions)
+        return not (self.missing or repeats or self.differing or self.without_entry)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the totals and the partitions as plain JSON."""

@@ -114,6 +114,7 @@ def _wrong(report: AuditReport) -> Iterator[str]:
     for part in report.partitions:
         partition = f"{report.topic}/{part.partition}"
         yield from (f"missing: {partition}/{offset} has no output" for offset in part.missing)
+        yield from (f"repeated: {partition}/{offset} has several outputs" for offset in part.repeats)
         yield from (
             f"differs: {partition}/{difference.offset}: {difference.what}" for difference in part.differing
         )

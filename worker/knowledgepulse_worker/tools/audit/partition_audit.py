@@ -254,6 +254,8 @@ class PartitionAudit:
         unequal = dict.fromkeys(
             name for output in outputs for name in output.differences(outputs[0], has_time=has_time)
         )
+        if len(outputs) > 1 and (unequal or any(output.in_transaction for output in outputs[1:])):
+            report.repeats.append(case.offset)
         rescored = bool(unequal) and self._in_rewind(case.offset)
         if rescored:
             report.rescored += 1

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import groupby, islice
+from itertools import groupby, islice, repeat
 from math import inf
 from types import TracebackType
 from typing import Literal, Self
@@ -39,6 +39,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
         headers: a hash of the headers.
         says: the ledger entry from which it was published, reconstructed from its headers.
         truncated: whether it is a dead letter with a truncated value.
+        in_transaction: whether it was written in a transaction, as every output since 0.3.0.
     """
 
     topic: str
@@ -49,6 +50,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     headers: bytes
     says: Entry
     truncated: bool = False
+    in_transaction: bool = True
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, truncated: bool) -> Self:
@@ -116,9 +118,11 @@ class SourceIndex:
     ) -> None:
         self._db.close()
 
-    def add_outputs(self, records: Iterable[OutputRecord]) -> None:
-        """Add records of a partition of an output topic, in order."""
-        self._insert(map(self._row, records))
+    def add_outputs(
+        self, records: Iterable[OutputRecord], in_transaction: Iterable[bool] = repeat(True)
+    ) -> None:
+        """Add records of a partition of an output topic, in order, and whether transactions wrote them."""
+        self._insert(map(self._row, records, in_transaction))
 
     def add_entries(self, partition: int, entries: Iterable[tuple[Entry, bytes]]) -> None:
         """Add the entries of a partition of the changelog with their bytes, in order."""
@@ -199,7 +203,7 @@ class SourceIndex:
     def _insert(self, rows: Iterable[tuple[int, int, bool, bytes] | None]) -> None:
         self._db.executemany("INSERT INTO known VALUES (?, ?, ?, ?)", (row for row in rows if row))
 
-    def _row(self, record: OutputRecord) -> tuple[int, int, bool, bytes] | None:
+    def _row(self, record: OutputRecord, in_transaction: bool) -> tuple[int, int, bool, bytes] | None:
         read = self._read_dead_letter if record.topic == self._topics.dead_letter else self._read_scored
         partition_output = read(with_original_timestamp(record))
         if partition_output is None or partition_output[1].says.offset > sys.maxsize:
@@ -207,6 +211,7 @@ class SourceIndex:
             return None
         partition, output = partition_output
         self._note(record, partition, output.says.offset)
+        output = msgspec.structs.replace(output, in_transaction=in_transaction)
         return partition, output.says.offset, True, msgspec.msgpack.encode(output)
 
     def _read_scored(self, record: OutputRecord) -> tuple[int, Output] | None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from knowledgepulse_kafka.record_batches import is_of_transaction
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_kafka.rights import READ, Right, topic_rights
 from knowledgepulse_kafka.topic_reader import Record, TopicReader, raw_record
@@ -139,7 +140,7 @@ class _Run:
                     index.add_entries(partition, _entries(records, foreign))
             for name in self.settings.topics.outputs:
                 async for _, records in self.log.read(name):
-                    index.add_outputs(map(_output, records))
+                    index.add_outputs(map(_output, records), map(is_of_transaction, records))
             index.complete()
             reports = [
                 await self._audit_partition(partition, position, index)

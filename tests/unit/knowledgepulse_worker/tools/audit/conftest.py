@@ -149,12 +149,21 @@ class Stream:
             self.outputs.append(builder.build(record, self.entries[record.offset]))
             self.committed = max(self.committed, record.offset + 1)
 
-    def audit(self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None):
-        """Audit the partition, with or without an embedder."""
+    def audit(
+        self,
+        *,
+        first=0,
+        outputs_from=0,
+        embedder=None,
+        tolerance=None,
+        committed=None,
+        in_transactions=False,
+    ):
+        """Audit the partition, with or without an embedder, as a former release's or as this one's."""
         committed = self.committed if committed is None else committed
         tolerances = {} if tolerance is None else dict.fromkeys(REPEATABILITY, tolerance)
         with SourceIndex(self.settings.topics, 2) as index, patch.dict(REPEATABILITY, tolerances):
-            index.add_outputs(self.outputs)
+            index.add_outputs(self.outputs, itertools.repeat(in_transactions))
             index.add_entries(1, ((decode_entry(value), value) for value in self.changelog))
             index.complete()
             audit = PartitionAudit(

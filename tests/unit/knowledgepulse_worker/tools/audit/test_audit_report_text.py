@@ -25,7 +25,9 @@ def shown():
 REPORT = AuditReport(
     "raw-traces",
     [
-        PartitionReport(0, records=10, outputs=9, missing=[3], repeated=1, near_threshold=[4, 5]),
+        PartitionReport(
+            0, records=10, outputs=9, missing=[3], repeated=1, repeats=[7], near_threshold=[4, 5]
+        ),
         PartitionReport(
             1,
             records=20,
@@ -51,8 +53,9 @@ def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     assert "6 offsets had no output when deleted from raw-traces" in text
     assert ": 1/5, 1/7 to 11" in text
     assert "missing: raw-traces/0/3 has no output" in text
-    assert text.count("differs: raw-traces/1/") == MAX_DETAILS - 1
-    assert "and 13 more" in text
+    assert "repeated: raw-traces/0/7 has several outputs" in text
+    assert text.count("differs: raw-traces/1/") == MAX_DETAILS - 2
+    assert "and 14 more" in text
     assert "policy" not in text, "the note is omitted if the count is zero"
 
 
