@@ -22,7 +22,8 @@ class State(StrEnum):
 
     Attributes:
         severity: how serious the state is.
-        runbook: the runbook's section on the state; None if it never requires action.
+        runbook: the runbook's section on the state, unless it waits for brokers; None if it never requires
+            action.
         meaning: what the worker in this state does or has, as a table's row in Markdown; links are relative
             to docs/operators.
     """
@@ -177,13 +178,18 @@ class Verdict:
     since: float
     waits: tuple[Wait, ...] = ()
 
+    @property
+    def runbook(self) -> str | None:
+        """The runbook's section: whoever waits gets that of the alert on waits, in any state."""
+        return State.WAITING_FOR_KAFKA.runbook if self.waits else self.state.runbook
+
     def as_dict(self, runbook: str | None) -> dict[str, Any]:
         """Return the verdict as plain JSON.
 
         Args:
             runbook: the address of the runbook, if it is known.
         """
-        section = self.state.runbook
+        section = self.runbook
         return {
             "state": self.state,
             "severity": self.state.severity,

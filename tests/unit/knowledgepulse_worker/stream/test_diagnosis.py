@@ -335,6 +335,17 @@ def test_each_cause_is_known_to_these_tests():
     }
 
 
+def test_whoever_waits_for_brokers_has_the_runbook_of_the_alert_on_waits():
+    """A partition that recovers and waits paged with KpWaiting, and its probe named KpRecoveryLong."""
+    recovering = replace(WELL, recovering=1, partitions=2)
+    waiting = replace(recovering, member_waits=(UNSTABLE,))
+
+    verdicts = [Diagnosis().observe(seen) for seen in (recovering, waiting)]
+
+    assert {verdict.state for verdict in verdicts} == {State.RECOVERING}
+    assert [verdict.as_dict(None)["runbook"] for verdict in verdicts] == ["KpRecoveryLong", "KpWaiting"]
+
+
 def test_the_runbook_has_each_section():
     (runbook,) = ROOT.glob("d*/**/runbook.md")
     sections = {state.runbook for state in State} - {None}
