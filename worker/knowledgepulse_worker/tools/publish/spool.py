@@ -194,12 +194,24 @@ def reject(file: Path) -> Path:
 
 def reject_line(file: Path, number: int, line: bytes) -> Path:
     """Set aside a line of a file, given its number; return the line's own file."""
-    rejected = file.with_suffix(f".{number}{_REJECTED}")
-    with open(rejected, "wb", opener=_private) as written:
+    return _line_of(file, number, line, _REJECTED)
+
+
+def split(file: Path, lines: Iterable[tuple[int, bytes]]) -> list[Path]:
+    """Replace a file by one for each of its lines, given with their numbers; return those, in order."""
+    files = [_line_of(file, number, line, _TRACES) for number, line in lines]
+    file.unlink()
+    return files
+
+
+def _line_of(file: Path, number: int, line: bytes, ending: str) -> Path:
+    """Write a line of a file to a file of its own, which comes at the same place among those that wait."""
+    own = file.with_suffix(f".{number:06}{ending}")
+    with open(own, "wb", opener=_private) as written:
         written.write(line)
         written.flush()
         os.fsync(written.fileno())
-    return rejected
+    return own
 
 
 def _take_over(part: Path) -> None:

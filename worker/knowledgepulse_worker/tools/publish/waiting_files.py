@@ -9,7 +9,7 @@ from pathlib import Path
 
 from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.tools.publish.spool import opened, reject, reject_line
+from knowledgepulse_worker.tools.publish.spool import opened, reject, reject_line, split
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher, publish_lines
 from knowledgepulse_worker.tools.terminal.console import errors
 
@@ -29,11 +29,13 @@ class WaitingFiles:
 
     def __init__(self, connect: Callable[[], TracePublisher], limit: float) -> None:
         self.records = self.without_key = self.rejected = 0
+        self._confirmed = 0
+        self._aside = set[int]()
         self._connect = connect
         self._deadline = time.monotonic() + limit
 
     def publish(self, files: Sequence[Path]) -> None:
-        """Publish files in their order; one by one where the topic refuses a trace, which is set aside.
+        """Publish files in their order; a trace that is too large for settings or topic is set aside.
 
         Raises:
             NoBrokerError: no broker can be reached, or the time is over.
@@ -45,12 +47,29 @@ class WaitingFiles:
             try:
                 self._publish(left, begun)
             except TooLargeError as error:
-                if len(begun) == 1:
-                    self._set_aside(error, reject(begun[0]))
-                else:
-                    for file in filter(Path.exists, begun):
-                        self.publish([file])
+                self._publish_apart(begun, error)
             left = left[len(begun) :]
+
+    def _publish_apart(self, begun: Sequence[Path], error: TooLargeError) -> None:
+        """Publish what is left of files, among whose traces is one that the topic refuses: by halves."""
+        if len(begun) > 1:
+            files = list(filter(Path.exists, begun))
+            middle = (len(files) + 1) // 2
+            for half in (files[:middle], files[middle:]):
+                self.publish(half)
+            return
+        (file,) = begun
+        lines = self._unconfirmed(file)
+        if len(lines) > 1:
+            self.publish(split(file, lines))
+        else:
+            self._set_aside(error, reject(file))
+
+    def _unconfirmed(self, file: Path) -> list[tuple[int, bytes]]:
+        """Return the lines, with their numbers, of the only file that was begun."""
+        numbered = enumerate(file.read_bytes().splitlines(keepends=True), 1)
+        lines = [(place, line) for place, line in numbered if line.strip() and place not in self._aside]
+        return lines[self._confirmed :]
 
     def _publish(self, files: Sequence[Path], begun: list[Path]) -> None:
         """Publish files together; ``begun`` gets those that were begun."""
@@ -60,6 +79,7 @@ class WaitingFiles:
             publish_lines(lines, publisher, self._deadline - time.monotonic())
         finally:
             published = publisher.published
+            self._confirmed = published.confirmed
             _delete(ends, published.confirmed)
             self.records += published.records
             self.without_key += published.without_key
@@ -75,6 +95,7 @@ class WaitingFiles:
         number = 0
         for file in files:
             begun.append(file)
+            self._aside.clear()
             _delete(ends, publisher.published.confirmed)
             if (lines := opened(file)) is None:
                 self._set_aside(f"{file}: is no file, such as a link or a folder", reject(file))
@@ -85,6 +106,7 @@ class WaitingFiles:
                         publisher.require_size(line.strip())
                     except TooLargeError as error:
                         self._set_aside(error, reject_line(file, place, line))
+                        self._aside.add(place)
                     else:
                         number += bool(line.strip())
                         yield line

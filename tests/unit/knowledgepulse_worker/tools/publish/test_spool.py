@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -153,7 +154,10 @@ def test_only_the_traces_of_a_file_that_are_too_large_are_set_aside(publish, bro
 
     assert (done.exit_code, done.output.count("; kept in ")) == (1, 2)
     assert [line.strip() for line in broker.got] == traces[:3]
-    assert [path.name.split(".", 1)[1] for path in sorted(spool.iterdir())] == ["2.rejected", "5.rejected"]
+    assert [path.name.split(".", 1)[1] for path in sorted(spool.iterdir())] == [
+        "000002.rejected",
+        "000005.rejected",
+    ]
     assert {path.read_bytes() for path in spool.iterdir()} == {LARGE + b"\n"}
 
 
@@ -179,25 +183,48 @@ def test_what_is_confirmed_before_the_time_is_over_is_not_sent_again(publish, br
     assert (len(broker.got), waiting(spool)) == (5 + 6 + 2, [])
 
 
-def test_a_trace_that_the_topic_refuses_holds_up_no_file_beside_it(publish, broker, session, spool):
-    for number in range(3):
-        Spool(spool).add([f'{{"id": "{number}"}}'.encode()])
+@pytest.fixture
+def refusing(broker):
+    """Let a broker refuse a trace once a number of later ones are on their way, which it does not confirm."""
     publish_lines = waiting_files.publish_lines
 
-    def refuse_one(lines, publisher, limit):
+    def refuse(lines, publisher, limit):
         def accepted():
             for line in lines:
-                if b'"1"' in line:
+                if b"refused" in line:
+                    list(itertools.islice(lines, 2))
                     raise TooLargeError("raw-traces: MessageSizeTooLargeError")
                 yield line
 
         publish_lines(accepted(), publisher, limit)
 
-    broker.patch(refuse_one)
-    done = publish(session("s1"))
+    broker.patch(refuse)
 
-    assert (done.exit_code, done.output.count("; kept in ")) == (1, 1)
-    assert [json.loads(line).get("id", "")[:1] for line in broker.got] == ["0", "2", "k"]
+
+@pytest.mark.parametrize("files", [[["0"], ["refused"], ["2"], ["3"]], [["0", LARGE, "refused", "2", "3"]]])
+def test_a_trace_that_the_topic_refuses_is_set_aside_alone(broker, refusing, spool, tmp_path, files):
+    """Its whole file was."""
+    for file in files:
+        Spool(spool).add([line if line is LARGE else json.dumps({"id": line}).encode() for line in file])
+
+    done = publish_file(spool, tmp_path)
+
+    too_large = sum(line in (LARGE, "refused") for file in files for line in file)
+    assert (done.exit_code, done.output.count("; kept in ")) == (1, too_large)
+    assert [json.loads(line)["id"] for line in broker.got] == ["0", "2", "3"]
+    assert waiting(spool) == [".rejected"] * too_large
+
+
+def test_a_refused_trace_takes_few_connections(broker, refusing, spool, tmp_path):
+    """With one for each trace of a file, the time would be over."""
+    traces = [json.dumps({"id": str(number)}).encode() for number in range(1000)]
+    traces[600] = b'{"id": "refused"}'
+    Spool(spool).add(traces)
+
+    publish_file(spool, tmp_path)
+
+    assert [json.loads(line)["id"] for line in broker.got] == [str(n) for n in range(1000) if n != 600]
+    assert broker.connections <= 2 + 2 * 10
     assert waiting(spool) == [".rejected"]
 
 
