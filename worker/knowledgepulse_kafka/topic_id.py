@@ -6,6 +6,7 @@ aiokafka's own metadata requests predate topic ids.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from io import BytesIO
 from typing import ClassVar
@@ -31,6 +32,8 @@ from knowledgepulse_kafka.client_factory import new_client
 from knowledgepulse_kafka.config import Config
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_kafka.own_request import OwnRequest
+
+logger = logging.getLogger(__name__)
 
 NO_ID = UUID(int=0)
 RETRY_PAUSE = 0.1
@@ -101,6 +104,11 @@ class TopicIds:
                 )
             if self._has_ids:
                 await asyncio.sleep(RETRY_PAUSE)
+            else:
+                logger.warning(
+                    "%s: the brokers have no topic ids (Kafka 2.8); recreate it only when nobody lags",
+                    self._topic,
+                )
         return b""
 
     def _leaders(self, partitions: list[int]) -> set[int | None]:

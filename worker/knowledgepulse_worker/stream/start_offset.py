@@ -46,7 +46,10 @@ def start_of(at: Place, committed: CommittedPosition | None, changelog: Changelo
     """
     number, topic = at.partition, at.topic
     if topic_id and _was_recreated(committed, changelog, topic_id):
-        logger.warning("partition %d: %s was recreated; reading it from its beginning", number, topic)
+        logger.warning(
+            "partition %d: %s was recreated, or is another cluster's copy; reading it from its beginning",
+            *(number, topic),
+        )
         return Start(None)
     kept = changelog.position
     if committed is not None and _lacks_entries(changelog, committed, topic_id):
