@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from rich.console import Console
 from chaos import results
 from chaos.assembly import ASSEMBLE, assemble
 from chaos.brokers import running_brokers
+from chaos.clock import Clock
 from chaos.dataset import DATASET, export
 from chaos.overload import gap
 from chaos.play import judge, play
@@ -84,7 +86,9 @@ def _run(name: str, short: bool, folder: Path, say: Callable[[str], None], relea
         with running_brokers(1) as brokers:
             return asyncio.run(measure(brokers.direct, folder, short, say))
     row = replace(ROWS[name], release=release or ROWS[name].release)
-    with running_brokers(row.nodes) as brokers:
+    clock = Clock(folder / "brokers.clock") if row.clocks else None
+    own_disks = row.own_disks and os.geteuid() == 0
+    with running_brokers(row.nodes, row.kafka, clock, own_disks=own_disks) as brokers:
         return asyncio.run(play(row, row.short if short else row.full, brokers, folder, say))
 
 

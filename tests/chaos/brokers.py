@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 
+from chaos.clock import Clock
 from knowledgepulse_kafka.errors import NoBrokerError
 from knowledgepulse_worker.tools.demo import processes
 from knowledgepulse_worker.tools.demo.kafka_node import Unavailable, wait_for_answer
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
-from support.java_kafka import INSTALL_JAVA, JavaKafka
+from support.java_kafka import INSTALL_JAVA, VERSION, JavaKafka
 
 SESSION_TIMEOUT = 3.0
 """Seconds until the group removes a dead worker; Kafka's minimum is 6."""
@@ -26,6 +29,9 @@ CLEANUP_INTERVAL_MS = 1000
 
 _QUICK_START = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 """Rather than a high throughput."""
+
+_DISK = 256 * 2**20
+"""Bytes of a node's own disk."""
 
 
 def fill_disk(pid: int) -> None:
@@ -50,9 +56,11 @@ class Node:
         proxied: its address for workers that use the proxy.
     """
 
-    def __init__(self, number: int, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, number: int, folder: Path, stack: ExitStack, clock: Clock | None = None) -> None:
         self.number = number
         self.folder = folder
+        self._environment = clock and os.environ | clock.environment
+        self._has_own_disk = False
         ports = processes.free_ports(4)
         self.direct, self.behind_proxy, self.proxied, self.controller = (f"{LOOPBACK}:{p}" for p in ports)
         self._stack = stack
@@ -68,11 +76,23 @@ class Node:
         }
         self._command = kafka.formatted(self.folder, settings | own, _QUICK_START)
 
+    def run_release(self, release: str) -> None:
+        """Run another release of Kafka from the next start on."""
+        self._command = JavaKafka.find(print, release).node(self.folder, _QUICK_START)
+
+    def give_own_disk(self) -> None:
+        """Mount a file system in memory for the node's data, which takes root."""
+        data = self.folder / "data"
+        data.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", data], check=True)
+        self._stack.callback(subprocess.run, ["umount", data], check=True)
+        self._has_own_disk = True
+
     def start(self) -> None:
         """Start the JVM; call from the main thread, as the JVM dies with the calling thread."""
         self._starts += 1
         log = self.folder / f"broker-{self._starts}.log"
-        self.process = processes.start(self._stack, self._command, log)
+        self.process = processes.start(self._stack, self._command, log, self._environment)
 
     def answered(self) -> None:
         """Wait until the node responds."""
@@ -91,11 +111,24 @@ class Node:
         self.process.kill()
         await asyncio.to_thread(self.process.wait)
 
-    async def fill_disk(self) -> None:
-        """Keep its files from growing, upon which Kafka exits."""
+    async def stop(self) -> None:
+        """Stop the JVM in order, so that other nodes take its partitions over before."""
         assert self.process is not None
-        fill_disk(self.process.pid)
+        await asyncio.to_thread(processes.stop, self.process)
+
+    async def fill_disk(self) -> None:
+        """Fill the node's own disk, or keep its files from growing, upon which Kafka exits; undo it."""
+        assert self.process is not None
+        if not self._has_own_disk:
+            fill_disk(self.process.pid)
+            await asyncio.to_thread(self.process.wait)
+            return
+        ballast = self.folder / "data" / "ballast"
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:  # until no space is left
+                file.write(bytes(2**16))
         await asyncio.to_thread(self.process.wait)
+        ballast.unlink()
 
     async def start_again(self) -> None:
         self.start()
@@ -105,29 +138,40 @@ class Node:
 class Brokers:
     """One node, or a cluster of three in which a record is confirmed once two have it."""
 
-    def __init__(self, nodes: list[Node]) -> None:
+    def __init__(self, nodes: list[Node], clock: Clock | None = None) -> None:
         self.nodes = nodes
+        self.clock = clock
         self.direct = ",".join(node.direct for node in nodes)
         self.proxied = ",".join(node.proxied for node in nodes)
 
 
 @contextmanager
-def running_brokers(count: int) -> Iterator[Brokers]:
+def running_brokers(
+    count: int, release: str = VERSION, clock: Clock | None = None, *, own_disks: bool = False
+) -> Iterator[Brokers]:
     """Yield running nodes, and stop them afterwards.
+
+    Args:
+        count: their number.
+        release: the release of Kafka.
+        clock: their wall clock; by default, the machine's.
+        own_disks: whether each node has a disk of its own, which takes root.
 
     Raises:
         NoBrokerError: Java 17 or Maven is missing; the message says how to install them.
     """
     with ExitStack() as stack:
         try:
-            kafka = JavaKafka.find(print)
+            kafka = JavaKafka.find(print, release)
             folder = Path(
                 stack.enter_context(TemporaryDirectory(prefix="kp-chaos-", ignore_cleanup_errors=True))
             )
             nodes = []
             for number in range(1, count + 1):
                 (folder / str(number)).mkdir()
-                nodes.append(Node(number, folder / str(number), stack))
+                nodes.append(Node(number, folder / str(number), stack, clock))
+                if own_disks:
+                    nodes[-1].give_own_disk()
             for node in nodes:
                 node.configure(kafka, _settings(nodes))
             for node in nodes:
@@ -137,7 +181,7 @@ def running_brokers(count: int) -> Iterator[Brokers]:
         except Unavailable as why:
             lines = [f"the chaos tests need Apache Kafka on Java: {why.reason}", *why.details]
             raise NoBrokerError("\n".join([*lines, why.remedy or INSTALL_JAVA])) from why
-        yield Brokers(nodes)
+        yield Brokers(nodes, clock)
 
 
 def _settings(nodes: list[Node]) -> dict[str, str]:

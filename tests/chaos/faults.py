@@ -202,13 +202,13 @@ async def _outages(trial: Trial, doses: Sequence[float]) -> None:
             await node.start_again()
 
 
-async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
-    """Kill each of three brokers in turn, waiting in between until all replicas are in sync."""
-    for _ in doses:
+async def rolling(trial: Trial, doses: Sequence[str]) -> None:
+    """Stop or kill each broker in turn, and start it as another release once all replicas are in sync."""
+    for release in doses:
         for node in trial.brokers.nodes:
             async with trial.fault():
-                await node.kill()
-                await trial.a_while(2.0, 6.0)
+                await random.choice((node.stop, node.kill))()
+                node.run_release(release)
                 await node.start_again()
             await _in_sync(trial)
 
@@ -317,6 +317,7 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
         "reset": trial.proxy.reset,
         "slow": trial.proxy.slow,
         "swallow": trial.proxy.swallow,
+        "lose": trial.proxy.lose,
     }
     for fault, seconds in doses:
         await trial.a_while()
@@ -325,6 +326,18 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
             await faults[fault]()
             await asyncio.sleep(seconds)
             await trial.proxy.mend()
+
+
+async def jump(trial: Trial, doses: Sequence[tuple[str, int]]) -> None:
+    """Let the wall clock of brokers or workers jump by some hours, and then back."""
+    clocks = {"brokers": trial.brokers.clock, "workers": trial.fleet.clock}
+    for whose, hours in doses:
+        clock = clocks[whose]
+        assert clock is not None
+        for off in (hours, 0):
+            await trial.a_while(5.0, 15.0)  # transactions take up to 10 s
+            async with trial.fault():
+                clock.jump(off)
 
 
 async def suspend(trial: Trial, doses: Sequence[str | None]) -> None:
@@ -434,13 +447,15 @@ async def embedder(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def disk(trial: Trial, doses: Sequence[str]) -> None:
-    """Fill the broker's disk, which stops it, or the worker's, which continues until its child is killed."""
+    """Fill a broker's disk, which stops it, or the worker's, which continues until its child is killed."""
     (worker,) = trial.fleet.workers
     for dose in doses:
         async with trial.fault():
             if dose == "broker":
-                await trial.brokers.nodes[0].fill_disk()
-                await trial.brokers.nodes[0].start_again()
+                node = random.choice(trial.brokers.nodes)
+                await node.fill_disk()
+                await node.start_again()
+                await _in_sync(trial)
             else:
                 trial.fleet.fill_disk(worker)
                 await trial.shared()

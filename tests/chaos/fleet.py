@@ -13,6 +13,7 @@ import aiohttp
 import tomli_w
 
 from chaos.brokers import fill_disk, free_disk
+from chaos.clock import Clock
 from chaos.process import HELD, HOLD, ORDERS, RELEASE, WITHOUT
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
@@ -35,6 +36,7 @@ class Fleet:
         orders: file with the orders of their embedders.
         without: the mechanism to switch off in the workers.
         release: folder with the sources of the workers' release; by default, they run this release.
+        clock: the workers' wall clock; by default, the machine's.
 
     Attributes:
         is_upgraded: whether workers that are started run this release even if the fleet runs another.
@@ -48,13 +50,15 @@ class Fleet:
         orders: Path,
         without: str = "",
         release: Path | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.workers: list[Worker] = []
         self._started: list[Worker] = []
         self._stream = stream
         self._settings = settings
         self._stack = stack
-        self._environment = {ORDERS: str(orders), WITHOUT: without}
+        self.clock = clock
+        self._environment = {ORDERS: str(orders), WITHOUT: without} | (clock.environment if clock else {})
         self._release = release
         self.is_upgraded = False
 

@@ -6,7 +6,9 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+
+from chaos.packets import lost_packets
 
 _CHUNK = 65_536
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 seconds
@@ -24,6 +26,8 @@ class Proxy:
     """
 
     def __init__(self, listen: str, target: str) -> None:
+        self._faults = ExitStack()
+        self._address = listen
         self._listen = _address(listen)
         self._target = _address(target)
         self._server: asyncio.Server | None = None
@@ -37,6 +41,7 @@ class Proxy:
         self._server = await asyncio.start_server(self._serve, *self._listen)
 
     async def stop(self) -> None:
+        self._faults.close()
         await self.cut()
         for task in self._tasks:
             task.cancel()
@@ -63,8 +68,13 @@ class Proxy:
         """Accept everything and forward nothing, like a firewall that drops packets."""
         self._flows.clear()
 
+    async def lose(self) -> None:
+        """Lose a tenth of the packets, which TCP then sends again."""
+        self._faults.enter_context(lost_packets(0.1, [self._address]))
+
     async def mend(self) -> None:
         """Undo all faults."""
+        self._faults.close()
         self._delay = 0.0
         self._flows.set()
         if self._server is None:

@@ -18,6 +18,7 @@ from chaos.faults import (
     elect_uncleanly,
     embedder,
     everything,
+    jump,
     kill,
     move,
     mute,
@@ -34,6 +35,10 @@ from chaos.faults import (
     write_hostile,
 )
 from chaos.trial import Trial
+from support.java_kafka import VERSION
+
+FORMER_KAFKA = "4.1.2"
+"""The release of Kafka that brokers are upgraded from."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,9 @@ class Row:
         replicas: numbers of the nodes that have the raw topic; by default, all have all topics.
         topics: topic settings that differ from those of `kp-worker topics`, by role.
         restarts: maximum number of process restarts in each round; None means any number.
+        kafka: the release of Kafka that the brokers run first.
+        clocks: whether the wall clocks of brokers and workers can jump.
+        own_disks: whether each broker has a disk of its own, if root runs the row.
     """
 
     fault: str
@@ -73,6 +81,9 @@ class Row:
     replicas: Sequence[int] = ()
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     restarts: int | None = None
+    kafka: str = VERSION
+    clocks: bool = False
+    own_disks: bool = False
 
 
 _NO_LIMITS = {
@@ -81,6 +92,8 @@ _NO_LIMITS = {
     "retention.ms": "-1",
 }
 """Of the raw topic; the other topics have Kafka's."""
+_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Kafka's default is an hour."""
 _ATTEMPTS = 3
 _COORDINATIONS = [
     (topic, place)
@@ -153,7 +166,15 @@ ROWS: dict[str, Row] = {
         [2],
     ),
     "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),
-    "rolling": Row("kill -9 of each of three brokers in turn", rolling, range(3), range(1), nodes=3),
+    "rolling": Row(
+        f"each of three brokers in turn stopped or killed -9, and started as another release: "
+        f"{FORMER_KAFKA} → {VERSION} → {FORMER_KAFKA} → {VERSION}",
+        rolling,
+        [VERSION, FORMER_KAFKA, VERSION],
+        [VERSION],
+        nodes=3,
+        kafka=FORMER_KAFKA,
+    ),
     "coordinators": Row(
         "kill -9 of the coordinator of the group or of the transactions, while each worker has one open",
         coordinators,
@@ -172,9 +193,9 @@ ROWS: dict[str, Row] = {
         topics={"raw": {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}},
     ),
     "network": Row(
-        "connections cut, reset, slowed, black-holed",
+        "connections cut, reset, slowed, black-holed; a tenth of the packets lost",
         network,
-        [(fault, s) for s in (1, 3, 6, 12, 45) for fault in ("cut", "reset", "slow", "swallow")],
+        [(fault, s) for s in (1, 3, 6, 12, 45) for fault in ("cut", "reset", "slow", "swallow", "lose")],
         [(fault, 1) for fault in ("cut", "reset", "slow", "swallow")],
         proxied=True,
     ),
@@ -243,11 +264,21 @@ ROWS: dict[str, Row] = {
         malformed_every=10,
     ),
     "disk": Row(
-        "the broker's disk full, the worker's disk full",
+        "the disk of one of three brokers full, the worker's disk full",
         disk,
         ["broker", "worker"] * 3,
         ["broker", "worker"],
         workers=1,
+        nodes=3,
+        own_disks=True,
+    ),
+    "clocks": Row(
+        "the wall clock of the broker or of the workers jumps by an hour, forth or back, and returns",
+        jump,
+        [(whose, hours) for whose in ("brokers", "workers") for hours in (1, -1)] * 2,
+        [("brokers", 1), ("workers", -1)],
+        topics=dict.fromkeys(("raw", "contribute", "rejected", "dead_letter"), _ANY_TIME),
+        clocks=True,
     ),
     "truncate": Row(
         "the raw topic truncated, the worker running and stopped",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.admin import NewTopic
 
 from chaos.brokers import SESSION_TIMEOUT, Brokers
+from chaos.clock import Clock
 from chaos.embedder import Order, Orders
 from chaos.fleet import Fleet
 from chaos.load import Load, Make, TransactionalLoad, traces
@@ -189,7 +190,8 @@ async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> A
             proxy = await stack.enter_async_context(running_proxy(node.proxied, node.behind_proxy))
             effective = stream.configured(kafka={"bootstrap_servers": node.proxied})
         sources = None if row.release is None else await asyncio.to_thread(_sources_of, row.release, folder)
-        fleet = Fleet(stream, effective, stack, orders.path, row.without, sources)
+        clock = Clock(folder / "clock") if row.clocks else None
+        fleet = Fleet(stream, effective, stack, orders.path, row.without, sources, clock)
         make = traces(real_traces(), row.malformed_every)
         witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)
 

@@ -70,10 +70,10 @@ class JavaKafka:
     jars: Path
 
     @classmethod
-    def find(cls, say: MessageCallback) -> Self:
-        """Find Java, and download the jars on first use; raise Unavailable if that fails."""
+    def find(cls, say: MessageCallback, release: str = VERSION) -> Self:
+        """Find Java, and download a release's jars on first use; raise Unavailable if that fails."""
         java, version = _find_java()
-        return cls(java, version, _kafka_jars(say))
+        return cls(java, version, _kafka_jars(say, release))
 
     def formatted(
         self, folder: Path, settings: Mapping[str, str], jvm: Sequence[str], *users: str
@@ -87,10 +87,17 @@ class JavaKafka:
         """
         properties = folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        java = [self.java, *jvm, "-Dorg.apache.logging.log4j.level=WARN", "-cp", str(self.jars / "*")]
         tool = "kafka.tools.StorageTool"
-        _run([*java, tool, "format", "-t", _CLUSTER_ID, "-c", str(properties), *users], START_LIMIT, tool)
-        return [*java, "kafka.Kafka", str(properties)]
+        format_it = [*self._program(jvm), tool, "format", "-t", _CLUSTER_ID, "-c", str(properties), *users]
+        _run(format_it, START_LIMIT, tool)
+        return self.node(folder, jvm)
+
+    def node(self, folder: Path, jvm: Sequence[str]) -> list[str]:
+        """Return the command of a node whose storage is formatted, perhaps by another release."""
+        return [*self._program(jvm), "kafka.Kafka", str(folder / "server.properties")]
+
+    def _program(self, jvm: Sequence[str]) -> list[str]:
+        return [self.java, *jvm, "-Dorg.apache.logging.log4j.level=WARN", "-cp", str(self.jars / "*")]
 
 
 def _run(command: Sequence[str], limit: float, what: str) -> str:
@@ -146,22 +153,22 @@ def _find_java() -> tuple[str, int]:
     return java, version
 
 
-def _kafka_jars(say: MessageCallback) -> Path:
-    """Return the folder with Kafka's jars, downloading them on first use."""
+def _kafka_jars(say: MessageCallback, release: str) -> Path:
+    """Return the folder with a release's jars, downloading them on first use."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knowledgepulse-worker")
-    jars = cache / f"kafka-{VERSION}"
+    jars = cache / f"kafka-{release}"
     if jars.is_dir():
         return jars
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("mvn is not on the PATH")
-    say(f"downloading Apache Kafka {VERSION} (44 MB, once)")
+    say(f"downloading Apache Kafka {release} (44 MB, once)")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{jars.name}.", dir=cache) as unfinished:
         copied = Path(unfinished, "jars")
         goal = [
             *("dependency:copy-dependencies", "-DincludeScope=runtime"),
-            *(f"-DoutputDirectory={copied}", f"-Dkafka.version={VERSION}"),
+            *(f"-DoutputDirectory={copied}", f"-Dkafka.version={release}"),
         ]
         _run([maven, "-B", "-q", "-f", str(POM), *goal], _DOWNLOAD_LIMIT, "downloading it with Maven")
         _move_into_place(copied, jars)
