@@ -103,7 +103,7 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     said = _said(done.stderr)
     if not traces:
         return _of_refusal(followed, said)
-    text = "".join(document.read_text() for document in documents)
+    text = "".join([*(document.read_text() for document in documents), done.stdout])  # streamed in pieces
     truth = Truth(followed, seen_results(output / "requests.jsonl"), text)
     differs = differences(truth, traces)
     warnings = said if done.returncode or "warning" in said else ""
@@ -173,10 +173,11 @@ class Truth:
             if turn.held or not self._is_recorded(turn):
                 continue
             self._tell(turn.text)
-            self.calls += turn.calls
-            self._at_a_time.append(len(turn.calls))
-            self.order += [_called(call.tool, call.arguments) for call in turn.calls]
-            for call in turn.calls:
+            calls = self._recorded_calls(turn)
+            self.calls += calls
+            self._at_a_time.append(len(calls))
+            self.order += [_called(call.tool, call.arguments) for call in calls]
+            for call in calls:
                 if call.asks:
                     self._follow(self.script.agents[call.asks])
 
@@ -186,6 +187,12 @@ class Truth:
         if not recorded and turn.calls:
             self.unrecorded.append(turn.text)
         return recorded or not turn.calls
+
+    def _recorded_calls(self, turn: Turn) -> list[Call]:
+        """Return the calls of a turn; those with a recorded id, if any: a program may drop others."""
+        recorded = [call for call in turn.calls if call.id in self._text] or list(turn.calls)
+        self.unrecorded += [_called(call.tool, call.arguments) for call in turn.calls if call not in recorded]
+        return recorded
 
     @property
     def called(self) -> list[str]:
@@ -223,13 +230,13 @@ class Truth:
 
         A call that gives the answer needs no result, and at a limit, a program may not make the last call.
         """
+        results = [result for result in results if not any(text in result for text in self._asked)]
         missing = [call for call in self.calls if call.result]
         missing += [Call("", {}, result=turn.asked) for turn in self.script.turns if turn.asked]
         others = []
         for result in results:
             call = next((call for call in missing if self._is_result(result, call)), None)
             missing.remove(call) if call else others.append(result)
-        others = [result for result in others if not any(text in result for text in self._asked)]
         others = self._unscripted(others)
         retold = any(call.result in other for call in self.calls if call.result for other in others)
         expected = not others or (not self.script.success and not retold)
@@ -256,8 +263,9 @@ class Truth:
         return found == call.result or bool(seen and (call.fails or call.result in found))
 
     def _asked_once(self, texts: Iterable[str]) -> list[str]:
-        """Leave out repeated texts, where a program may ask again for an answer that was cut off."""
-        return list(dict.fromkeys(texts) if self.script.turns[-1].cut_off else texts)
+        """Leave out repeated texts: behind a limit or half an answer, a program may ask again."""
+        may_repeat = self.script.turns[-1].cut_off or self.script.limit is not None
+        return list(dict.fromkeys(texts) if may_repeat else texts)
 
     @property
     def _asked(self) -> set[str]:
@@ -278,7 +286,7 @@ class Found:
 
     def __init__(self, traces: list[dict[str, Any]]) -> None:
         trace = traces[0]
-        steps = [step for each in traces for step in each["steps"]]
+        steps = _steps(traces)
         calls = [step for step in steps if step["type"] != "observation" and "tool" in step]
         texts = [step for step in steps if step["type"] != "observation" and "tool" not in step]
         self.objective = trace["task"]["objective"]
@@ -295,6 +303,17 @@ class Found:
         self.answer = trace["outcome"]["result_summary"]
         self.success = trace["metadata"]["success"]
         self.unverified = trace["metadata"]["outcome_source"] == "unverified_submission"
+
+
+def _steps(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the steps of a run, and behind the calls that asked other agents those of their runs."""
+    steps = list(traces[0]["steps"])
+    for trace in traces[1:]:
+        asked = json.dumps(trace["task"]["objective"])
+        places = (n for n, step in enumerate(steps, 1) if asked in json.dumps(step.get("input")))
+        place = next(places, len(steps))
+        steps[place:place] = trace["steps"]
+    return steps
 
 
 def _called(tool: str, arguments: dict[str, Any]) -> str:

@@ -61,7 +61,7 @@ class ScriptedModel:
         turn = conversation.turns[min(max(said, default=-1) + 1, len(conversation.turns) - 1)]
         if self._texts:
             return _in_text(turn, self._texts)
-        return SIDE_ANSWER if turn.calls and not request.has_tools else turn
+        return SIDE_ANSWER if (turn.calls or turn.held) and not request.has_tools else turn
 
     def _conversation(self, request: Request) -> Script | None:
         """Return the conversation whose objective was asked last, or to which the request adds."""

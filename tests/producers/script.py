@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,17 @@ def script(run: str, tools: dict[str, Any]) -> Script:
 
 
 def _script(data: dict[str, Any], tools: dict[str, Any], agent: str) -> Script:
-    said = _ended(data["turns"], tools)
+    said = [turn for part in _requests(data["turns"]) for turn in _ended(part, tools)]
     turns = tuple(_turn(turn, tools, f"{agent}{n}") for n, turn in enumerate(said))
     agents = {name: _script(part, tools, name) for name, part in data.get("agents", {}).items()}
     return Script(**data | {"turns": turns, "agents": agents})
+
+
+def _requests(turns: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the turns up to each request of the user, and the rest."""
+    starts = [number for number, turn in enumerate(turns) if "asked" in turn]
+    for start, end in pairwise([0, *starts, len(turns)]):
+        yield turns[start:end]
 
 
 def _ended(turns: list[dict[str, Any]], tools: dict[str, Any]) -> list[dict[str, Any]]:

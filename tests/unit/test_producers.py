@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from knowledgepulse_schemas.convert import convert
+from knowledgepulse_schemas.convert import AUTO, Options
+from knowledgepulse_worker.tools.convert.file_conversion import convert_lines
 from producers.comparison import Truth, Verdict, differences
 from producers.producer import producers
 from producers.record import recorded_runs
@@ -15,13 +16,20 @@ FAILED = "pydantic_ai/spans: failed"
 
 
 def traces_of(recorded):
-    conversions = convert(recorded["document"])
+    """Convert a recorded run as the file that it was."""
+    producer, document = PRODUCERS[recorded["producer"]], recorded["document"]
+    given = Options(objective=producer.truth(recorded["run"]).objective) if producer.convert else Options()
+    is_one = producer.document.endswith(".json") or not isinstance(document, list)
+    lines = [json.dumps(line).encode() + b"\n" for line in ([document] if is_one else document)]
+    conversions = [conversion for _, conversion in convert_lines("recorded", lines, AUTO, given)]
     return [conversion.trace.model_dump(mode="json", exclude_unset=True) for conversion in conversions]
 
 
 def compared(recorded, traces):
     followed = PRODUCERS[recorded["producer"]].truth(recorded["run"])
-    return differences(Truth(followed, set(recorded["seen"]), json.dumps(recorded["document"])), traces)
+    return differences(
+        Truth(followed, set(recorded["seen"]), json.dumps([recorded["document"], traces])), traces
+    )
 
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)

@@ -49,12 +49,6 @@ class Unread:
 
 UNREAD = (
     Unread(
-        "OpenTelemetry's log records",
-        ({"resourceLogs": list}, {"resource_logs": list}),
-        "convert the agent's session, or its spans",
-        why="are not read without messages of spans",
-    ),
-    Unread(
         "OpenTelemetry's metrics",
         ({"resourceMetrics": list}, {"resource_metrics": list}),
         "convert the agent's spans",

@@ -18,6 +18,7 @@ _ELEMENTS = (
     *("environment_details", "task_progress"),  # Cline and its forks
     "system-reminder",  # Claude Code and OpenCode
     "qwen:user-prompt-submit-context",
+    "current_datetime",  # Copilot CLI
     "git-context",  # Kimi Code, before a subagent's request
 )
 _OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})>", re.MULTILINE)

@@ -182,6 +182,7 @@ class Run:
         models: The models that answered, in the order of their first answers.
         outcome: The outcome in the input.
         framework: The format's name, which becomes ``metadata.framework``; the conversion sets it.
+        unrecorded: What the format does not record; the conversion sets it.
     """
 
     messages: MutableSequence[Message]
@@ -196,6 +197,7 @@ class Run:
     outcome: RunOutcome = field(default_factory=RunOutcome)
     losses: Losses = field(default_factory=Losses)
     framework: str = ""
+    unrecorded: tuple[str, ...] = ()
 
 
 def role_of(name: str, path: str) -> Role:
@@ -211,9 +213,9 @@ def without_example(role: Role, name: str | None, calls: Any) -> Role:
 
 
 def cut_off(finish_reason: Any) -> Iterator[Error]:
-    """Yield an error if an answer's finish reason says that it was refused or cut off."""
+    """Yield an interruption if an answer's finish reason says that it was refused or cut off."""
     if isinstance(finish_reason, str) and finish_reason.lower() in _CUT_OFF:
-        yield Error()
+        yield Error(interruption=True)
 
 
 def join_texts(parts: Iterable[Part]) -> str:

@@ -40,6 +40,7 @@ class InputFormat:
         streams: Whether ``runs`` also accepts an iterator of a file's lines, including unknown lines.
         coding_agent: Whether its program is a coding agent, whose traces have the task domain ``code`` unless
             told otherwise.
+        unrecorded: What its documents do not tell of a run, in the plural, such as ``exit codes``.
     """
 
     name: str
@@ -50,6 +51,7 @@ class InputFormat:
     is_fragment: _Recognises = lambda line: False
     streams: bool = False
     coding_agent: bool = False
+    unrecorded: tuple[str, ...] = ()
 
     @property
     def usual_domain(self) -> str:

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.exit_codes import written_exit_code
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.packed import PackedMessages
 from knowledgepulse_schemas.convert.common.reading import (
@@ -101,7 +100,7 @@ class Transcript:
                     continue
                 if part.id not in self._calls:
                     self._early[part.id] = position
-            told.append(_judged(part))
+            told.append(part)
         if not told:
             return None
         self.run.messages.append(hub.Message(role, tuple(told), at))
@@ -283,13 +282,6 @@ def _remember(recent: dict[str, _Value], name: str, value: _Value) -> None:
     recent[name] = value
     if len(recent) > _RECENT:
         del recent[next(iter(recent))]
-
-
-def _judged(part: hub.Part) -> hub.Part:
-    """Return a response with the failure that its program wrote into it; any other part unchanged."""
-    if isinstance(part, hub.ToolCallResponse) and not part.failed and written_exit_code(part.response):
-        return replace(part, failed=True)
-    return part
 
 
 def _is_response(part: hub.Part, call_id: str) -> bool:

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from knowledgepulse_schemas.convert.common import boilerplate, hub
 from knowledgepulse_schemas.convert.common.errors import ConversionError
+from knowledgepulse_schemas.convert.common.exit_codes import written_exit_code
 from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import parse_json, without
 from knowledgepulse_schemas.convert.common.text_calls import with_calls
@@ -153,6 +154,7 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
         "parent_id": run.parent_id and trace_id_of(_encodable(run.parent_id)),
         "agent_id": run.agent_id,
         "models": list(run.models),
+        "unrecorded": list(run.unrecorded),
         "span_context": run.span and dict(zip(("trace_id", "span_id"), run.span, strict=True)),
     }
     metadata |= {name: value for name, value in known.items() if value}
@@ -272,7 +274,7 @@ class _Steps:
         if response.id is not None:
             step["tool_call_id"] = response.id
         self._put(step)
-        self.failed = self.failed or response.failed
+        self.failed = self.failed or response.failed or written_exit_code(response.response) != 0
 
     def _tool_of(self, response: hub.ToolCallResponse) -> Step | None:
         tool = self._tools.get(response.id or "")

@@ -47,7 +47,7 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
             losses.add(f"{path}[] after the first", value[1:])
             return messages_of(value[0], role, f"{path}[0]", losses)
         if all(isinstance(item, dict) for item in value):
-            if all(any(recognises(item) for recognises, _ in _RESPONSES) for item in value):
+            if all(map(_is_response, value)):
                 return tuple(part for item in value for part in _of_object(item, role, f"{path}[]", losses))
             return _of_list(value, role, path, losses)
         if all(isinstance(item, str) for item in value):
@@ -84,8 +84,13 @@ def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losse
         choices, path = value["choices"], f"{path}.choices"
     losses.add(f"{path}[] after the first", choices[1:])
     first = choices[0] if isinstance(choices[0], dict) else {}
-    count_others(first, {"message", "finish_reason", "finishReason", "index"}, f"{path}[]", losses)
+    known = {"message", "finish_reason", "finishReason", "index"}
     answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
+    if _is_response(raw := first.get("raw")):  # Genkit's plugins may leave out the text beside a call
+        known.add("raw")
+        whole = messages_of(raw, "assistant", f"{path}[].raw", losses)
+        answer = max(answer, whole, key=lambda messages: len(hub.transcript_of(messages)))
+    count_others(first, known, f"{path}[]", losses)
     return (
         *answer,
         *(
@@ -218,6 +223,10 @@ def _is_call(value: Any) -> bool:
 
 def _is_message(value: dict[str, Any]) -> bool:
     return langchain.is_message(value) or ("role" in value and ("content" in value or "parts" in value))
+
+
+def _is_response(value: Any) -> bool:
+    return isinstance(value, dict) and any(recognises(value) for recognises, _ in _RESPONSES)
 
 
 def _has_list(name: str) -> Callable[[dict[str, Any]], bool]:

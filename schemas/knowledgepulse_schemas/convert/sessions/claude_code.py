@@ -256,10 +256,10 @@ class Session:
             self._cut_off[transcript] = message.id
 
     def _end_answer(self, transcript: Transcript, message_id: str | None = None) -> None:
-        """Add the failure of an answer that was cut off, after its last line."""
+        """Add the interruption of an answer that was cut off, after its last line."""
         if transcript in self._cut_off and (message_id is None or self._cut_off[transcript] != message_id):
             del self._cut_off[transcript]
-            transcript.add("assistant", [hub.Error()])
+            transcript.add("assistant", [hub.Error(interruption=True)])
 
 
 def _finished(transcript: Transcript, *, ended: bool | None) -> hub.Run:

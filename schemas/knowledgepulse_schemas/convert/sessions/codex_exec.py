@@ -79,7 +79,7 @@ def _plan(item: dict[str, Any], path: str, losses: Losses, _kind: str = "") -> P
     yield None, hub.ToolCall("todo_list", {"items": item.get("items")})
 
 
-_EVENT = {"type": ("thread.started", "turn.", "item.")}
+_EVENT = {"type": ("thread.started", "turn.completed", "turn.failed", "item.")}
 _COMPLETED = {"type": "item.completed"}
 _BEGUN = {"type": {"item.started", "item.updated"}}
 

@@ -65,4 +65,5 @@ FORMAT = Table(
     known=(at("contextItems"), at("editorState")),
     within=("history",),
     coding_agent=True,
+    unrecorded=("exit codes", "finish reasons"),
 )

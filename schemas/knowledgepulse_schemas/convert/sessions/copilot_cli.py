@@ -4,7 +4,7 @@ There is no published schema of the events; the table follows logs of version 1.
 agent on the event.
 
 Source: none is published.
-Compared with: public files of 1.0.
+Compared with: public files and runs of 1.0.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
@@ -39,6 +39,11 @@ FORMAT = Table(
                 at("data", "toolRequests"),
             ),
             model=at("data", "model"),
+        ),
+        Line(
+            {"type": "session.usage_record", at("data", "usage", "interactionType"): "conversation-agent"},
+            ended=at("data", "usage", "finishReason"),
+            is_beside=True,
         ),
         Line("session.error", error=at("data", "message")),
         Line("abort", error=at("data", "reason"), stop=(at("type"),)),

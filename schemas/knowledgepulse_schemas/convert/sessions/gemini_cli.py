@@ -200,4 +200,5 @@ FORMAT = InputFormat(
     "sessionId projectHash messages",
     *of_lines(_recognises, _Session),
     coding_agent=True,
+    unrecorded=("finish reasons",),
 )

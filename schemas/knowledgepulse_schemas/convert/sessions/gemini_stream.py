@@ -1,7 +1,7 @@
 """What ``gemini --output-format stream-json`` prints.
 
 Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/output/types.ts``.
-Compared with: public files of January 2026.
+Compared with: public files of January 2026, and runs of 0.61.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
@@ -31,4 +31,5 @@ FORMAT = Table(
     ),
     ended=False,
     coding_agent=True,
+    unrecorded=("exit codes", "finish reasons"),
 )

@@ -25,12 +25,18 @@ from knowledgepulse_schemas.convert.sessions.table import Block, Line, Table
 
 _CALL = re.compile(r"^@(\w+)\(([\w-]+)\): (?=\{)", re.MULTILINE)
 _CONTENT = at("content")
+_INTERRUPTED = "... ^C Interrupted"
+"""What stands at the end of a text, or alone, if the user interrupts the model."""
 _THOUGHT = re.compile(r"<(think|thinking)>\n?")
 
 
 def _said(value: Any, _path: str, losses: Losses, _kind: str = "") -> Parts:
     """Yield the thoughts, the text and the calls in a text of the agent."""
     text = as_text(value)
+    if text.endswith(_INTERRUPTED):
+        yield from _said(text.removesuffix(_INTERRUPTED), _path, losses)
+        yield None, hub.Error(_INTERRUPTED, interruption=True)
+        return
     thoughts = [element for element in elements(text, _THOUGHT) if element.closed]
     for thought in thoughts:
         yield None, hub.Reasoning(thought.content.strip())

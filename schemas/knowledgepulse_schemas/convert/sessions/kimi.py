@@ -1,7 +1,7 @@
-"""Sessions of Kimi Code: ``~/.kimi/sessions/*/*/agents/*/wire.jsonl``, of protocol 1.4 and 1.5.
+"""Sessions of Kimi Code: ``~/.kimi-code/sessions/*/*/agents/*/wire.jsonl``, of protocol 1.4 and 1.5.
 
 Source: https://github.com/MoonshotAI/kimi-cli.
-Compared with: files of another project's tests.
+Compared with: files of another project's tests, and runs of 2.1.
 """
 
 from knowledgepulse_schemas.convert.common.pattern import at
@@ -10,13 +10,11 @@ from knowledgepulse_schemas.convert.sessions.table import Line, Table
 
 _BESIDE = words(
     """
-    metadata turn.prompt turn.steer turn.ended config.update profile.bind usage.record full_compaction.begin
-    full_compaction.complete full_compaction.cancel plan_mode.enter plan_mode.exit plan_mode.cancel
-    plugin.session_start runtime.set_binding token_counting.measured token_counting.turn_recorded llm.request
-    llm.tools_snapshot tools.set_active_tools tools.update_store permission.set_mode
-    permission.record_approval_result mcp.tools_discovered file_history.tracked file_history.checkpoint
+    agent. config. file_history. full_compaction. llm. mcp. metadata permission. plan_mode. plugin. profile.
+    prompt. runtime. token_counting. tools. turn. usage.
     """
 )
+"""How kinds of lines begin that tell what others do, or nothing of the conversation."""
 FORMAT = Table(
     "kimi",
     __doc__,
@@ -44,7 +42,7 @@ FORMAT = Table(
         Line({"type": "context.append_loop_event", at("event", "type"): "step.begin"}, is_beside=True),
         Line("context.append_loop_event", "assistant", at("event")),
         Line("context.apply_compaction", "system", at("summary")),
-        Line(_BESIDE, is_beside=True),
+        Line(tuple(_BESIDE), is_beside=True),
     ),
     time=(at("time"),),
     coding_agent=True,

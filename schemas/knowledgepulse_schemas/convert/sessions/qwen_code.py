@@ -28,4 +28,5 @@ FORMAT = Table(
         Line("system", is_beside=True),
     ),
     coding_agent=True,
+    unrecorded=("finish reasons",),
 )

@@ -151,6 +151,7 @@ class Table:
         within: The members of a record that may hold messages; none for a list alone, None for lines.
         only_lines: A list of these lines is another format.
         coding_agent: Whether its program is a coding agent.
+        unrecorded: What its documents do not tell of a run.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Table:
     within: tuple[str, ...] | None = None
     only_lines: bool = False
     coding_agent: bool = False
+    unrecorded: tuple[str, ...] = ()
 
     @cached_property
     def patterns(self) -> list[Pattern]:

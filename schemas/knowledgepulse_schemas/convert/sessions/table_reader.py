@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -253,17 +254,24 @@ def _typed(value: Any, kind: str) -> Any:
 
 def format_of(table: Table) -> InputFormat:
     """Return the format that a table describes."""
-    about = (table.name, table.text, table.members)
+    told = partial(
+        InputFormat,
+        table.name,
+        table.text,
+        table.members,
+        coding_agent=table.coding_agent,
+        unrecorded=table.unrecorded,
+    )
     if table.within is not None:
         messages = _Messages(table)
-        return InputFormat(*about, messages.fit, messages.runs, coding_agent=table.coding_agent)
+        return told(messages.fit, messages.runs)
     recognises, runs, is_fragment, streams = of_lines(table.is_first, lambda: TableReader(table))
 
     def is_line(document: Any) -> bool:
         return isinstance(document, dict) and recognises(document)
 
     own = is_line if table.only_lines else recognises
-    return InputFormat(*about, own, runs, is_fragment, streams, table.coding_agent)
+    return told(own, runs, is_fragment, streams)
 
 
 class _Messages:

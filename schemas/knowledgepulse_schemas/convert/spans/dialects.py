@@ -112,7 +112,8 @@ DIALECTS = (
     Dialect(  # Mastra, whose steps hold model calls that follow OpenTelemetry's conventions
         "mastra.span.type",
         {"agent_run": "agent", "model_step": "model", "tool_call": "tool", "mcp_tool_call": "tool"},
-        inputs=("mastra.agent_run.input", "mastra.model_step.input", "gen_ai.tool.call.arguments"),
+        # The steps' inputs tell calls only as texts, "[tool: weigh]".
+        inputs=("mastra.agent_run.input", "gen_ai.tool.call.arguments"),
         outputs=("mastra.agent_run.output", "mastra.model_step.output", "gen_ai.tool.call.result"),
         names=("gen_ai.tool.name",),
         ids=("gen_ai.tool.call.id",),

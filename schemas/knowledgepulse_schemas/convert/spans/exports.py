@@ -182,7 +182,9 @@ def _add_events(spans: list[Span], documents: list[Any]) -> None:
     by_id = {(span.trace_id, span.id): span for span in spans}
     for logs in filter(otlp.is_logs, documents):
         if not spans:
-            raise ConversionError("messages in log records need their spans in the same file")
+            raise ConversionError(
+                "log records are not read without their spans: convert both in a file, or the agent's session"
+            )
         losses = spans[0].losses
         for ids, event in otlp.events_in_logs(logs, "", losses):
             if ids in by_id:

@@ -97,7 +97,7 @@ class _Export(InputModel):
 
 
 def is_otlp(document: Any) -> bool:
-    """Check for an export of spans, or of the log records in which their messages may be.
+    """Check for an export of spans, or of the log records beside them, in which messages may be.
 
     Accepts: spans in OTLP JSON or in protobuf's JSON mapping, also one export per line, as from the
         Collector's file exporter. On the command line also protobuf, alone or in that exporter's frames,
@@ -105,9 +105,8 @@ def is_otlp(document: Any) -> bool:
     Source: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
     Compared with: the Collector 0.155, and public files.
     """
-    if isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document):
-        return True
-    return is_logs(document) and any(map(_event_name, _records(read(_Logs, document))))
+    is_export = isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document)
+    return is_export or is_logs(document)
 
 
 def is_logs(document: Any) -> bool:

@@ -65,6 +65,7 @@ class ConversionReport:
     failed: int = 0
     with_id: int = 0
     ids: set[int] = field(default_factory=set)  # hashes, which take less memory
+    unrecorded: dict[str, list[str]] = field(default_factory=dict)  # by format
     losses: Losses = field(default_factory=Losses)
 
     def count(self, conversion: Conversion) -> None:
@@ -76,6 +77,8 @@ class ConversionReport:
         if native_id := conversion.metadata.native_id:
             self.with_id += 1
             self.ids.add(hash(native_id))
+        if missing := metadata.get("unrecorded"):
+            self.unrecorded[str(conversion.metadata.framework)] = missing
         self.losses.merge(conversion.losses)
 
     def show(self) -> None:
@@ -86,6 +89,11 @@ class ConversionReport:
         )
         if self.traces and not self.with_domain:
             errors.print("all have the task domain default; `--domain` sets others, such as code")
+        for name, missing in self.unrecorded.items():
+            errors.print(
+                f"warning: {name} does not record {' or '.join(missing)}, so some failures may be told as "
+                "successes"
+            )
         if repeated := self.with_id - len(self.ids):
             errors.print(
                 f"{counted(repeated, 'trace')} with the id of an earlier one: the `id` of a row has to be "
