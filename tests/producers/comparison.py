@@ -107,8 +107,7 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     truth = Truth(followed, seen_results(output / "requests.jsonl"), text)
     differs = differences(truth, traces)
     warnings = said if done.returncode or "warning" in said else ""
-    unrecorded = [told for told in truth.unrecorded if told not in done.stdout]  # not even in pieces
-    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), unrecorded)
+    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), truth.unrecorded)
 
 
 def _of_refusal(script: Script, said: str) -> Verdict:
