@@ -104,10 +104,11 @@ def compared(producer: Producer, run: str, output: Path) -> Verdict:
     if not traces:
         return _of_refusal(followed, said)
     text = "".join([*(document.read_text() for document in documents), done.stdout])  # streamed in pieces
-    truth = Truth(followed, seen_results(output / "requests.jsonl"), text)
-    differs = differences(truth, traces)
+    differs, unrecorded = differences(followed, seen_results(output / "requests.jsonl"), text, traces)
+    told = {sign.name for part, sign in SIGNS.items() if part not in differs}
+    unrecorded = [each for each in unrecorded if each not in told]
     warnings = said if done.returncode or "warning" in said else ""
-    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), truth.unrecorded)
+    return Verdict(PARTLY if differs else RIGHT, differs, warnings, len(traces), unrecorded)
 
 
 def _of_refusal(script: Script, said: str) -> Verdict:
@@ -122,11 +123,23 @@ def _said(stderr: str) -> str:
     return "\n".join(line for line in lines if line != "not in the traces:")
 
 
-def differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
-    """Return which parts of the truth the traces do not have as they are.
+def differences(
+    followed: Script, seen: set[str], text: str, traces: list[dict[str, Any]]
+) -> tuple[list[str], list[str]]:
+    """Return which parts of the truth the traces do not have as they are, and what is not recorded of it.
 
-    An agent that another asked may be a part of the outer run, or a run of its own.
+    A session is a run, but each request in spans. An agent that another asked may be a part of the outer run,
+    or a run of its own.
     """
+    requests = followed.requests
+    runs = list(zip(requests, traces, strict=True)) if len(traces) == len(requests) else []
+    truths = [(Truth(request, seen, text), [trace]) for request, trace in runs]
+    truths = truths or [(Truth(followed, seen, text), traces)]
+    found = [part for truth, own in truths for part in _differences(truth, own)]
+    return list(dict.fromkeys(found)), [told for truth, _ in truths for told in truth.unrecorded]
+
+
+def _differences(truth: Truth, traces: list[dict[str, Any]]) -> list[str]:
     found, followed = Found(traces), truth.script
     parts = {
         "runs": len(traces) == 1 or bool(followed.agents),

@@ -73,6 +73,20 @@ class Script:
         return next((turn.asked for turn in self.turns if turn.asked), "")
 
     @property
+    def requests(self) -> list[Script]:
+        """The requests of the user, each with the turns that follow it."""
+        starts = [number for number, turn in enumerate(self.turns) if turn.asked]
+        parts = [self.turns[start:end] for start, end in pairwise([0, *starts, len(self.turns)])]
+        return [
+            replace(
+                self,
+                objective=first.asked or self.objective,
+                turns=(replace(first, asked=""), *others),
+            )
+            for first, *others in parts
+        ]
+
+    @property
     def conversations(self) -> Iterator[Script]:
         yield self
         for agent in self.agents.values():

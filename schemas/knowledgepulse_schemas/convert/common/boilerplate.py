@@ -55,6 +55,8 @@ _TASKS = (
 _DEMONSTRATION = "Here is a demonstration of how to correctly accomplish this task."
 _DEMONSTRATION_END = "--- END OF DEMONSTRATION ---"
 """Around the trajectory that SWE-agent shows to the agent."""
+_CONTEXT = "For context:"
+"""What ADK for JavaScript writes before the texts that retell what another agent did."""
 _CLINE = "<environment_details>"
 _CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
 _CLINE_INPUT = re.compile(r"\s*<user_input mode=\"\w+\">(.*)</user_input>\s*", re.DOTALL)
@@ -62,6 +64,8 @@ _CLINE_INPUT = re.compile(r"\s*<user_input mode=\"\w+\">(.*)</user_input>\s*", r
 
 def split(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the programs' own texts in the texts of a user's message, and the user's requests."""
+    if texts[0] == _CONTEXT:
+        return list(texts), []
     own: list[str] = []
     requests: list[str] = []
     for text in texts:

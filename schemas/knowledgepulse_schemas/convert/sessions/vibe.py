@@ -49,4 +49,5 @@ FORMAT = Table(
     id=at("sessionId"),
     known=tuple(map(at, _KNOWN)),
     coding_agent=True,
+    unrecorded=("finish reasons",),
 )

@@ -75,7 +75,7 @@ def node(span: Span) -> Node:
 def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ModelCall:
     inputs = _messages(span, _INPUT, "user", used, losses)
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
-    if any(message.role == "tool" and not hub.transcript_of([message]) for message in inputs):
+    if any(map(_is_untold, inputs)):
         inputs = _responding(span, used, losses) or inputs
     used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
     tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
@@ -86,6 +86,13 @@ def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Los
         error or next(_cut_off(span), None),
         whole=not inputs and not outputs,
     )
+
+
+def _is_untold(message: hub.Message) -> bool:
+    """Check for a turn of the agent or a tool that has only its role."""
+    if message.role == "tool":
+        return not hub.transcript_of([message])
+    return message.role == "assistant" and not message.parts
 
 
 def _responding(span: Span, used: set[str], losses: Losses) -> tuple[hub.Message, ...]:

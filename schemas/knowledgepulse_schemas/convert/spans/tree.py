@@ -472,8 +472,13 @@ def _returned(node: Node) -> Sequence[hub.Message]:
 
 
 def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[hub.Message]:
-    """Return the end of an agent's output that its calls do not tell: often only it has the answer."""
+    """Return the end of an agent's output that its calls do not tell: often only it has the answer.
+
+    A text may also be all that the agent said, one text behind the other.
+    """
     told = {_said(part) for message in messages for part in message.parts}
+    texts = (part for message in messages if message.role == "assistant" for part in message.parts)
+    told.add(_said(hub.Text("".join(map(_text_of, texts)))))
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
 
