@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -122,7 +123,7 @@ class _Traces:
                     self._rejections.show(document.location, error)
                     continue
                 self._good += 1
-                yield document, result
+                yield replace(document, text=value), result
 
     def exit_status(self) -> int:
         """Report how many were not scored; return 1 if there are any.

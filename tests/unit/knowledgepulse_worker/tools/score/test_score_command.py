@@ -52,6 +52,15 @@ def test_the_policy_decides_beside_the_fifth(traces, tmp_path):
     assert "are withheld, by the policy: threshold 0.7\n" in said
 
 
+def test_a_score_with_its_trace_is_one_line_however_the_lines_of_the_file_end(tmp_path, real_traces):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(real_traces[0] + b"\r\n" + real_traces[1] + b"\n")
+
+    lines = run(file, "--traces").stdout.splitlines()
+
+    assert [json.loads(line)["trace"] for line in lines] == [json.loads(trace) for trace in real_traces[:2]]
+
+
 def test_files_of_another_format_are_converted_first(tmp_path):
     file = tmp_path / "chat.json"
     file.write_text(json.dumps([{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So"}]))
