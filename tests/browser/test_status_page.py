@@ -359,6 +359,7 @@ async def test_a_share_shows_its_cut_and_ranks_beside_a_shadow_policy_with_a_thr
     await expect(page.locator("#contribute-list > li").first).to_contain_text("rank 1 of 20")
     await expect(page.locator("#chart")).to_contain_text("now from 0.95")
     await expect(page.locator("#reading")).to_have_text("By the policy share of 10%, 14.6% pass: 6 of 41")
+    await expect(page.locator("#contrast")).to_contain_text("so some passed below where it begins now")
     assert here.complaints == []
 
 

@@ -155,4 +155,9 @@ def _sentence(domain: DomainFit) -> str:
     )
     if domain.missing:
         return f"no proposal, for want of {' and '.join(domain.missing)}: {figures}"
-    return f"the labels support the learned value: {figures}"
+    only = (
+        ""
+        if domain.length is None or domain.length.is_beaten
+        else f", but not over {domain.length.preference}"
+    )
+    return f"the labels support the learned value{only}: {figures}"

@@ -27,12 +27,22 @@ class AgainstLength:
     gain: Estimate
     short: bool
 
+    @property
+    def is_beaten(self) -> bool:
+        """Whether the order is better than the length alone."""
+        return self.gain.low > 0
+
     def __str__(self) -> str:
         told = f"{signed(self.gain)} against the length alone"
-        if self.gain.low > 0:
+        if self.is_beaten:
             return told
         how = "worse" if self.gain.high < 0 else "no better"
-        return f"{told}, so {how} than preferring {'short' if self.short else 'long'} runs"
+        return f"{told}, so {how} than preferring {self.preference}"
+
+    @property
+    def preference(self) -> str:
+        """What the length alone prefers."""
+        return f"{'short' if self.short else 'long'} runs"
 
 
 def length_odds(values: dict[str, Array], kept: Array, folds: Array) -> Array:

@@ -27,6 +27,9 @@ THRESHOLD_GRID = tuple(round(number * 0.05, 2) for number in range(21))
 Changes = Mapping[str, Mapping[str, Any]]
 """By domain, its new ``threshold`` or ``share``, ``weights`` or ``learned`` value."""
 
+MIN_PASSING = 10
+"""The fewest passing traces from which a threshold is proposed; of fewer, a share is."""
+
 _DECIMALS = range(4, 20)
 _UNRECORDED_EMBEDDER = "not recorded"
 """The embedder of a record of a topic: its ``kp-score`` header does not say."""
@@ -79,6 +82,11 @@ class DomainTuning:
     proposal: Proposal | None
     best: int
 
+    @property
+    def has_few(self) -> bool:
+        """Whether too few traces pass by the proposed threshold, or none is proposed."""
+        return self.proposal is None or round(self.proposal.passing.share.value * self.traces) < MIN_PASSING
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -122,15 +130,19 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
     domains = {
         name: _tune_domain(by_domain[name], novelties[name], policy, target) for name in sorted(by_domain)
     }
-    proposed = with_changes(policy, proposed_changes(domains, target))
+    proposed = with_changes(policy, proposed_changes(domains, target, policy.share_window))
     return Tuning(policy.digest, target, domains, embedders_of(records), withheld, proposed)
 
 
-def proposed_changes(domains: Mapping[str, DomainTuning], target: float) -> Changes:
-    """Return the proposed thresholds by domain, and the target for the domains that have a share."""
+def proposed_changes(domains: Mapping[str, DomainTuning], target: float, window: int) -> Changes:
+    """Return the proposed thresholds by domain, and the target as the share of the others.
+
+    A domain gets a share if it has one, or if too few traces tell a threshold. ``window``: the number of
+    traces among which a share is counted.
+    """
     changes: dict[str, dict[str, float]] = {}
     for name, domain in domains.items():
-        if domain.share is not None:
+        if domain.share is not None or (domain.has_few and math.ceil(1 / target) <= window):
             changes[name] = {"share": target}
         elif domain.proposal is not None:
             changes[name] = {"threshold": domain.proposal.passing.threshold}
@@ -157,6 +169,9 @@ def effect(domain: DomainTuning) -> str:
         highest = domain.quantiles[1]
         of = f"the best {domain.best:,} of {counted(domain.traces, 'trace')}, {highest!r},"
         return f"{domain.domain}: no threshold, as {of} are too many"
+    if domain.has_few:
+        few = counted(domain.traces, "trace")
+        return f"{domain.domain}: {few} tell no threshold; a share passes the best, whatever their scores"
     share = domain.proposal.passing.share
     reached = (
         f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach {domain.proposal.passing.threshold}"

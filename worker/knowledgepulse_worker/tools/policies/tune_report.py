@@ -57,10 +57,17 @@ def rescored_tables(rescored: RescoreReport) -> Iterator[Table | str]:
         before, after = flip.before, flip.after
         yield (
             f"flip: {printable(flip.id)} {before.decision} → {after.decision}, "
-            f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
+            f"{_change('score', before.quality_score, after.quality_score)}, "
+            f"{_change('threshold', before.threshold, after.threshold)}"
         )
     if len(rescored.flips) > MAX_LISTED_FLIPS:
         yield f"and {len(rescored.flips) - MAX_LISTED_FLIPS:,} more; --json lists them all"
+
+
+def _change(name: str, before: float, after: float) -> str:
+    """Return a number before and after, or once if it is the same."""
+    told = f"{name} {before:.4f}"
+    return told if before == after else f"{told} → {after:.4f}"
 
 
 def _percent(estimate: Estimate) -> str:
@@ -121,9 +128,9 @@ def _notes(domain: DomainTuning) -> Iterator[str]:
     """Yield notes to read before a proposal is adopted."""
     if domain.share is not None:
         return
-    if domain.proposal is None:
+    if domain.has_few:
         yield f"note: {effect(domain)}"
-    elif (threshold := domain.proposal.passing.threshold) < SDK_RETRIEVAL_SCORE:
+    elif domain.proposal and (threshold := domain.proposal.passing.threshold) < SDK_RETRIEVAL_SCORE:
         both = f", and the {SDK_SEARCH_SCORE:.2f} of its search" if threshold < SDK_SEARCH_SCORE else ""
         yield (
             f"note: {domain.domain}: {threshold!r} is less than the {SDK_RETRIEVAL_SCORE:.2f} that the SDK's "

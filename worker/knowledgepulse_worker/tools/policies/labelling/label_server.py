@@ -111,6 +111,7 @@ def _state(session: LabelSession, policy: Policy, texts: Mapping[str, str]) -> d
     record = session.current.record
     identity = {name: getattr(record, name) for name in ("id", "source", "task_domain")}
     content = text_view(session.current.value, record.content)
+    content["step_count"] = record.counts.steps if record.counts else len(content["steps"])
     others = [(name, session.is_kept(name)) for name in session.current.other_runs]
     return state | {"trace": identity | content | score_view(record, policy) | {"other_runs": others}}
 
