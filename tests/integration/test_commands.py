@@ -49,11 +49,17 @@ async def test_topics_adds_partitions_to_the_raw_topic_if_it_is_told_to(make_str
     changelog = changelog_topic_name(stream.settings.kafka.group)
 
     _, without_a_number, _ = await kp_worker("topics", "--config", settings)
-    status, output, errors = await kp_worker("topics", "--config", settings, "--partitions", "5")
+    asked = await kp_worker("topics", "--config", settings, "--partitions", "5")
+    _, preview, _ = await kp_worker("topics", "--config", settings, "--partitions", "5", "--dry-run")
+    status, output, errors = await kp_worker("topics", "--config", settings, "--partitions", "5", "--yes")
     _, again, fewer = await kp_worker("topics", "--config", settings, "--partitions", "3")
     _, _, replicas = await kp_worker("topics", "--config", settings, "--replication-factor", "3")
 
     assert f"{raw}: exists, 2 partitions" in without_a_number
+    assert asked[0] == 1, "without a terminal, nobody could be asked"
+    assert f"{raw}: exists, 2 partitions" in asked[1]
+    assert f"{raw} has 2 partitions and would have 5, which cannot be undone" in asked[2]
+    assert f"{raw}: would be extended, 5 partitions" in preview
     assert status == 0
     assert f"{raw}: extended, 5 partitions" in output
     assert f"{changelog}: extended, 5 partitions" in output

@@ -104,17 +104,27 @@ class TopicAdmin(Admin):
         existing = await self.existing()
         created: dict[str, Topic] = {}
         raw = existing.get(self._topics.raw)
+        missing = self.missing(existing, raw.partitions if raw else partitions)
         if raw is None:
             raw = await self.create(self._topics.raw, partitions, replication_factor, {})
             created[raw.name] = raw
-        published = (*self._topics.outputs, *self._topics.copies)
-        configs = dict.fromkeys(published, output_config(raw)) | {self.changelog: CHANGELOG_CONFIG}
-        for name, config in configs.items():
-            if name not in existing:
-                created[name] = await self.create(name, raw.partitions, replication_factor, config)
-        if self.policies not in existing:
-            created[self.policies] = await self.create(self.policies, 1, replication_factor, COMPACTED)
+        configs = {self.changelog: CHANGELOG_CONFIG, self.policies: COMPACTED}
+        for name, count in missing.items():
+            if name not in created:
+                config = configs.get(name) or output_config(raw)
+                created[name] = await self.create(name, count, replication_factor, config)
         return created
+
+    def missing(self, existing: Collection[str], partitions: int) -> dict[str, int]:
+        """Return the partition counts of the missing topics, by name; see :meth:`create_missing`.
+
+        Args:
+            existing: the names of the existing topics, or these topics by name.
+            partitions: the partition count of the raw topic.
+        """
+        published = (*self._topics.outputs, *self._topics.copies)
+        wanted = dict.fromkeys((self._topics.raw, *published, self.changelog), partitions)
+        return {name: count for name, count in {**wanted, self.policies: 1}.items() if name not in existing}
 
     async def create_if_missing(self, name: str, partitions: int, config: dict[str, str]) -> None:
         """Create a topic if it is missing; only then is the right to create topics needed.

@@ -110,7 +110,7 @@ def _shape_differences(raw: Topic, output: Topic) -> Iterator[str]:
     if output.partitions != raw.partitions:
         yield (
             f"{output.name} has {output.partitions} partitions, {raw.name} has {raw.partitions}: "
-            "the key decides an output's partition"
+            "the key decides an output's partition; `kafka-topics.sh --alter --partitions` adds some"
         )
     wanted = raw.max_message_bytes + OUTPUT_HEADROOM
     if output.max_message_bytes < wanted:
