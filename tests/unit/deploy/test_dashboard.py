@@ -50,18 +50,24 @@ def test_every_member_is_in_grafanas_schema(dashboard):
     assert dropped - known == set()
 
 
+@pytest.fixture(scope="module")
+def every_label_of(labels_of, span_labels_of):
+    """Return the labels of each series of workers and of the processes beside them, by name."""
+    return labels_of | span_labels_of
+
+
 def exposed_in(expr):
     return set(re.findall(r"\bkp_\w+", expr))
 
 
-def test_queries_use_only_series_that_a_worker_exposes(queries, labels_of):
+def test_queries_use_only_series_that_are_exposed(queries, every_label_of):
     asked = set().union(*(exposed_in(expr) for expr, _ in queries))
 
     assert asked
-    assert asked - labels_of.keys() == set()
+    assert asked - every_label_of.keys() == set()
 
 
-def test_queries_group_by_existing_labels(queries, labels_of):
+def test_queries_group_by_existing_labels(queries, every_label_of):
     """Grouping by an unknown label is no error: everything is summed, and the panel looks right."""
     for expr, legend in queries:
         grouped = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]+)\)", expr))))
@@ -69,15 +75,15 @@ def test_queries_group_by_existing_labels(queries, labels_of):
 
         assert shown <= grouped, expr
         for name in exposed_in(expr):
-            assert grouped <= labels_of[name] | TARGETS_OWN, expr
+            assert grouped <= every_label_of[name] | TARGETS_OWN, expr
 
 
-def test_every_metric_is_shown(queries, labels_of):
+def test_every_metric_is_shown(queries, every_label_of):
     """A metric that nobody sees is not worth its series."""
     shown = set().union(*(exposed_in(expr) for expr, _ in queries))
     parts = re.compile(r"_(bucket|count|sum)$")
 
-    exposed = {parts.sub("", name) for name in labels_of if name.startswith("kp_")}
+    exposed = {parts.sub("", name) for name in every_label_of if name.startswith("kp_")}
     assert exposed - {parts.sub("", name) for name in shown} == set()
 
 
