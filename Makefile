@@ -90,11 +90,11 @@ lint: $(VENV)/.test ## check style, imports and types
 
 .PHONY: docs
 docs: $(VENV)/.test ## build the site of the documents, and check its links
-	PYTHONPATH=docs $(BIN)/python -m generator
+	PYTHONPATH=docs:tests $(BIN)/python -m generator
 
 .PHONY: tables
 tables: $(VENV)/.test ## regenerate the tables of settings, metrics, commands and names in the documents
-	PYTHONPATH=docs $(BIN)/python -m generator tables
+	PYTHONPATH=docs:tests $(BIN)/python -m generator tables
 
 .PHONY: schemas
 schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models

@@ -1,4 +1,4 @@
-"""The generated parts of documents: backends, settings, metrics, states, commands, Kafka's releases and more.
+"""The generated parts of documents: backends, Kafka's clients and releases, settings, metrics and more.
 
 They stand in the documents between ``<!-- generated: NAME -->`` and ``<!-- end -->``, so that they can be
 read in the repository. `make tables` writes them, and a test compares them.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from generator import (
     backends,
+    clients,
     commands,
     formats,
     kafka_releases,
@@ -23,6 +24,8 @@ from generator import (
 
 TABLES: dict[str, Callable[[], str]] = {
     "backends": backends.table,
+    "clients_keys": clients.keys,
+    "clients_reads": clients.reads,
     "commands": commands.page,
     "formats": formats.table,
     "kafka_releases": kafka_releases.table,

@@ -39,11 +39,11 @@ class Program:
 
     async def settled(self) -> int | None:
         """Return the status with which it ends; None if it runs on and prints no more."""
-        size, since = -1, time.monotonic()
+        known, since = self.delivered, time.monotonic()
         while self._process.returncode is None:
-            if (now := self._output.stat().st_size) != size:
-                size, since = now, time.monotonic()
-            elif time.monotonic() - since > (PATIENCE if size else START_LIMIT):
+            if (now := self.delivered) != known:
+                known, since = now, time.monotonic()
+            elif time.monotonic() - since > (PATIENCE if known else START_LIMIT):
                 return None
             await asyncio.sleep(_STEP)
         return self._process.returncode

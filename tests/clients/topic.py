@@ -13,6 +13,9 @@ COMMITTED, ABORTED, OPEN, MARKERS = "committed", "aborted", "open", "markers"
 TRANSACTIONS = ((COMMITTED, 2), (ABORTED, 2), (COMMITTED, 1), (ABORTED, 1), (OPEN, 2))
 """What one producer writes, with the numbers of records: several of a kind, since one fetch has them all."""
 
+_OPEN_LIMIT = 15 * 60 * 1000
+"""Milliseconds until the brokers abort a transaction: the most that they allow by default."""
+
 RECORDS = {
     kind: sum(records for of, records in TRANSACTIONS if of == kind) for kind in (COMMITTED, ABORTED, OPEN)
 }
@@ -66,7 +69,9 @@ def value(kind: str) -> bytes:
 async def scripted_topic(bootstrap: str, name: str) -> AsyncIterator[ScriptedTopic]:
     """Create a topic with the transactions."""
     await create(bootstrap, {name: 1})
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"writer-{uuid4()}")
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=f"writer-{uuid4()}", transaction_timeout_ms=_OPEN_LIMIT
+    )
     async with producer:
         topic = ScriptedTopic(bootstrap, name, producer)
         await topic.write()

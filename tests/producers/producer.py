@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from producers.script import Script, script
+from support.environments import install_node, install_python
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = Path(__file__).parent / "runners"
@@ -120,20 +120,11 @@ def producers() -> Iterator[Producer]:
 
 
 def _install_python(producer: Producer) -> None:
-    uv = [sys.executable, "-m", "uv"]
-    environment = ["--no-python-downloads", "--python", producer.python, "--allow-existing", producer.place]
-    _run(*uv, "venv", "--quiet", *environment)
-    python = producer.place / "bin" / "python"
-    _run(*uv, "pip", "install", "--quiet", "--python", python, *producer.packages, "--requirement", SHARED)
+    install_python(producer.place, [*producer.packages, "--requirement", SHARED], producer.python)
 
 
 def _install_node(producer: Producer) -> None:
-    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", producer.place]
-    _run(*npm, *producer.packages, *(JAVASCRIPT / "packages.txt").read_text().split())
-
-
-def _run(*command: object) -> None:
-    subprocess.run([str(part) for part in command], check=True, env=dict(os.environ))
+    install_node(producer.place, [*producer.packages, *(JAVASCRIPT / "packages.txt").read_text().split()])
 
 
 INSTALLERS = {"python": _install_python, "node": _install_node}

@@ -35,7 +35,7 @@ func read(group string) {
 }
 
 func publish() {
-	config := kafka.ConfigMap{"bootstrap.servers": servers}
+	config := kafka.ConfigMap{"bootstrap.servers": servers, "go.delivery.reports": false}
 	if os.Getenv("SETTING") != "" {
 		config["partitioner"] = "murmur2_random"
 	}

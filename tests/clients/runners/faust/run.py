@@ -1,5 +1,6 @@
 import asyncio
 import os
+import sys
 
 import faust
 
@@ -15,7 +16,7 @@ app = faust.App(
 
 async def read(values: faust.Stream[bytes]) -> None:
     async for value in values:
-        print(value.decode(), flush=True)
+        print(value.decode(), file=sys.__stdout__, flush=True)  # the worker logs what comes to the other
 
 
 async def publish() -> None:

@@ -2,12 +2,13 @@
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 spark = (
     SparkSession.builder.master("local[1]")
-    .config("spark.driver.extraClassPath", f"{sys.argv[1]}/jars/*")
+    .config("spark.jars", ",".join(map(str, Path(sys.argv[1], "jars").glob("*.jar"))))
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.ui.enabled", "false")
