@@ -181,6 +181,7 @@ class Run:
         names: Names of the agent, the service and the project, to look up in a domain map.
         models: The models that answered, in the order of their first answers.
         outcome: The outcome in the input.
+        unasked: Why it may have no text of the user, if that is known.
         framework: The format's name, which becomes ``metadata.framework``; the conversion sets it.
         unrecorded: What the format does not record; the conversion sets it.
     """
@@ -196,6 +197,7 @@ class Run:
     models: tuple[str, ...] = ()
     outcome: RunOutcome = field(default_factory=RunOutcome)
     losses: Losses = field(default_factory=Losses)
+    unasked: str | None = None
     framework: str = ""
     unrecorded: tuple[str, ...] = ()
 

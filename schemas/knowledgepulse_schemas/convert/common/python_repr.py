@@ -1,4 +1,4 @@
-"""What Python's ``repr`` tells of messages, as tracers write objects that they cannot serialise."""
+"""What Python's ``repr`` tells of objects that tracers cannot serialise."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import warnings
 from typing import Any
 
-_MESSAGES = re.compile(r"(?:\{'messages': \[)?ChatMessage\(_role=")
-"""How the messages of Haystack begin."""
+_OBJECTS = re.compile(r"(?:\{'messages': \[)?ChatMessage\(_role=|\[TaskOutput\(")
+"""How messages of Haystack and the outputs of CrewAI's tasks begin."""
 _NO_PYTHON = re.compile(
     r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|<[\w.]+: ('\w*'|\d+)>|<[^<>]*(?:<\w+>[^<>]*)?>""", re.DOTALL
 )
@@ -17,11 +17,11 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def parse_repr(value: Any) -> Any:
-    """Return the messages that a text represents; any other value unchanged.
+    """Return the objects that a text represents; any other value unchanged.
 
     An object has its members, and its class in snake case as its ``type``.
     """
-    if not isinstance(value, str) or not _MESSAGES.match(value):
+    if not isinstance(value, str) or not _OBJECTS.match(value):
         return value
     text = _NO_PYTHON.sub(lambda found: found[1] or found[2] or "None", value)
     try:

@@ -128,7 +128,8 @@ def to_trace(run: hub.Run, options: Options | None = None, usual_domain: str = "
     objective = options.objective if steps.objective is None else steps.objective
     if not objective or not objective.strip():
         raise ConversionError(
-            "no objective: a user message with text is required, or else --objective (`Options.objective`)"
+            run.unasked
+            or "no objective: a user message with text is required, or else --objective (`Options.objective`)"
         )
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")

@@ -127,6 +127,14 @@ def _answer(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) ->
     return (*text, *(vercel.messages_of(calls, f"{path}.toolCalls", losses) if calls else ()))
 
 
+def _chat_response(
+    value: dict[str, Any], role: hub.Role, path: str, losses: Losses
+) -> tuple[hub.Message, ...]:
+    """Return the message in a response of LlamaIndex."""
+    count_others(value, {"message"}, path, losses)
+    return messages_of([value["message"]], role, f"{path}.message", losses)
+
+
 def _task(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the messages in the output of a task of CrewAI, or else what was asked and said."""
     count_others(value, {"description", "messages", "raw"}, path, losses)
@@ -166,9 +174,10 @@ def _has_parts(message: dict[str, Any]) -> bool:
     return "role" in message and isinstance(message.get("parts"), list)
 
 
-def _is_of_haystack(message: dict[str, Any]) -> bool:
+def _has_own_blocks(message: Any) -> bool:
+    """Check for a message of Haystack or LlamaIndex."""
     match message:
-        case {"role": _, "meta": dict(), "content": list()}:
+        case {"role": _, "meta": dict(), "content": list()} | {"role": _, "blocks": list()}:
             return True
     return False
 
@@ -182,8 +191,9 @@ def _has_untyped(message: dict[str, Any]) -> bool:
 def _untyped(message: dict[str, Any], path: str, losses: Losses) -> hub.Message:
     meta = message.get("meta")  # Haystack's
     reason = meta.get("finish_reason") if isinstance(meta, dict) else None
-    count_others(message, {"role", "content", "type"}, path, losses)
-    parts = (part for _, part in parts_of(message["content"], f"{path}.content", losses))
+    count_others(message, {"role", "content", "blocks", "type"}, path, losses)
+    blocks = message.get("blocks", message.get("content"))
+    parts = (part for _, part in parts_of(blocks, f"{path}.content", losses))
     return hub.message(hub.role_of(as_text(message["role"]), path), *parts, *hub.cut_off(reason))
 
 
@@ -243,7 +253,7 @@ _LISTS: tuple[
     tuple[Callable[[Any], bool], Callable[[Any, hub.Role, str, Losses], Iterable[hub.Message]]], ...
 ] = (
     (
-        lambda values: all(map(_is_of_haystack, values)),
+        lambda values: all(map(_has_own_blocks, values)),
         lambda values, _, *to: (_untyped(value, *to) for value in values),
     ),
     (lambda values: all(map(langchain.is_message, values)), lambda v, _, *to: langchain.messages_of(v, *to)),
@@ -268,6 +278,7 @@ _RESPONSES: tuple[
     (_has_list("choices"), _completion),
     (lambda value: value.get("object") == "response" and isinstance(value.get("output"), list), _response),
     (lambda value: {"description", "raw"} <= value.keys(), _task),
+    (lambda value: _has_own_blocks(value.get("message")), _chat_response),
     (lambda value: "text" in value and not {"toolCalls", "files"}.isdisjoint(value), _answer),
     (_is_choice, _completion),
     (_has_list("candidates"), _candidates),

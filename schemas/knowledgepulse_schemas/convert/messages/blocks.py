@@ -18,7 +18,7 @@ from knowledgepulse_schemas.convert.common.losses import Losses
 from knowledgepulse_schemas.convert.common.reading import as_text, count_others, without
 from knowledgepulse_schemas.convert.common.words import words
 
-_TYPES = ("type", "part_kind", "kind")
+_TYPES = ("type", "part_kind", "kind", "block_type")
 _TEXT = words("text input_text output_text summary_text reasoning_text tool_output logs text_content")
 _OF_ROLE: dict[str, hub.Role] = {"user-prompt": "user", "system-prompt": "system"}
 """Types of texts that tell their role: a message of Pydantic AI may have both."""
@@ -47,7 +47,7 @@ _MEDIA = words(
 _NAMES = ("name", "toolName", "tool_name", "tool_type")
 _CALL_IDS = ("toolCallId", "toolUseId", "tool_call_id", "call_id", "tool_id", "ref", "id")
 _RESPONSE_IDS = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id", *_CALL_IDS)
-_ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
+_ARGUMENTS = ("input", "arguments", "args", "parameters", "action", "tool_kwargs")
 _SERVER = "mcp_server_name"
 _RESULTS = ("content", "result", "response", "output", "value", "text")
 _FAILED = ("is_error", "isError", "error", "tool_call_error")

@@ -12,7 +12,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
-from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json
+from knowledgepulse_schemas.convert.common.reading import as_text, count_others, parse_json, text_or_none
 from knowledgepulse_schemas.convert.messages import anthropic, bedrock, gemini, langchain
 
 _FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
@@ -56,6 +56,9 @@ def response_of(
             parsed = value = output
         case {"id": _, "name": _, "response": response} if len(parsed) == 3:  # ADK
             parsed = value = response
+        case {"tool_output": {**inner}, "tool_id": call_id, **rest}:  # LlamaIndex's workflows
+            count_others(rest, {"tool_name", "tool_kwargs", "return_direct"}, path, losses)
+            return response_of(inner, path, losses, call_id=text_or_none(call_id), name=name, failed=failed)
         case {"blocks": list(blocks), "raw_output": _, "is_error": error, **rest}:  # LlamaIndex
             count_others(rest, {"tool_name", "raw_input"}, path, losses)
             parsed, failed = [{"type": "text", **block} for block in blocks], failed or error is True

@@ -18,6 +18,7 @@ FORMAT = Table(
         Line("ToolCallExecutionEvent", "tool", Texts("tool_result", at("content"))),
         Line("ThoughtEvent", "assistant", Texts("thinking", at("content"))),
         Line({"source": set(ROLES)}, at("source"), at("content")),
+        Line("HandoffMessage", is_beside=True, has_time=True),  # an agent's, which repeats a result
         Line({}, "assistant", at("content")),  # of an agent with a name
     ),
     within=("messages",),

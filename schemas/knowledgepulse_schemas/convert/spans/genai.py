@@ -10,11 +10,12 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
 from knowledgepulse_schemas.convert.common.losses import Losses
+from knowledgepulse_schemas.convert.common.python_repr import parse_repr
 from knowledgepulse_schemas.convert.common.reading import (
     as_text,
     count_others,
@@ -22,7 +23,7 @@ from knowledgepulse_schemas.convert.common.reading import (
     text_or_none,
     without,
 )
-from knowledgepulse_schemas.convert.messages import gemini
+from knowledgepulse_schemas.convert.messages import any_vendor, gemini
 from knowledgepulse_schemas.convert.messages.definitions import definitions_of
 from knowledgepulse_schemas.convert.messages.otel import flat_message, messages_of
 from knowledgepulse_schemas.convert.spans.conversation import ModelCall, ToolRun
@@ -44,7 +45,11 @@ _CYCLE = "event_loop.cycle_id"
 _EVALUATION = "gen_ai.evaluation.result"
 SCORE = ("gen_ai.evaluation.name", "gen_ai.evaluation.score.value")
 """The attributes of an evaluation's event that hold the name and the value of its score."""
+_ENTITY_OUTPUT = "traceloop.entity.output"
 _TOOL_CALL = "gen_ai.tool.call"
+_TOOL = "tool.name"
+"""The name of a tool that ran, in spans of OpenLLMetry for LlamaIndex."""
+_CREW, _CREW_FAILURE = "crewai.crew.tasks_output", "ToolFailureRecord("
 _MERGED = "(merged tools)"
 """The tool's name in the span of ADK that repeats the responses of parallel calls."""
 _ADK = "gcp.vertex.agent"
@@ -59,7 +64,9 @@ def node(span: Span) -> Node:
     event: ModelCall | ToolRun | None = None
     if span.attributes.get("gen_ai.tool.name") == _MERGED:
         pass
-    elif span.attributes.get(OPERATION) == "execute_tool" or _kind(span) == "tool":
+    elif (
+        span.attributes.get(OPERATION) == "execute_tool" or _kind(span) == "tool" or _TOOL in span.attributes
+    ):
         event = _tool_run(span, used, error, losses)
     elif _CYCLE not in span.attributes:
         call = _model_call(span, used, losses)
@@ -78,7 +85,18 @@ def node(span: Span) -> Node:
         agent_id=span.text("gen_ai.agent.id", "gen_ai.agent.name"),
         names=span.texts("gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
         scores=scores_of(span),
+        failures=_failures(span),
     )
+
+
+def _failures(span: Span) -> Iterator[ToolRun]:
+    """Yield the executions that have failed in the tasks of a crew, whose tools have no spans."""
+    outputs = span.attributes.get(_CREW)
+    tasks = parse_repr(outputs) if isinstance(outputs, str) and _CREW_FAILURE in outputs else ()
+    for record in (record for task in tasks for record in task.get("tool_failures", ())):
+        match record:
+            case {"tool_name": str(name), "tool_args": arguments, "failure": {"message": str(message)}}:
+                yield ToolRun(hub.ToolCall(name, arguments), message, failed=True)
 
 
 def evaluation_event(name: Any, value: Any) -> Event:
@@ -121,11 +139,23 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
             instructions = [{"type": "text", "content": instructions}]
         system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
-    beside = _numbered(span, used, losses)  # of litellm, whose output has no calls
-    calls = [part for message in beside.output for part in message.parts if isinstance(part, hub.ToolCall)]
-    if calls and not any(isinstance(part, hub.ToolCall) for message in outputs for part in message.parts):
-        outputs = (*outputs, hub.message("assistant", *calls))
+    if not _calls_in(outputs):
+        outputs = (*outputs, *_calls_beside(span, used, losses))
     return ModelCall((*system, *inputs), outputs)
+
+
+def _calls_beside(span: Span, used: set[str], losses: Losses) -> Iterator[hub.Message]:
+    """Yield the calls that some write elsewhere: litellm, and OpenLLMetry for LlamaIndex."""
+    calls = _calls_in(_numbered(span, used, losses).output)
+    if not calls and "tool_call" in as_text(span.attributes.get(_FINISH)):
+        output = parse_json(span.attributes.get(_ENTITY_OUTPUT))
+        calls = _calls_in(any_vendor.messages_of(output, "assistant", _ENTITY_OUTPUT, losses))
+    if calls:
+        yield hub.message("assistant", *calls)
+
+
+def _calls_in(messages: Iterable[hub.Message]) -> list[hub.ToolCall]:
+    return [part for message in messages for part in message.parts if isinstance(part, hub.ToolCall)]
 
 
 def _details(span: Span, losses: Losses) -> dict[str, Any]:
@@ -226,10 +256,12 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         used.update(names)
         return next((span.attributes[name] for name in names if name in span.attributes), None)
 
-    name = first("gen_ai.tool.name", "traceloop.entity.name")
+    name = first("gen_ai.tool.name", _TOOL, "traceloop.entity.name")
     call_id = first(f"{_TOOL_CALL}.id")
-    arguments = first(f"{_TOOL_CALL}.arguments", f"{_ADK}.tool_call_args", "traceloop.entity.input")
-    result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output")
+    arguments = first(
+        f"{_TOOL_CALL}.arguments", f"{_ADK}.tool_call_args", "tool.arguments", "traceloop.entity.input"
+    )
+    result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", _ENTITY_OUTPUT)
     if arguments is None and result is None:
         arguments, result = _tool_events(span)
     if arguments is None and result is None:

@@ -125,6 +125,7 @@ def node_of(
     names: Iterable[str | None],
     scores: Iterable[tuple[Any, Any]],
     returned: Callable[[], Sequence[hub.Message]] | None = None,
+    failures: Iterable[ToolRun] = (),
 ) -> Node:
     """Return the node of a span, and count the attributes that no reader used."""
     losses.merge(span.losses)
@@ -146,6 +147,7 @@ def node_of(
         event=event,
         error=error,
         returned=returned,
+        failures=tuple(failures),
         functions=() if event is not None or agent else (span.name, *span.texts(*_FUNCTION)),
         agent_id=agent_id,
         names=tuple(name for name in names if name),

@@ -51,6 +51,7 @@ class Node:
         event: The recorded model call or tool execution.
         error: The failure that the tracer flags.
         returned: Reads what the node returned, if it is no call itself.
+        failures: Executions of tools that have failed, if the node is none itself.
         functions: What the function may be called that the node is of, if it is no call itself.
         agent_id: The id or name of the agent.
         names: Names to look up in a domain map.
@@ -69,6 +70,7 @@ class Node:
     event: ModelCall | ToolRun | None = None
     error: hub.Error | None = None
     returned: Callable[[], Sequence[hub.Message]] | None = None
+    failures: tuple[ToolRun, ...] = ()
     functions: tuple[str, ...] = ()
     agent_id: str | None = None
     names: tuple[str, ...] = ()
@@ -103,7 +105,8 @@ class _Tree:
         self._nodes = nodes
         self._children: dict[str, list[Node]] = {}
         self._roots = []
-        for node in nodes.values():
+        for node in [*_missing(nodes), *nodes.values()]:
+            self._nodes.setdefault(node.id, node)
             if node.parent_id in nodes and node.parent_id != node.id:
                 self._children.setdefault(node.parent_id, []).append(node)
             else:
@@ -243,8 +246,10 @@ class _Tree:
         nodes = list(self._below(root))
         losses = Losses()
         messages = self._messages(root, nodes, losses)
-        if not any(map(_has_content, messages)):
-            raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
+        problem = f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}"
+        has_texts = any(map(_has_text, messages))
+        if not has_texts and not any(map(_has_arguments, messages)):
+            raise ConversionError(problem)
         if root.error is not None:
             errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
             if root.error not in errors:
@@ -262,6 +267,7 @@ class _Tree:
             ended_at=_datetime(root.end),
             ending="failed" if root.error is not None or _is_cut_off(nodes, messages) else "without_error",
             agent_id=root.agent_id,
+            unasked=None if has_texts or not any(node.silent for node in nodes) else problem,
             names=root.names if root.agent else _names(root, nodes),
             outcome=root.outcome,
             losses=losses,
@@ -319,7 +325,7 @@ class _Tree:
             if below := below + run.get(node.id, []):
                 run.setdefault(around, []).extend(below)
         placed.sort(key=itemgetter(0))
-        return [event for _, event in placed]
+        return [*(event for _, event in placed), *(failure for node in nodes for failure in node.failures)]
 
     def _called_functions(self, nodes: list[Node]) -> set[str]:
         """Return the names of the called tools, if only spans of functions tell that some have failed."""
@@ -363,6 +369,18 @@ class _Tree:
             seen.add(parent.id)
             parent = self._nodes.get(parent.parent_id or "")
         return None
+
+
+def _missing(nodes: dict[str, Node]) -> Iterator[Node]:
+    """Yield a node in place of each that several have as their parent, and that was not exported."""
+    children: dict[str, list[Node]] = {}
+    for node in nodes.values():
+        if node.parent_id and node.parent_id not in nodes:
+            children.setdefault(node.parent_id, []).append(node)
+    for missing, found in children.items():
+        if found[1:]:
+            start, end = min(node.start for node in found), max(node.end for node in found)
+            yield Node(found[0].trace_id, missing, None, start, end)
 
 
 def _time(node: Node) -> tuple[int, int, str]:
@@ -449,20 +467,23 @@ def _is_cut_off(nodes: list[Node], messages: list[hub.Message]) -> bool:
     )
 
 
-def _has_content(message: hub.Message) -> bool:
-    """Check for a text or a call's arguments; names and errors are recorded without content, too."""
-    return message.role != "system" and any(
-        part.arguments not in (None, "", {})
-        if isinstance(part, hub.ToolCall)
-        else isinstance(part, hub.Text | hub.Reasoning) and part.content.strip()
-        for part in message.parts
-    )
+def _has_text(message: hub.Message) -> bool:
+    """Check for a text; names and errors are recorded without content, too."""
+    texts = (part for part in message.parts if isinstance(part, hub.Text | hub.Reasoning))
+    return message.role != "system" and any(part.content.strip() for part in texts)
+
+
+def _has_arguments(message: hub.Message) -> bool:
+    """Check for a call's arguments; some are recorded without content, too."""
+    calls = (part for part in message.parts if isinstance(part, hub.ToolCall))
+    return any(call.arguments not in (None, "", {}) for call in calls)
 
 
 def _has_answer(messages: list[hub.Message]) -> bool:
     """Check whether a conversation ends otherwise than with a call or its response."""
-    parts = [part for message in messages for part in message.parts]
-    return not parts or not isinstance(parts[-1], hub.ToolCall | hub.ToolCallResponse)
+    parts = (part for message in reversed(messages) for part in reversed(message.parts))
+    last = next((part for part in parts if part != hub.Text("")), None)
+    return not isinstance(last, hub.ToolCall | hub.ToolCallResponse)
 
 
 def _returned(node: Node) -> Sequence[hub.Message]:
