@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ from simulation.network import Network
 from simulation.transactions import Transactions
 
 FETCH_WAIT = 2.0
+QUOTA_WINDOW = 1.0
+"""The seconds whose bytes a producer may send at once."""
 
 
 class Stored(NamedTuple):
@@ -233,6 +236,7 @@ class Cluster:
         epoch: the brokers' clock at the loop's time 0.
         views: the topics that each broker knows; a broker may serve a deleted topic a while longer.
         leaders: the leader of each partition.
+        quota: the bytes per second that a producer may send to a broker (``producer_byte_rate``).
         starved: brokers without enough replicas; some of their partitions reject writes.
         transactions: the coordinator of transactions.
         on_append: called with topic, partition, first offset, records and writer after each append.
@@ -248,11 +252,14 @@ class Cluster:
     topics: dict[str, SimTopic] = field(default_factory=dict)
     leaders: dict[tuple[str, int], int] = field(default_factory=dict)
     starved: set[int] = field(default_factory=set)
+    quota: float | None = None
     transactions: Transactions = field(init=False)
     on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
 
     def __post_init__(self):
         self.views = [{} for _ in range(self.count)]
+        self._paid_until = {}
+        self._muted_until = {}
         self.transactions = Transactions(self)
         self.group.is_pending = self.transactions.has_pending
 
@@ -298,12 +305,31 @@ class Cluster:
             raise NotLeaderForPartitionError
         return topic
 
-    def produce(self, broker, batches, writer, producer):
-        """Append batches to several partitions; each batch succeeds or fails independently.
+    def produce(self, broker, batches, writer, producer, reply):
+        """Append batches to several partitions, and answer with the results and the throttle time (KIP-219).
 
-        ``producer`` has the producer's transactional id and epoch.
+        Each batch succeeds or fails independently. A request that exceeds the quota is answered at once; the
+        broker reads the next one on its connection once the throttle time is over. ``producer`` has the
+        producer's transactional id and epoch.
         """
-        return {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
+        connection = (broker, *producer)
+        if (muted := self._muted_until.get(connection, 0.0) - self.loop.time()) > 0:
+            again = partial(self.produce, broker, batches, writer, producer, reply)
+            self.loop.call_later(muted, again, context=Context())
+            return
+        results = {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
+        reply((results, self._charge(connection, batches)))
+
+    def _charge(self, connection, batches):
+        """Count the bytes of a request, and return for how long its connection is not read."""
+        if self.quota is None:
+            return 0.0
+        now, bytes_ = self.loop.time(), sum(sum(map(size, batch)) for batch in batches.values())
+        client = connection[:2]  # its quota outlives a connection
+        paid = max(self._paid_until.get(client, 0.0), now - QUOTA_WINDOW) + bytes_ / self.quota
+        self._paid_until[client] = paid
+        self._muted_until[connection] = paid
+        return max(0.0, paid - now)
 
     def _append(self, broker, name, partition, batch, writer, producer):
         """Append a batch; return its first offset, or the error with which it is refused."""

@@ -44,7 +44,7 @@ class Faults:
         network = self._network
         for each in (network.cut, network.deaf, network.down, network.slow, self._cluster.starved):
             each.clear()
-        self._group.refusing = None
+        self._group.refusing = self._cluster.quota = None
         for log in [log for topic in self._cluster.topics.values() for log in topic.logs]:
             if log.open_from is not None:
                 log.commit()
@@ -141,6 +141,14 @@ class Faults:
 
     def _starve(self, event, pod):
         return self._while_in(self._cluster.starved, self._broker(event))
+
+    def _throttle(self, event, pod):
+        self._cluster.quota = (100, 400, 1500)[int(event.value * 3)]
+
+        def lift():
+            self._cluster.quota = None
+
+        return lift
 
     def _leaders(self, event, pod):
         self._cluster.move_leaders(self._broker(event))

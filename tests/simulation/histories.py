@@ -53,6 +53,8 @@ COMPACTED_SHARE = 0.08
 RARE_SHARE = 0.1
 STRANGER_SHARE = 0.03
 """The share of histories in which someone else moves the group's position while no worker runs."""
+THROTTLED_SHARE = 0.05
+"""The share of histories in which a quota throttles the producers."""
 
 
 FOUND = (477, 722, 2242, 3274, 6550, 13_061, 22_279, 43_446, 70_021_683, 80_006_028, 91_013_822)
@@ -196,6 +198,7 @@ def of_size(seed, size):
         events = [event for event in events if event.kind != "kill"]
     rare, publications = _rare(seed, setting, span, publications)
     events += rare or _stranger(seed, setting, span)
+    events += _throttled(seed, setting, span)
     return History(seed, setting, publications, tuple(sorted(events, key=lambda planned: planned.at)))
 
 
@@ -279,6 +282,15 @@ def _stranger(seed, setting, span):
     at = span * random.random()
     stops = [Event("stop", at, pod, seconds=5 + 3 * random.random()) for pod in range(setting.pods)]
     return [*stops, Event("stranger", at + 4, value=random.random())]
+
+
+def _throttled(seed, setting, span):
+    """Return the events of a quota on producers; they change no other event of a seed."""
+    random = Random(f"throttled {seed}")
+    if random.random() >= THROTTLED_SHARE:
+        return []
+    at, seconds = span * random.random() ** 2, 2 + 20 * random.random()
+    return [Event("throttle", at, seconds=seconds, value=random.random())]
 
 
 def _replaced(random, setting):

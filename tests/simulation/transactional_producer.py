@@ -20,6 +20,8 @@ from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_kafka.producer import SentBatch
 from knowledgepulse_kafka.records import NO_TIMESTAMP
+from knowledgepulse_kafka.throttle import Throttle
+from knowledgepulse_kafka.throttling import HeldBackError
 from simulation.brokers import size
 from simulation.clients import BACKOFF, Connection
 from simulation.loop import OWNER
@@ -56,6 +58,7 @@ class SimProducer:
         transaction_timeout_ms,
         request_timeout_ms=40_000,
         max_batch_size=16_384,
+        throttle=None,
         writer="",
         taken=lambda: None,
         **_,
@@ -68,6 +71,8 @@ class SimProducer:
         self._id = transactional_id
         self._timeout = transaction_timeout_ms / 1000
         self._batch_bytes = max_batch_size
+        self._throttle = throttle or Throttle(clock=cluster.loop.time)
+        self._throttled_until = {}
         self._writer = writer
         self._taken = taken
         self._loop = cluster.loop
@@ -231,12 +236,7 @@ class SimProducer:
         again = {}
         for broker, requested in by_broker.items():
             try:
-                results = await self._connection.ask(
-                    broker,
-                    lambda broker=broker, requested=requested: self._cluster.produce(
-                        broker, requested, self._writer, (self._id, self._epoch)
-                    ),
-                )
+                results = await self._request(broker, requested)
             except KafkaError as error:
                 results = dict.fromkeys(requested, error)
             for at, result in results.items():
@@ -248,6 +248,21 @@ class SimProducer:
                 elif not batches[at].delivery.done():  # the producer may have failed meanwhile
                     batches[at].delivery.set_result(RecordMetadata(*at, at, result, -1, 0, 0))
         return again
+
+    async def _request(self, broker, batches):
+        """Send batches once the broker reads them, unless that is after the transaction's deadline."""
+        until = self._throttled_until.get(broker, 0.0)
+        if until > self._throttle.deadline:
+            raise HeldBackError
+        if (seconds := self._throttle.seconds_until(until)) > 0:
+            await asyncio.sleep(seconds)
+        producer = (self._id, self._epoch)
+        results, throttled = await self._connection.call(
+            broker, lambda reply: self._cluster.produce(broker, batches, self._writer, producer, reply)
+        )
+        if throttled:
+            self._throttled_until[broker] = self._throttle.note(throttled)
+        return results
 
     async def _coordinate(self, operation, *arguments):
         """Send a request to the coordinator of transactions, and repeat it until it is answered."""

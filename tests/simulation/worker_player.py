@@ -6,11 +6,13 @@ import asyncio
 from functools import cache
 from operator import attrgetter
 from random import Random
+from unittest.mock import patch
 from uuid import UUID
 
 from knowledgepulse_kafka.records import OutputRecord
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.kafka.worker_topics import changelog_topic_name
+from knowledgepulse_worker.lane import commit
 from knowledgepulse_worker.settings import Settings
 from simulation.brokers import SimTopic
 from simulation.faults import Faults
@@ -19,7 +21,7 @@ from simulation.loop import EPOCH
 from simulation.oracles import Oracles
 from simulation.player import LIVENESS, Player
 from simulation.policies import policy_of
-from simulation.worker_pods import DEADLY, WorkerWorld
+from simulation.worker_pods import BATCH_BYTES, DEADLY, WorkerWorld
 from support.lanes import trace_of
 
 TAIL = 3
@@ -39,6 +41,7 @@ class WorkerPlayer(Player):
 
     def __init__(self, history, keep_log=False, settings=None):
         super().__init__(history, keep_log)
+        self.resources.enter_context(patch.object(commit, "THROTTLED_BYTES", BATCH_BYTES))
         self.settings = settings or _settings(*_CONFIGURED(history.setting))
         self._create_topics()
         self.world = WorkerWorld(

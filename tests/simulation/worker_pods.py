@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_kafka.errors import DeliveryError, TopicError
 from knowledgepulse_kafka.session import Session
+from knowledgepulse_kafka.throttle import Throttle, Throttles
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
@@ -227,10 +228,12 @@ class WorkerPod(Pod):
                 decoded_bytes=settings.limits.batch_bytes,
                 batch_bytes=BATCH_BYTES,
                 rebalances=rebalances,
+                throttles=throttles,
                 new_member=lambda *_: self.member,
                 new_producer=new_producer,
             )
 
+        throttles = Throttles(Throttle(clock=self._loop.time), Throttle(clock=self._loop.time))
         METRICS._refreshers.clear()
         topics, changelog = world.required_topics(), changelog_topic_name(kafka.group)
         self.app = app = WorkerApp(
@@ -241,6 +244,7 @@ class WorkerPod(Pod):
                 metrics=METRICS,
                 policy=in_force,
                 suspects=suspects,
+                throttles=throttles,
                 redact=self._redact(random) if settings.topics.redacted else None,
             ),
             topics[raw],
