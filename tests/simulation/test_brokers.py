@@ -9,6 +9,8 @@ from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_kafka.errors import RefusedError
 from knowledgepulse_kafka.records import OutputRecord
+from knowledgepulse_kafka.throttle import Throttle
+from knowledgepulse_kafka.throttling import HeldBackError
 from simulation import loop
 from simulation.brokers import SimTopic, new_cluster
 from simulation.member import SimMember
@@ -66,9 +68,14 @@ def test_positions_are_not_lost_while_a_new_coordinator_loads_the_group(simulate
     assert seconds >= 3
 
 
-async def publishing(cluster, transactional_id="id"):
+async def publishing(cluster, transactional_id="id", **given):
     producer = SimProducer(
-        cluster, "host", lambda _: None, transactional_id=transactional_id, transaction_timeout_ms=10_000
+        cluster,
+        "host",
+        lambda _: None,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=10_000,
+        **given,
     )
     await producer.start()
     return producer
@@ -141,3 +148,37 @@ def test_after_a_refused_batch_a_producer_can_write_no_more_to_the_partition(sim
             return await send(producer, record())
 
     assert simulated(main) == [1]  # behind the marker of the first transaction
+
+
+def test_a_producer_that_exceeds_its_quota_is_answered_at_once_and_read_again_later(simulated):
+    """The client waits for as long as it was told, since the broker would not read it."""
+
+    async def main(cluster):
+        cluster.create(SimTopic.new("raw", 1))
+        cluster.quota = 10.0
+        times = []
+        async with await publishing(cluster) as producer:
+            for _ in range(2):
+                started = cluster.loop.time()
+                await send(producer, record(value=b"v" * 39))
+                times.append(cluster.loop.time() - started)
+        return times
+
+    first, second = simulated(main)
+    assert first < 1
+    assert 3 <= second < 4
+
+
+def test_records_that_a_quota_would_keep_from_a_transaction_until_its_deadline_are_not_sent(simulated):
+    async def main(cluster):
+        cluster.create(SimTopic.new("raw", 1))
+        cluster.quota = 1.0
+        throttle = Throttle(clock=cluster.loop.time)
+        producer = await publishing(cluster, throttle=throttle)
+        throttle.begin_sending(5.0)
+        with pytest.raises(HeldBackError):
+            async with producer:
+                await send(producer, record(value=b"v" * 20), record())
+        return throttle.recent
+
+    assert simulated(main) > 5

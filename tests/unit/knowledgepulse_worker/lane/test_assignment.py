@@ -14,7 +14,7 @@ from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.suspects import Caution, Suspects
-from support.lanes import score
+from support.lanes import headers, score
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -200,6 +200,26 @@ async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignme
 
     assert assignment.lanes == []
     assert harness.failures == []
+
+
+async def test_what_was_taken_before_a_position_moves_back_is_committed_first(make_harness, raw):
+    """The next lane commits a position behind it, so that no one would read it again."""
+    harness = make_harness()
+    assignment = harness.assignment()
+    await take(assignment, raw(0))
+    await take(assignment, raw(1))
+
+    taking = asyncio.create_task(take(assignment, raw(1)))
+    await harness.settle()
+    assert not taking.done()
+
+    await committed(harness, assignment, {0: 2})
+    await taking
+    await committed(harness, assignment, {0: 2})
+    assert [headers(output)["kp-source"] for output in harness.outputs()][:2] == [
+        b"raw-traces/0/0",
+        b"raw-traces/0/1",
+    ]
 
 
 async def test_a_position_that_moves_back_gets_no_lane_after_its_assignment(make_harness, raw):

@@ -67,6 +67,19 @@ async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_
     }
 
 
+async def test_the_agent_s_confidence_is_kept_for_the_page(make_harness, raw, document):
+    harness = make_harness()
+    value = json.dumps(document(outcome={"result_summary": "", "confidence": 0.75})).encode()
+
+    await harness.processed(await harness.lane(), raw(0, value))
+
+    assert [
+        trace.record.confidence
+        for traces in harness.services.metrics.recent.traces.values()
+        for trace in traces
+    ] == [0.75]
+
+
 async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces):
     published = []
     for shadow in (None, SHADOW):
@@ -172,21 +185,22 @@ WORDS = LEARNED.model_copy(
 
 
 @pytest.mark.parametrize(
-    ("active", "shadow"),
+    ("active", "shadow", "embedding"),
     [
-        (LEARNED, ACTIVE),
-        (ACTIVE, LEARNED),
-        (LEARNED, LEARNED),
-        (WORDS, ACTIVE),
-        (ACTIVE, WORDS),
-        (LEARNED, WORDS),
+        (LEARNED, ACTIVE, True),
+        (ACTIVE, LEARNED, True),
+        (LEARNED, LEARNED, True),
+        (WORDS, ACTIVE, True),
+        (ACTIVE, WORDS, True),
+        (LEARNED, WORDS, True),
+        (WORDS, ACTIVE, False),
     ],
 )
 async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_an_output(
-    make_harness, raw, real_traces, active, shadow
+    make_harness, raw, real_traces, active, shadow, embedding
 ):
     """To the last bit, whichever of the two policies has it."""
-    harness = make_harness(policy=active)
+    harness = make_harness(policy=active, embedding=embedding)
     harness.services.metrics.set_shadow(shadow)
 
     await harness.processed(

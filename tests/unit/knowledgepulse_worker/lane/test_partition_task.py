@@ -42,6 +42,14 @@ def test_what_was_fetched_is_unfinished_though_the_position_is_moved_back_since(
     assert not task.has_unfinished
 
 
+def test_a_lag_is_unknown_until_the_ledger_is_recovered(task):
+    """A partition that is not read yet would count as lagging, although its position is not known."""
+    assert task.lag(9) is None
+
+    task.is_recovered = True
+    assert task.lag(9) == 4
+
+
 def test_a_log_that_agrees_with_what_was_read_moves_nothing_back(task):
     assert not task.move_back(None)
     assert not task.move_back(5)
