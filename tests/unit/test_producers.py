@@ -1,6 +1,7 @@
 """What producers wrote and `make producers-check` recorded, against the script that they had played."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,46 @@ def compared(recorded, traces):
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_a_recorded_run_is_converted_to_what_happened(recorded):
     assert compared(recorded, traces_of(recorded)) == []
+
+
+LONG = " and so on" * 30
+"""What makes a text longer than all that a reader might take for a name or a title."""
+
+
+def lengthened(followed, document):
+    """Return a script and a document whose texts of the user and the agent are long."""
+    texts = [text for each in followed.conversations for text in (each.objective, *of_turns(each))]
+    for text in sorted({text for text in texts if text and text in document}):
+        document = document.replace(text, text + LONG)
+        followed = with_text(followed, text)
+    return followed, document
+
+
+def of_turns(script):
+    return [text for turn in script.turns for text in (turn.text, turn.asked)]
+
+
+def with_text(script, text):
+    def long(own):
+        return own + LONG if own == text else own
+
+    turns = [replace(turn, text=long(turn.text), asked=long(turn.asked)) for turn in script.turns]
+    agents = {name: with_text(agent, text) for name, agent in script.agents.items()}
+    return replace(script, objective=long(script.objective), turns=tuple(turns), agents=agents)
+
+
+IN_PIECES = {"google_adk/spans: streamed"}
+
+
+@pytest.mark.parametrize("recorded", [RECORDED[name] for name in RECORDED if name not in IN_PIECES])
+def test_every_text_of_a_recorded_run_is_in_its_trace_once_and_whole(recorded):
+    producer = PRODUCERS[recorded["producer"]]
+    followed, document = lengthened(producer.truth(recorded["run"]), json.dumps(recorded["document"]))
+
+    traces = traces_of(recorded | {"document": json.loads(document)})
+
+    differs, _ = differences(followed, set(recorded["seen"]), document + json.dumps(traces), traces)
+    assert [part for part in differs if part not in {"calls", "arguments", "results"}] == []
 
 
 def told_twice(trace):

@@ -153,8 +153,10 @@ def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losse
     if not isinstance(first, dict):
         return ()
     count_others(first, {"message", "text"}, f"{path}[]", losses)
-    inner = first.get("message", first.get("text"))
-    return messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
+    inner, text = first.get("message", first.get("text")), as_text(first.get("text"))
+    told = messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
+    losses.add(f"{path}[].text", None if text in hub.transcript_of(told) else text)
+    return told
 
 
 def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:

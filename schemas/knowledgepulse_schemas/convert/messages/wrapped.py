@@ -83,7 +83,9 @@ def said_in(text: str, path: str, losses: Losses) -> str:
     """Return what was said in a text of DSPy, whose fields also tell the calls so far and the next one."""
     if not text.startswith("[[ ## "):
         return text
-    _, *pieces = _FIELD.split(text.partition("\n\nRespond with the corresponding output fields")[0])
+    told, _, instructions = text.partition("\n\nRespond with the corresponding output fields")
+    losses.add(f"{path} in instructions", instructions)
+    _, *pieces = _FIELD.split(told)
     fields = dict(zip(pieces[::2], map(str.strip, pieces[1::2]), strict=True))
     calls = {name: said for name, said in fields.items() if _OF_CALL.search(name)}
     losses.add(f"{path} in fields of calls", list(calls.values()))

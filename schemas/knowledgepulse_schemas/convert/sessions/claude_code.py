@@ -310,7 +310,8 @@ def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     if system or _NOTICE.match(part.content):
         return "system", part
     if command := _COMMAND.match(part.content):
-        return "user", hub.Text(" ".join(text.strip() for text in command.groups() if text and text.strip()))
+        told = (*command.groups(), part.content[command.end() :])
+        return "user", hub.Text(" ".join(text.strip() for text in told if text and text.strip()))
     return "user", part
 
 

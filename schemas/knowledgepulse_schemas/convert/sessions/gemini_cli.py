@@ -110,6 +110,8 @@ class _Session(Reader):
         for message_id, version in earlier.items():
             if message_id not in self._messages:
                 self._take_back(version)
+            else:
+                self._count_replaced(version, self._messages[message_id])
 
     def _rewind(self, message_id: str) -> None:
         """Remove a message and all later ones; remove every message if there is no such message."""
@@ -123,6 +125,12 @@ class _Session(Reader):
         self.losses.add(TAKEN_BACK, [asdict(part) for _, parts, _ in turns for part in parts])
         self.losses.merge(losses)
 
+    def _count_replaced(self, earlier: _Version, version: _Version) -> None:
+        """Count what an earlier version of a message has besides."""
+        told = [part for _, parts, _ in version[0] for part in parts]
+        parts = (part for _, parts, _ in earlier[0] for part in parts)
+        self.losses.add(TAKEN_BACK, [asdict(part) for part in parts if part not in [*told, hub.Text("")]])
+
     def _add_message(self, value: Any) -> None:
         losses = Losses()
         try:
@@ -132,12 +140,8 @@ class _Session(Reader):
             self.losses.add_unknown("messages of another form", value)
             return
         count_unread(message, "messages[]", losses)
-        told = [part for _, parts, _ in turns for part in parts]
-        earlier, _ = self._messages.get(message.id, ([], None))
-        replaced = [
-            asdict(part) for _, parts, _ in earlier for part in parts if part not in [*told, hub.Text("")]
-        ]
-        self.losses.add(TAKEN_BACK, replaced)
+        if message.id in self._messages:
+            self._count_replaced(self._messages[message.id], (turns, losses))
         self._messages[message.id] = turns, losses
         self.transcript.named(message.model)
 

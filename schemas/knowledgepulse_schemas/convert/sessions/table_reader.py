@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
-from knowledgepulse_schemas.convert.common.elements import elements
+from knowledgepulse_schemas.convert.common.elements import elements, outside
 from knowledgepulse_schemas.convert.common.errors import ConversionError
 from knowledgepulse_schemas.convert.common.input_format import InputFormat, are_all, judged, of_lines
 from knowledgepulse_schemas.convert.common.pattern import Path, at
@@ -203,9 +203,11 @@ class TableReader(Reader):
             return hub.Text(part.content.removesuffix(self._table.hidden).rstrip())
         if role != "user" or self._table.wrapper is None:
             return part
-        found = elements(part.content, self._table.wrapper)
-        own = [element.content.strip() for element in found if element.closed]
-        return hub.Text("\n".join(own)) if own else part
+        found = [element for element in elements(part.content, self._table.wrapper) if element.closed]
+        if not found:
+            return part
+        self.losses.add("text around requests", outside(part.content, found).strip())
+        return hub.Text("\n".join(element.content.strip() for element in found))
 
     def _reached_at(self, value: dict[str, Any]) -> datetime | None:
         """Note the times of a line, and return the last."""

@@ -275,7 +275,8 @@ class _Tree:
 
     def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
         """Return the messages of the calls below the root, or the root's own if those have none."""
-        events = self._events(root, nodes, losses)
+        repeats = self._repeats(nodes, losses)
+        events = self._events(root, nodes, repeats)
         if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
             events = [root.event, *events]
             return conversation(events, _earlier_runs(events, losses), losses)
@@ -288,17 +289,18 @@ class _Tree:
             messages += _untold(_returned(root), messages)
         transcript = hub.transcript_of(messages)
         for node in nodes:
-            if node.agent and isinstance(node.event, ModelCall):
-                _count_unsaid(node.event, transcript, losses)
+            if node.agent or node.id in repeats:
+                _count_unsaid(node, transcript, losses)
         return messages
 
-    def _events(self, root: Node, nodes: list[Node], losses: Losses) -> list[ModelCall | ToolRun | hub.Error]:
+    def _events(
+        self, root: Node, nodes: list[Node], repeats: set[str]
+    ) -> list[ModelCall | ToolRun | hub.Error]:
         """Return the calls below the root in order.
 
         A tool that ran an agent responds after all that happened below it; then, too, an agent fails, and a
         model answers whose span is around its tools.
         """
-        repeats = self._repeats(nodes, losses)
         called = self._called_functions(nodes)
         placed: list[tuple[tuple[int, int], ModelCall | ToolRun | hub.Error]] = []
         last: dict[str, int] = {}  # the place of the last event in or below a node
@@ -538,12 +540,22 @@ def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, A
     return []
 
 
-def _count_unsaid(event: ModelCall, transcript: str, losses: Losses) -> None:
-    """Count the texts of an agent's input and output that are missing from the transcript of its calls."""
-    for name, messages in (("input", event.input), ("output", event.output)):
-        for part in (part for message in messages for part in message.parts):
-            if _text_of(part).strip() not in transcript:
-                losses.add(f"an agent's {name}", _text_of(part))
+def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
+    """Count the texts of an agent, or of a call that others tell, that are missing from the transcript."""
+    told: dict[str, list[str]] = {}
+    match node.event:
+        case ModelCall(input=inputs, output=outputs):
+            told = {
+                name: [_text_of(part) for message in messages for part in message.parts]
+                for name, messages in (("input", inputs), ("output", outputs))
+            }
+        case ToolRun(response=str(response)):
+            told = {"output": [response]}
+    whose = "an agent's" if node.agent else "a repeated call's"
+    for name, texts in told.items():
+        for text in texts:
+            if text.strip() not in transcript:
+                losses.add(f"{whose} {name}", text)
 
 
 def _text_of(part: hub.Part) -> str:

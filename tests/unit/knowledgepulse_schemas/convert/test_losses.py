@@ -15,6 +15,12 @@ LENGTH = 1000
 """Length of each planted text: longer than all other losses of a document together."""
 DOCUMENTS = small_documents()
 CASES = {file.stem: read_cases(file) for file in sorted(FOLDER.glob("*.jsonl"))}
+NAMING = {"id", "uuid", "parentUuid", "name", "logfire.msg"}
+"""Members whose values are names or ids, and no texts."""
+TOLD_TWICE = {"mini_swe_agent", "swe_agent"}
+"""Formats that record the same text in several members, of which one is read."""
+MADE_OF_IDS = {"subagents are runs of their own linked to their parent"}
+"""Cases whose texts are ids of others."""
 UNREPORTED = {
     "only one member of a value is set": (
         r".*attributes\[.*\][.]value([.](arrayValue|kvlistValue|values\[.*\]|value))*"
@@ -105,29 +111,33 @@ def test_unknown_members_are_reported_at_every_level(name):
             assert "planted" in written or lost - before >= LENGTH, f"lost from {place}"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+def with_planted_texts(value, numbers, name=""):
+    """Return a document in which each text of three words differs from all others, also in JSON texts."""
+    if isinstance(value, dict):
+        return {key: with_planted_texts(member, numbers, key) for key, member in value.items()}
+    if isinstance(value, list):
+        return [with_planted_texts(item, numbers, name) for item in value]
+    if name in NAMING:
+        return value
+    if isinstance(parsed := parse_json(value), dict | list):
+        return json.dumps(with_planted_texts(parsed, numbers, name))
+    if not isinstance(value, str) or len(value.split()) < 3:
+        return value
+    return f"{value} planted {next(numbers)} " + "x" * LENGTH
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - TOLD_TWICE))
 def test_every_text_is_in_the_trace_or_in_the_loss_report(name):
-    document, numbers = json.loads(json.dumps(DOCUMENTS[name])), count()
-    names = {
-        "content",
-        "text",
-        "thinking",
-        "thought",
-        "observation",
-        "message",
-        "input",
-        "output",
-        "response",
-    }
-    for holder in objects(document):
-        for member, value in holder.items():
-            if member in names and isinstance(value, str):
-                holder[member] = f"planted {next(numbers)} " + "x" * LENGTH
+    """Attributes of spans were left out, so that a call that another span repeats in other words was lost."""
+    for case in CASES[name]:
+        if has_an_error(case) or case["name"] in MADE_OF_IDS:
+            continue
+        numbers = count()
 
-    written, lost = converted(document)
+        written, lost = converted(with_planted_texts(case["document"], numbers), case)
 
-    missing = sum(f"planted {number} " not in written for number in range(next(numbers)))
-    assert lost // LENGTH >= missing
+        missing = sum(f"planted {number} " not in written for number in range(next(numbers)))
+        assert lost // LENGTH >= missing, case["name"]
 
 
 def planted_fault(document):
