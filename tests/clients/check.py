@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -34,7 +37,7 @@ async def check_reads(client: Client, mode: str, bootstrap: str, output: Path) -
         }
         early = await _settled(programs)
         await topic.end()
-        lag = await _lag(topic, variables["GROUP"]) if READ in programs else None
+        lag = await _lag(client, topic, variables) if READ in programs else None
         late = await _settled(programs)
         return _reads(programs, early, late, lag)
 
@@ -44,12 +47,21 @@ async def _settled(programs: dict[str, Program]) -> dict[str, int | None]:
     return dict(zip(programs, statuses, strict=True))
 
 
-async def _lag(topic: ScriptedTopic, group: str) -> int | None:
+async def _lag(client: Client, topic: ScriptedTopic, variables: Mapping[str, str]) -> int | None:
     """Return the group's lag as soon as it is 0, or as it stays."""
     end = time.monotonic() + PATIENCE
-    while (lag := await topic.lag(group)) != 0 and time.monotonic() < end:
+    while (lag := await _shown(client, topic, variables)) != 0 and time.monotonic() < end:
         await asyncio.sleep(1)
     return lag
+
+
+async def _shown(client: Client, topic: ScriptedTopic, variables: Mapping[str, str]) -> int | None:
+    if not client.lag:
+        return await topic.lag(variables["GROUP"])
+    command, environment = client.places(client.lag), os.environ | variables
+    printed = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
+    output, _ = await printed.communicate()
+    return int(output)
 
 
 def _reads(

@@ -34,6 +34,7 @@ class Client:
         requires: packages with the versions that are installed.
         command: what runs it; ``{here}`` is the runner's folder, copied to where its packages are found.
         tasks: what it can do.
+        lag: what prints the lag of its group, if that is none of consumers, whose position is asked for.
         isolation: the setting that reads committed records, in Markdown; empty if there is none to make.
         partitioner: the setting that chooses partitions by murmur2, likewise.
         not_run: why it is not run here, if it is not.
@@ -45,6 +46,7 @@ class Client:
     requires: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    lag: list[str] = field(default_factory=list)
     isolation: str = ""
     partitioner: str = ""
     not_run: str = ""
@@ -62,6 +64,10 @@ class Client:
     def version(self) -> str:
         """Return the version of the first requirement, as in ``a==1.2``, ``a@v1.2`` or ``group:a:1.2``."""
         return self.requires[0].replace("==", "@").replace(":", "@").rsplit("@", 1)[1].removeprefix("v")
+
+    def places(self, command: list[str]) -> list[str]:
+        """Return a command with the folders of the runner and of the packages."""
+        return [part.format(here=self.place / "runner", place=self.place) for part in command]
 
     def modes(self, task: str) -> list[str]:
         """Return with what to run a task: twice if there is a setting."""

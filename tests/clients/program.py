@@ -57,7 +57,7 @@ async def running(
     printed = output / f"{task}.out"
     with printed.open("wb") as out, (output / f"{task}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(part.format(here=client.place / "runner", place=client.place) for part in client.command),
+            *client.places(client.command),
             env=os.environ | {"TASK": task, "SETTING": "yes" if mode == SET else "", **variables},
             cwd=output,
             stdin=subprocess.DEVNULL,
