@@ -6,6 +6,7 @@ producer's text. Series with closed label sets start at zero, so that ``increase
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, product
@@ -290,6 +291,7 @@ class Metrics:
     def set_policy(self, policy: Policy) -> None:
         """Set the current policy."""
         self.recent.policies.append(policy)
+        self.recent.policy_since = time.time()
         self._policy.clear()
         self._policy.labels(policy.digest).set(1)
         self._threshold.clear()

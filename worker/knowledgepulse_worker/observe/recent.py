@@ -99,6 +99,7 @@ class Recent:
         origins: origins of published traces.
         unprofiled: task domains of published traces that have no profile in the policy.
         policies: the policies that were in force.
+        policy_since: when the latest one came into force, in seconds since the epoch.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
         truncations: the latest truncations that were found, for as long as the process runs.
@@ -118,6 +119,7 @@ class Recent:
         self.origins: deque[TraceOrigin] = deque(maxlen=LAST_SCORES)
         self.unprofiled: deque[str] = deque(maxlen=LAST_SCORES)
         self.policies: deque[Policy] = deque(maxlen=LAST_POLICIES)
+        self.policy_since: float | None = None
         self.traces: dict[Decision, deque[RecentTrace]] = {
             "contribute": deque(maxlen=LAST_RECORDS),
             "rejected": deque(maxlen=LAST_RECORDS),

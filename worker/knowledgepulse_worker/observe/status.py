@@ -6,6 +6,8 @@ trace content, and only for permitted requests.
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import time
 from collections import Counter
@@ -108,12 +110,16 @@ class Status:
                 for partition, offsets, why, at in reversed(recent.skips)
             ],
             "worker": {
+                "host": socket.gethostname(),
+                "process": os.getpid(),
+                "brokers": self._settings.kafka.bootstrap_servers,
                 "group": self._settings.kafka.group,
                 "topics": self._settings.topics.model_dump(),
                 "model": build.get("model"),
                 "precision": build.get("precision"),
                 "device": build.get("device"),
                 "policy": now.labels("kp_policy_info").get("policy"),
+                "policy_since": recent.policy_since,
                 "budget_seconds": now.value("kp_budget_seconds"),
                 "embedding_pass_seconds": now.value("kp_embedding_pass_seconds") or None,
                 "runbook": self._settings.web.runbook,
