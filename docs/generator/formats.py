@@ -8,7 +8,7 @@ import re
 import knowledgepulse_schemas.convert
 from knowledgepulse_schemas.convert import INPUT_FORMATS, InputFormat
 
-_PART = re.compile(r"^(Accepts|Source|Compared with): (.*?)\.$(?=\n\S|\n*\Z)", re.MULTILINE | re.DOTALL)
+_PART = re.compile(r"^(Source|Compared with): (.*?)\.$(?=\n\S|\n*\Z)", re.MULTILINE | re.DOTALL)
 
 
 def table() -> str:
@@ -32,7 +32,7 @@ def recordings() -> str:
 def parts_of(input_format: InputFormat) -> dict[str, str]:
     """Return what a format's docstring says, as Markdown, by the words before the colons."""
     text = inspect.cleandoc(input_format.text or "").replace("``", "`")
-    parts = {"Accepts": text.split("\n", 1)[0].removesuffix("."), **dict(_PART.findall(text))}
+    parts = {"Accepts": input_format.accepts, **dict(_PART.findall(text))}
     return {name: _capital(" ".join(said.split())).replace("|", "\\|") for name, said in parts.items()}
 
 

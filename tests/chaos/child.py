@@ -43,7 +43,7 @@ from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
 def install_faults() -> None:
     """Modify this process, and let signals inject its faults."""
-    knowledgepulse_worker.stream.worker.load_embedder = _load_noisy
+    knowledgepulse_worker.stream.warm_embedder.load_embedder = _load_noisy
     knowledgepulse_worker.stream.reload.RELOAD_INTERVAL = 0.2
     GroupCoordinator._send_req = _send_unless_muted
     TransactionalProducer.send_group_offsets = _send_group_offsets_unless_held  # type: ignore[method-assign, assignment]
@@ -136,7 +136,7 @@ def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
     knowledgepulse_worker.process.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
 
 
-_load_embedder = knowledgepulse_worker.stream.worker.load_embedder
+_load_embedder = knowledgepulse_worker.stream.warm_embedder.load_embedder
 _send_request = GroupCoordinator._send_req
 _start_producer = TransactionalProducer.start
 _send_group_offsets = TransactionalProducer.send_group_offsets

@@ -43,6 +43,25 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
     )
 
 
+async def test_check_names_what_would_stop_a_worker_and_changes_nothing(make_stream, config):
+    stream = await make_stream(1)
+    topics, settings = stream.settings.topics, config(stream.settings)
+    changelog = changelog_topic_name(stream.settings.kafka.group)
+    await stream.delete_topic(changelog)
+
+    passed = await kp_worker("check", "--config", settings)
+    await stream.delete_topic(topics.rejected)
+    failed = await kp_worker("check", "--config", settings)
+
+    assert passed[0] == 0
+    assert f"topics: ok: {topics.contribute} (1 partition)" in passed[1]
+    assert "\nmodel: ok: " in passed[1]
+    assert failed[0] != 0
+    assert f"kafka: FAILED: {topics.rejected}" in failed[1] or topics.rejected in failed[1]
+    async with TopicAdmin(stream.settings.kafka, topics) as admin:
+        assert {changelog, topics.rejected}.isdisjoint(await admin.existing())
+
+
 async def test_topics_adds_partitions_to_the_raw_topic_if_it_is_told_to(make_stream, config):
     stream = await make_stream(2)
     settings, raw = config(stream.settings), stream.settings.topics.raw

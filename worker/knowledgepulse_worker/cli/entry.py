@@ -16,6 +16,7 @@ from typing import Any, cast
 import click
 
 from knowledgepulse_worker import __version__
+from knowledgepulse_worker.cli.examples import EXAMPLES, TASKS
 from knowledgepulse_worker.errors import EXPECTED, MissingExtraError, exit_status_of
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
@@ -39,14 +40,28 @@ class LazyCommand(click.Command):
         self._target = target
 
     def load(self) -> click.Command:
-        """Import the command."""
+        """Import the command, and give it and its own commands their examples."""
         module, attribute = self._target.split(":")
-        return cast("click.Command", getattr(import_module(f"knowledgepulse_worker.{module}"), attribute))
+        command = getattr(import_module(f"knowledgepulse_worker.{module}"), attribute)
+        _show_example(str(self.name), command)
+        return cast("click.Command", command)
+
+
+def _show_example(name: str, command: click.Command) -> None:
+    if example := EXAMPLES.get(name):
+        command.epilog = f"\b\nExample:\n  {example}"
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        _show_example(f"{name} {each.name}", each)
 
 
 _COMMANDS = (
     LazyCommand("run", "cli.run_command:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."),
     LazyCommand("work", "cli.work_command:work", "Run as the child process of `kp-worker run`.", hidden=True),
+    LazyCommand(
+        "check",
+        "cli.check_command:check",
+        "Check that a worker could start, without starting one or changing anything.",
+    ),
     LazyCommand(
         "topics",
         "cli.topics_command:topics",
@@ -160,6 +175,14 @@ class _Group(CommandGroup):
             formatter.write_paragraph()
             with formatter.indentation():
                 formatter.write_text("New here? Try `kp-worker demo`.")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by the tasks that people have."""
+        for task, names in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(100)) for name in names.split()]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

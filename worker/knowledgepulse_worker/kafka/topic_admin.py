@@ -154,6 +154,19 @@ class TopicAdmin(Admin):
         )
         return grown
 
+    async def usable(self) -> dict[str, Topic]:
+        """Check and return the existing topics; change nothing.
+
+        Raises:
+            TopicError: a topic that a worker does not create itself is missing, or a topic's settings would
+                stop the worker.
+        """
+        existing = await self.existing(self._topics.raw, *self._topics.outputs, *self._topics.copies)
+        own = (existing.get(name) for name in (self.changelog, self.policies))
+        if problems := [*obstacles(existing[self._topics.dead_letter], *own)]:
+            raise TopicError("; ".join(problems))
+        return existing
+
     async def require(self) -> dict[str, Topic]:
         """Check and return the topics; create the changelog and the topic of policies if they are missing.
 
@@ -163,14 +176,11 @@ class TopicAdmin(Admin):
         Raises:
             TopicError: a topic is missing, or its settings would stop the worker.
         """
-        existing = await self.existing(self._topics.raw, *self._topics.outputs, *self._topics.copies)
+        existing = await self.usable()
         if self.changelog not in existing or self.policies not in existing:
             partitions = existing[self._topics.raw].partitions
             existing |= await self.create_missing(partitions, replication_factor=-1)
         raw, changelog = existing[self._topics.raw], existing[self.changelog]
-        dead_letter, policies = existing[self._topics.dead_letter], existing[self.policies]
-        if problems := [*obstacles(dead_letter, changelog, policies)]:
-            raise TopicError("; ".join(problems))
         try:
             existing[changelog.name] = await self.grow_changelog(existing)
         except SecurityError as error:

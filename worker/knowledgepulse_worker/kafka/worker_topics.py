@@ -69,13 +69,16 @@ def output_config(raw: Topic) -> dict[str, str]:
     return config
 
 
-def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator[str]:
-    """Yield the settings that would eventually stop a worker or lose ledger entries or policies."""
+def obstacles(dead_letter: Topic, changelog: Topic | None, policies: Topic | None) -> Iterator[str]:
+    """Yield the settings that would eventually stop a worker or lose ledger entries or policies.
+
+    A topic that is None does not exist yet.
+    """
     for topic, consequence in (
         (changelog, "the ledger loses entries, and novelty changes"),
         (policies, "policies are lost, and `kp-worker audit` cannot recompute their scores"),
     ):
-        if topic.cleanup_policy not in (None, "compact"):
+        if topic is not None and topic.cleanup_policy not in (None, "compact"):
             yield (
                 f"{topic.name} has {CLEANUP_POLICY}={topic.cleanup_policy}, must have compact: "
                 f"otherwise {consequence}"
@@ -84,7 +87,7 @@ def obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator
         (changelog, LEDGER_ENTRY_BYTES, "a ledger entry"),
         (dead_letter, LAST_RESORT_BYTES, "even a shortened dead letter"),
     ):
-        if topic.max_message_bytes < wanted:
+        if topic is not None and topic.max_message_bytes < wanted:
             yield (
                 f"{topic.name} has {MAX_MESSAGE_BYTES}={topic.max_message_bytes}, "
                 f"must have at least {wanted}: otherwise {what} may not fit"

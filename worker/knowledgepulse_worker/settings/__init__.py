@@ -26,7 +26,7 @@ from knowledgepulse_worker.settings.models import (
     WebSettings,
 )
 from knowledgepulse_worker.settings.registry_settings import RegistrySettings
-from knowledgepulse_worker.settings.rendering import render
+from knowledgepulse_worker.settings.rendering import render, render_changed
 from knowledgepulse_worker.settings.setting_paths import sections
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "parse_file",
     "read_file",
     "render",
+    "render_changed",
     "sections",
     "settings_from",
     "warning_of_ignored_variables",

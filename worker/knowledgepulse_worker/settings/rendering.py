@@ -40,12 +40,25 @@ def render(settings: Settings) -> str:
             if value is None:
                 lines.append(f"# {section}.{key} is not set")
             elif issubclass(model, SecretSection) and key in model.secrets():
-                lines.append(f"# {section}.{key} is set, but omitted here as a secret")
+                lines.append(_omitted(section, key))
             else:
                 lines.append(_toml({key: _shown(value)}))
         if isinstance(policy := getattr(settings, section), Policy):
             lines += _effective(section, policy)
         blocks.append("\n".join([*lines, *tables, ""]))
+    return "\n".join(blocks)
+
+
+def render_changed(settings: Settings) -> str:
+    """Return the settings that differ from their defaults as TOML, with secrets as comments."""
+    changed = settings.model_dump(mode="json", exclude_defaults=True)
+    blocks = []
+    for section, values in changed.items():
+        model = sections()[section]
+        secrets = model.secrets() if issubclass(model, SecretSection) else ()
+        shown = {key: _shown(_without_none(value)) for key, value in values.items() if key not in secrets}
+        omitted = [_omitted(section, key) for key in values if key in secrets]
+        blocks.append("\n".join([*omitted, _toml({section: shown}), ""]))
     return "\n".join(blocks)
 
 
@@ -69,6 +82,10 @@ def _comment(text: str) -> list[str]:
 
 def _shown(value: Any) -> Any:
     return without_secrets(value) if isinstance(value, str) and "://" in value else value
+
+
+def _omitted(section: str, key: str) -> str:
+    return f"# {section}.{key} is set, but omitted here as a secret"
 
 
 def _toml(values: dict[str, Any]) -> str:

@@ -23,8 +23,7 @@ from knowledgepulse_kafka.topic_id import TopicIds
 from knowledgepulse_kafka.topic_reader import TopicReader
 from knowledgepulse_kafka.topics import Topic
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.embedding import Batcher, Embedder, Speed, load_embedder, measure
-from knowledgepulse_worker.embedding.cores import usable_cores
+from knowledgepulse_worker.embedding import Batcher, Embedder, Speed
 from knowledgepulse_worker.errors import EmbeddingError, StartError, WorkerError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
@@ -47,6 +46,7 @@ from knowledgepulse_worker.stream.checks import CHECK_INTERVAL, check_topics, re
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.registry_answers import watch_answers
 from knowledgepulse_worker.stream.reload import PolicyReload
+from knowledgepulse_worker.stream.warm_embedder import warm_embedder
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -85,11 +85,7 @@ def run_worker(
     try:
         topics = asyncio.run(_require_topics(settings))
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
-        embedder = load_embedder(settings.embedding, settings.cache, usable_cores())
-        speed = None
-        if embedder is not None:
-            embedder.warm()  # an embedder that always fails does so here, where no record is blamed
-            speed = measure(embedder, settings.limits.budget)
+        embedder, speed = warm_embedder(settings)
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     suspects = Suspects(caution, pipe.send, settings.limits.in_flight_records)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import cleandoc
 from typing import Any
 
 from knowledgepulse_schemas.convert.common import hub
@@ -15,6 +17,7 @@ from knowledgepulse_schemas.convert.common.verdicts import Verdicts
 
 _CONVERSATIONS = ("messages", "conversations", "conversation", "trajectory", "history", "chat", "dialog")
 """Members of rows that hold messages."""
+_ACCEPTS = re.compile(r"^Accepts: (.*?)\.$(?=\n\S|\n*\Z)", re.MULTILINE | re.DOTALL)
 _HEAD = 50
 """Lines by which a session's format is detected: it may begin with lines of any kind."""
 
@@ -57,6 +60,14 @@ class InputFormat:
     def usual_domain(self) -> str:
         """The task domain of its traces, unless told otherwise."""
         return "code" if self.coding_agent else "default"
+
+    @property
+    def accepts(self) -> str:
+        """What users have, as the text says it, in one line."""
+        text = cleandoc(self.text or "")
+        stated = _ACCEPTS.search(text)
+        said = stated[1] if stated else text.split("\n", 1)[0].removesuffix(".")
+        return " ".join(said.split()).replace("``", "`")
 
     def fits(self, document: Any) -> bool:
         """Return whether a document has this format.

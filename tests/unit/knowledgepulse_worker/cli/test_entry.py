@@ -20,10 +20,13 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.convert import INPUT_FORMATS
 from knowledgepulse_worker.cli import entry as cli
+from knowledgepulse_worker.cli.examples import EXAMPLES, TASKS
 from knowledgepulse_worker.embedding import LexicalEmbedder
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.settings import Settings
 from support.commands import command
 
 CONVERT = "`--from NAME` converts it first, and `kp-worker convert FILE` prints its traces"
@@ -233,6 +236,28 @@ def test_commands_options_and_choices_are_completed(words, begun, completed):
     assert {record.value for record in found} == completed
 
 
+def test_config_prints_what_differs_from_the_defaults_and_the_schema_of_the_file(kp_worker, tmp_path):
+    file = tmp_path / "worker.toml"
+    file.write_text('[policy]\nshare = 0.2\n[kafka]\nsasl_password = "hunter2"\n[web]\nport = 6066\n')
+
+    changed = kp_worker("config", "--changed", "--config", file).stdout
+
+    assert "hunter2" not in changed
+    assert "# kafka.sasl_password is set" in changed
+    assert tomllib.loads(changed) == {"kafka": {}, "policy": {"share": 0.2}}
+    schema = json.loads(kp_worker("config", "--schema").stdout)
+    assert schema["properties"].keys() == Settings.model_fields.keys()
+
+
+def test_formats_are_listed_by_their_own_option(kp_worker):
+    lines = kp_worker("convert", "--formats").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines] == sorted(INPUT_FORMATS)
+    assert all(len(line.split()) > 1 for line in lines)
+    said = kp_worker("convert", "--from", "claud_code", "-").stderr
+    assert "there is no format 'claud_code'; did you mean claude_code? `kp-worker convert --formats`" in said
+
+
 def test_options_override_the_environment(kp_worker, traces, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
     lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
@@ -297,6 +322,26 @@ def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
     listed = cli.main.commands[name].get_short_help_str()
     assert listed == command(name).get_short_help_str(100)
     assert listed in " ".join(result.output.split())
+
+
+def commands_below(name, found):
+    yield name, found
+    for each in found.commands.values() if hasattr(found, "commands") else ():
+        yield from commands_below(f"{name} {each.name}", each)
+
+
+def test_every_command_is_listed_by_its_task_and_has_an_example_that_it_takes(kp_worker):
+    listed = " ".join(TASKS.values()).split()
+    assert sorted(listed) == sorted(name for name, found in cli.main.commands.items() if not found.hidden)
+    found = {name: each for top in listed for name, each in commands_below(top, command(top))}
+    assert found.keys() == EXAMPLES.keys()
+    for name, each in found.items():
+        words = shlex.split(EXAMPLES[name].partition(" >")[0])
+        assert words[: 1 + len(name.split())] == ["kp-worker", *name.split()]
+        own = each if not hasattr(each, "commands") else found[" ".join(words[1:3])]
+        options = {option for parameter in own.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, name
+        assert EXAMPLES[name] in kp_worker(*name.split(), "--help").output
 
 
 @pytest.mark.parametrize(

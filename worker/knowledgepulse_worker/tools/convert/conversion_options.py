@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import Any
+
 import click
 
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, LazyChoice
 from knowledgepulse_worker.tools.terminal.options import with_options
 
-FORMAT = LazyChoice("knowledgepulse_schemas.convert:INPUT_FORMATS", "auto")
+
+class Format(LazyChoice):
+    """The name of an input format, of which there are too many to list beside an option."""
+
+    def __init__(self) -> None:
+        super().__init__("knowledgepulse_schemas.convert:INPUT_FORMATS", "auto")
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return the word for the value."""
+        return "FORMAT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        name = str(value)
+        if name not in self.choices:
+            close = difflib.get_close_matches(name, self.choices, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            self.fail(f"there is no format {name!r}; {hint}`kp-worker convert --formats` lists them")
+        return name
+
+
+FORMAT = Format()
 _TRACE = "knowledgepulse_schemas.trace"
 
 conversion_options = with_options(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import click
 from rich.progress import DownloadColumn, Progress
 
-from knowledgepulse_schemas.convert import AUTO, Conversion, ConversionError, Losses, Options
+from knowledgepulse_schemas.convert import AUTO, INPUT_FORMATS, Conversion, ConversionError, Losses, Options
 from knowledgepulse_worker.message_text import counted
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN
 from knowledgepulse_worker.terminal.printable import printable_line
@@ -30,6 +31,13 @@ _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
 
 
+def _list_formats(ctx: click.Context, _param: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        for name, input_format in sorted(INPUT_FORMATS.items()):
+            click.echo(f"{name:18}{input_format.accepts}")
+        ctx.exit()
+
+
 @click.command()
 @files_argument
 @click.option(
@@ -40,7 +48,16 @@ _MAX_PROBLEMS = 1000
     help="Format of the files.",
 )
 @conversion_options
-def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
+@click.option(
+    "--formats",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_formats,
+    help="List the formats and what each accepts.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the totals on standard error as JSON.")
+def convert(files: tuple[str, ...], format_name: str, as_json: bool, **options: Any) -> None:
     """Convert FILES from other formats to traces, one JSON object per line.
 
     A file contains one JSON document, or one per line; `--from otlp` also reads protobuf. `-` reads standard
@@ -51,7 +68,10 @@ def convert(files: tuple[str, ...], format_name: str, **options: Any) -> None:
     with progress_bars(DownloadColumn()) as progress:
         for _, conversion in conversions(files, format_name, report, progress, read_options(**options)):
             echo_pieces(conversion.pieces(), progress)
-    report.show()
+    if as_json:
+        click.echo(json.dumps(report.as_dict()), err=True)
+    else:
+        report.show()
     sys.exit(1 if report.failed else 0)
 
 
@@ -80,6 +100,15 @@ class ConversionReport:
         if missing := metadata.get("unrecorded"):
             self.unrecorded[str(conversion.metadata.framework)] = missing
         self.losses.merge(conversion.losses)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the totals, and what is not in the traces by its path."""
+        return {
+            "traces": self.traces,
+            "with_outcome": self.with_outcome,
+            "failed": self.failed,
+            "losses": {path: asdict(loss) for path, loss in sorted(self.losses.items())},
+        }
 
     def show(self) -> None:
         """Print the totals on standard error, largest losses first."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
@@ -113,6 +114,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Export nothing; check the dataset's files, and its traces against their records.",
 )
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print each export as a line of JSON, on standard output."
+)
 def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
     """Export contributed traces to a dataset in FOLDER, starting where the last export ended.
 
@@ -190,7 +194,10 @@ async def _export(
                 return 1 if problems else 0
             done = await export(inputs, store, rules)
     for finished in done:
-        errors.print(_told(finished, rules.choices), markup=False)
+        if options["as_json"]:
+            click.echo(msgspec.json.encode(finished))
+        else:
+            errors.print(_told(finished, rules.choices), markup=False)
     if not done:
         errors.print("no new records to export")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from knowledgepulse_worker.tools.policies import command_inputs, policy_output
 from knowledgepulse_worker.tools.policies.labelling.label_command import label
 from knowledgepulse_worker.tools.terminal.arguments import EXISTING, SHARE, NewFile
 from knowledgepulse_worker.tools.terminal.console import errors
-from knowledgepulse_worker.tools.terminal.options import json_option
+from knowledgepulse_worker.tools.terminal.options import json_lines_option, json_option
 from knowledgepulse_worker.tools.terminal.reports import print_parts, print_report, write_text
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def show(digest: str | None, config: Path | None) -> None:
 
 @policy.command()
 @config_option
-def history(config: Path | None) -> None:
+@json_lines_option
+def history(config: Path | None, as_json: bool) -> None:
     """List the policies that were in force, each with its changes from the one before.
 
     The first policy is compared with the KnowledgePulse SDK's policy. A policy that came into force more than
@@ -101,9 +103,12 @@ def history(config: Path | None) -> None:
     """
     before, unchanged = Policy(), policy_output.SAME_AS_SDK
     for kept in _history(config):
-        print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
-        lines = policy_output.changes(before, kept.policy) or [unchanged]
-        print_parts(*(f"  {line}" for line in lines))
+        digest, changes = kept.policy.digest, policy_output.changes(before, kept.policy)
+        if as_json:
+            click.echo(json.dumps({"since_ms": kept.since_ms, "policy": digest, "changes": changes}))
+        else:
+            print_parts(f"{time_text(kept.since_ms)}  policy {digest}")
+            print_parts(*(f"  {line}" for line in changes or [unchanged]))
         before, unchanged = kept.policy, "scores and decides like the one before"
 
 
