@@ -70,17 +70,6 @@ async def _kill_one(trial: Trial, place: str | None = None) -> None:
         await trial.fleet.start()
 
 
-async def move(trial: Trial, doses: Sequence[Any]) -> None:
-    """Scale from one worker to four and back to one, not necessarily the first."""
-    for _ in doses:
-        async with trial.fault():
-            await trial.fleet.start(3)
-            await trial.shared()
-        async with trial.fault():
-            for worker in random.sample(trial.fleet.workers, 3):
-                await trial.fleet.stop(worker)
-
-
 async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
     """Replace two workers of another release one at a time, and back again."""
     trial.witness.watch_pauses()
@@ -123,24 +112,6 @@ async def everything(trial: Trial, doses: Sequence[str]) -> None:
         await trial.a_while()
 
 
-async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
-    """Change the policy of two running workers, and kill one of them at every tenth change.
-
-    Two policies with learned values are followed by one with the formula alone, and each with a share by one
-    with a threshold.
-    """
-    for number in doses:
-        learned = number % 3 < 2
-        domains = {name: DomainPolicy(learned=_learned()) for name in REFERENCE_WEIGHTS if learned}
-        rule = {"threshold" if number % 2 else "share": round(random.uniform(0.2, 0.6), 6)}
-        policy = Policy(**rule, domains=domains)
-        trial.fleet.change_policy(policy)
-        if number % 10 == 0:
-            await _kill_one(trial)
-        await trial.until(partial(trial.fleet.follow, policy), "the workers do not take the new policy")
-        await trial.a_while(longest=0.5)
-
-
 def _learned() -> LearnedValue:
     """Return a learned value with random weights of all terms and words."""
     terms = {
@@ -156,12 +127,7 @@ def _learned() -> LearnedValue:
 
 
 async def broker(trial: Trial, doses: Sequence[float]) -> None:
-    """Kill the only broker, and restart it after a number of seconds."""
-    await _outages(trial, doses)
-
-
-async def probed(trial: Trial, doses: Sequence[float]) -> None:
-    """Restart the broker while polling both probes of each worker, which must keep responding."""
+    """Kill the only broker and restart it after a number of seconds; both probes of each worker respond."""
     gaps = [0.0]
     polls = [
         asyncio.create_task(_poll(worker, path, gaps))
@@ -169,7 +135,13 @@ async def probed(trial: Trial, doses: Sequence[float]) -> None:
         for path in (LIVE, READY)
     ]
     trial.tasks += polls
-    await _outages(trial, doses)
+    (node,) = trial.brokers.nodes
+    for seconds in doses:
+        await trial.a_while()
+        async with trial.fault():
+            await node.kill()
+            await asyncio.sleep(seconds)
+            await node.start_again()
     for poll in polls:
         trial.tasks.remove(poll)
         poll.cancel()
@@ -190,16 +162,6 @@ async def _poll(worker: Worker, path: str, gaps: list[float]) -> None:
         gap = time.monotonic() - answered
         assert gap <= PROBE_GAP, f"{path}: no answer for {gap:.1f} s\n{worker.log()}"
         await asyncio.sleep(0.1)
-
-
-async def _outages(trial: Trial, doses: Sequence[float]) -> None:
-    (node,) = trial.brokers.nodes
-    for seconds in doses:
-        await trial.a_while()
-        async with trial.fault():
-            await node.kill()
-            await asyncio.sleep(seconds)
-            await node.start_again()
 
 
 async def rolling(trial: Trial, doses: Sequence[str]) -> None:
@@ -375,31 +337,6 @@ async def mute(trial: Trial, doses: Sequence[Any]) -> None:
             )
             trial.orders.as_usual()  # both continue with their records
         trial.fleet.signal_child(victim, UNMUTE)
-        await trial.shared()
-
-
-async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
-    """Cut the only worker off from the group coordinator until it is expelled; it gets its partitions back.
-
-    Meanwhile it scores the records in flight, and the group must refuse the transaction with them.
-    """
-    (worker,) = trial.fleet.workers
-
-    async def expelled() -> bool:
-        return not await trial.stream.members()
-
-    for number in range(1, len(doses) + 1):
-        await trial.a_while()
-        async with trial.fault(worker):
-            trial.orders.block(seconds=LIMIT)
-            trial.fleet.signal_child(worker, MUTE)
-            await trial.until(expelled, "the group has not expelled the worker")
-            trial.orders.as_usual()
-            await trial.until(
-                lambda times=number: worker.log().count("the transaction was aborted") >= times,
-                "the worker's transaction is not refused",
-            )
-            trial.fleet.signal_child(worker, UNMUTE)
         await trial.shared()
 
 

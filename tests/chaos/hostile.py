@@ -109,8 +109,9 @@ def bombs(make: MakeTrace) -> list[Batch]:
 
 
 def mixed(make: MakeTrace) -> list[Batch]:
-    """Write records of every kind that takes no time."""
-    return [batch for kind in (codecs, keys, names, timestamps, old) for batch in kind(make)]
+    """Write records of every kind that kills no process."""
+    kinds = (codecs, ids, keys, names, timestamps, old, values, bombs)
+    return [batch for kind in kinds for batch in kind(make)]
 
 
 _BOMB = by_hand([(0, b"k", None, [])], ZSTD, compressed=blanks(500 * MiB))

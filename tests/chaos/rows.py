@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from chaos import hostile
@@ -11,7 +11,6 @@ from chaos.faults import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
     broker,
-    change_policy,
     child,
     coordinators,
     disk,
@@ -20,11 +19,8 @@ from chaos.faults import (
     everything,
     jump,
     kill,
-    move,
     mute,
-    mute_alone,
     network,
-    probed,
     recreate,
     redact_slowly,
     rolling,
@@ -100,44 +96,12 @@ _COORDINATIONS = [
     for topic in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
     for place in ("positions", "commit")
 ]
-_HOSTILE = {
-    "codecs": "batches in each codec of Kafka's",
-    "ids": "equal traces with ids of 600 and 900 kB",
-    "keys": "keys and headers of 1 and 3 MB",
-    "names": "header names that are not UTF-8",
-    "timestamps": "times before 1970, in the year 9999 and at the end of the range",
-    "old": "traces of a year ago",
-    "values": "1 MB of schema errors, of unknown members, of steps, of nesting, of repeated members",
-    "bombs": "decompression bombs, and batches of just less than limits.batch_bytes",
-}
-
-
-def _hostile(name: str, fault: str) -> Row:
-    kind = getattr(hostile, name)
-    return Row(
-        f"{fault}, and kill -9 of a worker",
-        write_hostile,
-        [kind] * 3,
-        [kind],
-        topics={"raw": _NO_LIMITS},
-        restarts=0,
-    )
-
-
 ROWS: dict[str, Row] = {
     "kill": Row(
         "kill -9 of one of two workers, at any time and with a transaction open",
         kill,
         [None, None, None, "positions", "commit"] * 6,
         [None, "commit"],
-    ),
-    "move": Row(
-        "workers join and leave, 1 → 4 → 1",
-        move,
-        range(20),
-        range(1),
-        sections={"kafka": {"session_timeout": 10.0}},
-        workers=1,
     ),
     "upgrade": Row(
         "two workers of another release replaced by this one, one at a time, and back",
@@ -153,19 +117,12 @@ ROWS: dict[str, Row] = {
         ["policy", "kill", "move"],
         release="HEAD",
     ),
-    "policies": Row(
-        "policies, most with learned values, change under load; kill -9 of a worker at every tenth change",
-        change_policy,
-        range(100),
-        range(3),
-    ),
     "broker": Row(
-        "kill -9 of the only broker",
+        "kill -9 of the only broker, the probes polled",
         broker,
         [5] * 5 + [60] * 5 + [600],
         [2],
     ),
-    "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),
     "rolling": Row(
         f"each of three brokers in turn stopped or killed -9, and started as another release: "
         f"{FORMER_KAFKA} → {VERSION} → {FORMER_KAFKA} → {VERSION}",
@@ -212,13 +169,6 @@ ROWS: dict[str, Row] = {
         range(5),
         range(1),
     ),
-    "mute-alone": Row(
-        "likewise the only worker, which nobody replaces: the same partitions come back to it",
-        mute_alone,
-        range(5),
-        range(1),
-        workers=1,
-    ),
     "redaction": Row(
         "workers join and leave while traces wait for a slow redaction",
         redact_slowly,
@@ -248,20 +198,6 @@ ROWS: dict[str, Row] = {
         ["fail", "slow", "hang"],
         sections={"limits": {"stall": 10.0, "heartbeat": 5.0}},
         workers=1,
-    ),
-    "transactions": Row(
-        "a transactional producer, half aborted, and kill -9 of a worker",
-        kill,
-        [None] * 10,
-        [None],
-        transactional=True,
-    ),
-    "malformed": Row(
-        "one record in ten malformed, and kill -9 of a worker",
-        kill,
-        [None] * 10,
-        [None],
-        malformed_every=10,
     ),
     "disk": Row(
         "the disk of one of three brokers full, the worker's disk full",
@@ -294,19 +230,24 @@ ROWS: dict[str, Row] = {
         ["running", "stopped"],
         workers=1,
     ),
-    **{name: _hostile(name, fault) for name, fault in _HOSTILE.items()},
-    "mixed": replace(
-        _hostile(
-            "mixed",
-            "codecs, keys, names and times at once, one record in ten malformed, a transactional producer, "
-            "half aborted",
-        ),
+    "hostile": Row(
+        "codecs, ids of 900 kB, keys and headers of 3 MB, names that are not UTF-8, times of any year, slow "
+        "values and decompression bombs, one record in ten malformed, a transactional producer, half "
+        "aborted, and kill -9 of a worker",
+        write_hostile,
+        [hostile.mixed] * 3,
+        [hostile.mixed],
+        topics={"raw": _NO_LIMITS},
+        restarts=0,
         malformed_every=10,
         transactional=True,
     ),
-    "poison": replace(
-        _hostile("poison", "records that kill every process that embeds them"),
-        run=write_deadly,
+    "poison": Row(
+        "records that kill every process that embeds them, and kill -9 of a worker",
+        write_deadly,
+        [hostile.poison] * 3,
+        [hostile.poison],
+        topics={"raw": _NO_LIMITS},
         workers=1,
         restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
     ),
