@@ -453,7 +453,7 @@ async def write_deadly(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
 
 
 async def _write(trial: Trial, doses: Sequence[hostile.Kind], partitions: Sequence[int]) -> None:
-    numbers = itertools.count(hostile.FIRST_NUMBER)
+    numbers = itertools.count(hostile.FIRST_NUMBER + 1, 10)  # each tenth trace of the load is malformed
     memory = 0
     async with AIOKafkaProducer(
         bootstrap_servers=trial.brokers.direct, max_request_size=2 * hostile.MiB
