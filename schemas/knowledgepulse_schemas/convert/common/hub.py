@@ -225,14 +225,23 @@ def join_texts(parts: Iterable[Part]) -> str:
     return "\n".join(part.content for part in parts if isinstance(part, Text))
 
 
+def text_of(part: Part) -> str:
+    """Return what a part says: the text, a tool's response, or the message of an error."""
+    match part:
+        case Text() | Reasoning():
+            return part.content
+        case ToolCallResponse():
+            return part.response
+        case Error():
+            return part.message
+    return ""
+
+
 def transcript_of(messages: Iterable[Message]) -> str:
     """Return the texts and responses in messages, to search for a text that they may lack."""
-    return "\n".join(
-        part.response if isinstance(part, ToolCallResponse) else part.content
-        for message in messages
-        for part in message.parts
-        if isinstance(part, Text | Reasoning | ToolCallResponse)
-    )
+    said = (Text, Reasoning, ToolCallResponse)
+    parts = (part for message in messages for part in message.parts if isinstance(part, said))
+    return "\n".join(map(text_of, parts))
 
 
 def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:

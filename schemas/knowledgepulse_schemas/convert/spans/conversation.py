@@ -405,13 +405,5 @@ def like(call: hub.ToolCall) -> tuple[str, ...]:
 
 
 def _text(role: str, part: hub.Part) -> _Key:
-    match part:
-        case hub.Text() | hub.Reasoning():
-            text = part.content
-        case hub.ToolCallResponse():
-            text = part.response
-        case hub.Error():
-            text = part.message
-        case hub.ToolDefinition() | hub.ToolCall():
-            text = part.name
+    text = part.name if isinstance(part, hub.ToolDefinition | hub.ToolCall) else hub.text_of(part)
     return role, type(part).__name__, text.strip()

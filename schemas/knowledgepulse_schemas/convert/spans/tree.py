@@ -145,52 +145,31 @@ class _Tree:
         """Return the roots of the agents' runs: the span around agents that continue each other."""
         if len(agents) == 1:
             return agents
-        depths = self._depths()
         roots = {agent.id: agent for agent in agents}
         said: dict[tuple[str, ...], Node] = {}  # the agent that first said a text or made a call
         handed: dict[str, Node] = {}  # the agent that made a call which hands over
         for agent in sorted(agents, key=_time):
             calls = self._model_calls(agent)
             earlier = _continued(calls, said) or _handed_by(agent, handed)
-            if earlier is not None and (around := self._around(earlier, agent, depths)) is not None:
-                roots[earlier.id] = roots[agent.id] = around
+            if earlier is not None:
+                pairs = zip(self._down_to(earlier), self._down_to(agent), strict=False)
+                shared = [one for one, other in takewhile(lambda pair: pair[0] is pair[1], pairs)]
+                roots |= dict.fromkeys((earlier.id, agent.id), shared[-1]) if shared else {}
             for part in (part for call in calls for message in call.output for part in message.parts):
                 said.setdefault(_said(part), agent)
                 if isinstance(part, hub.ToolCall) and hands_over(part):
                     handed[f"{part.name} {part.arguments}".lower()] = agent
         enclosing = {root.id for root in roots.values()}
-        outermost: dict[str, Node] = {}  # the outermost of these around a span
-        for node in map(self._nodes.__getitem__, depths):
-            parent_id = node.parent_id or ""
-            if parent_id in outermost:
-                outermost[node.id] = outermost[parent_id]
-            elif depths[node.id] and parent_id in enclosing:
-                outermost[node.id] = self._nodes[parent_id]
-        for agent in agents:
-            roots[agent.id] = outermost.get(agent.id, roots[agent.id])
-        return list({root.id: root for root in roots.values()}.values())
+        outermost = (next(node for node in self._down_to(agent) if node.id in enclosing) for agent in agents)
+        return list({root.id: root for root in outermost}.values())
 
-    def _depths(self) -> dict[str, int]:
-        """Return how many spans are around each span that a root reaches, parents first."""
-        depths = {root.id: 0 for root in self._roots}
-        rest = list(self._roots)
-        while rest:
-            node = rest.pop()
-            children = self._children.get(node.id, [])
-            depths |= {child.id: depths[node.id] + 1 for child in children}
-            rest += children
-        return depths
-
-    def _around(self, one: Node, other: Node, depths: dict[str, int]) -> Node | None:
-        """Return the innermost span around two spans; None if there is none."""
-        while depths[one.id] and depths[other.id]:
-            if depths[one.id] >= depths[other.id]:
-                one = self._nodes[one.parent_id or ""]
-            if depths[one.id] < depths[other.id]:
-                other = self._nodes[other.parent_id or ""]
-            if one is other:
-                return one
-        return None
+    def _down_to(self, node: Node | None) -> list[Node]:
+        """Return the spans from a root down to a span that it reaches."""
+        path = []
+        while node is not None:
+            path.append(node)
+            node = self._nodes.get(node.parent_id or "") if node.parent_id != node.id else None
+        return path[::-1]
 
     def _model_calls(self, agent: Node) -> list[ModelCall]:
         """Return the model calls of an agent in order."""
@@ -394,7 +373,7 @@ def _length(node: Node) -> int:
     output = node.event.output if isinstance(node.event, ModelCall) else ()
     parts = (part for message in output for part in message.parts)
     return sum(
-        len(f"{part.name}{part.arguments}") if isinstance(part, hub.ToolCall) else len(_text_of(part))
+        len(f"{part.name}{part.arguments}") if isinstance(part, hub.ToolCall) else len(hub.text_of(part))
         for part in parts
     )
 
@@ -439,7 +418,7 @@ def _said(part: hub.Part) -> tuple[str, ...]:
         case hub.ToolCallResponse():
             return "response", part.response.strip()
         case _:
-            return "text", _text_of(part).strip()
+            return "text", hub.text_of(part).strip()
 
 
 def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
@@ -501,7 +480,7 @@ def _untold(output: Sequence[hub.Message], messages: list[hub.Message]) -> list[
     """
     told = {_said(part) for message in messages for part in message.parts}
     texts = (part for message in messages if message.role == "assistant" for part in message.parts)
-    told.add(_said(hub.Text("".join(map(_text_of, texts)))))
+    told.add(_said(hub.Text("".join(map(hub.text_of, texts)))))
     ending = list(takewhile(lambda message: told.isdisjoint(map(_said, message.parts)), reversed(output)))
     return ending[::-1]
 
@@ -546,7 +525,7 @@ def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
     match node.event:
         case ModelCall(input=inputs, output=outputs):
             told = {
-                name: [_text_of(part) for message in messages for part in message.parts]
+                name: [hub.text_of(part) for message in messages for part in message.parts]
                 for name, messages in (("input", inputs), ("output", outputs))
             }
         case ToolRun(response=str(response)):
@@ -556,16 +535,6 @@ def _count_unsaid(node: Node, transcript: str, losses: Losses) -> None:
         for text in texts:
             if text.strip() not in transcript:
                 losses.add(f"{whose} {name}", text)
-
-
-def _text_of(part: hub.Part) -> str:
-    match part:
-        case hub.Text() | hub.Reasoning():
-            return part.content
-        case hub.ToolCallResponse():
-            return part.response
-        case _:
-            return ""
 
 
 def _has_user(messages: list[hub.Message]) -> bool:
