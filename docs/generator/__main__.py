@@ -6,9 +6,10 @@ import sys
 
 from generator.build import BuildError, build
 from generator.staging import ROOT, documents
-from generator.tables import renewed
 
 if sys.argv[1:] == ["tables"]:
+    from generator.tables import renewed  # which needs the worker, and not only what builds the site
+
     for path in (ROOT / document for document in documents()):
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
     sys.exit()

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from os.path import normpath, relpath
 from pathlib import Path
 
-from generator.tables import for_site
+from generator import python
 
 ROOT = Path(__file__).parents[2]
+PART = re.compile(r"^<!-- generated: (\w+) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+"""A generated part of a document: its name and its text, as `make tables` has written it."""
+
 PROJECT = "project"
 """The folder of the documents from outside docs/, under their paths in the repository."""
 
@@ -31,11 +34,16 @@ def stage(folder: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / document).read_text(encoding="utf-8")
         text = _FENCE_OR_LINK.sub(lambda found, document=document: _staged(found, document, pages), text)
-        place.write_text(for_site(text), encoding="utf-8")
+        place.write_text(_without_marks(text), encoding="utf-8")
     shutil.copytree(ROOT / "docs/images", pages / "images")
     shutil.copytree(ROOT / "docs/theme", pages / "theme")
     shutil.copytree(ROOT / "docs/templates", folder / "templates")
     shutil.copy(ROOT / "docs/zensical.toml", folder)
+
+
+def _without_marks(text: str) -> str:
+    """Return a document without the marks of generated parts; the Python API as mkdocstrings' directives."""
+    return PART.sub(lambda part: python.directives() if part[1] == "python" else part[2], text)
 
 
 def documents() -> Iterator[str]:

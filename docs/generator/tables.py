@@ -21,6 +21,7 @@ from generator import (
     settings,
     states,
 )
+from generator.staging import PART
 
 TABLES: dict[str, Callable[[], str]] = {
     "backends": backends.table,
@@ -37,17 +38,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": settings.page,
     "states": states.table,
 }
-_PART = re.compile(r"^<!-- generated: (\w+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 def renewed(text: str) -> str:
     """Return a document with its generated parts as the code has them now."""
-    return _PART.sub(lambda part: f"<!-- generated: {part[1]} -->\n{_table(part[1])}\n<!-- end -->", text)
-
-
-def for_site(text: str) -> str:
-    """Return a document as the site has it: without marks, the Python API as mkdocstrings' directives."""
-    return _PART.sub(lambda part: python.directives() if part[1] == "python" else _table(part[1]), text)
+    return PART.sub(lambda part: f"<!-- generated: {part[1]} -->\n{_table(part[1])}\n<!-- end -->", text)
 
 
 def _table(name: str) -> str:

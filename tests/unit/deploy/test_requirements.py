@@ -15,11 +15,13 @@ EXTRAS = {
     "deploy/requirements.txt": ["worker", "otel"],
     "deploy/requirements-cuda.txt": ["worker", "otel", "sentence-transformers"],
     "requirements/demo.txt": ["demo"],
+    "requirements/docs.txt": [],
     "requirements/test.txt": TESTED,
     "requirements/reference.txt": [*TESTED, "sentence-transformers"],
 }
 """Each file with the extras that it installs."""
 GROUPS = {
+    "requirements/docs.txt": ["docs"],
     "requirements/test.txt": ["docs", "test"],
     "requirements/reference.txt": ["docs", "test", "reference"],
 }
