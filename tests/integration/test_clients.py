@@ -10,14 +10,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 
 from support import batches
+from support import metrics_page as page
 from support.java_kafka import JavaKafka
 from support.processes import peak_rss
-from support.streams import headers_of, source_of
+from support.streams import READY_LIMIT, headers_of, source_of
 
 pytestmark = pytest.mark.integration
 
@@ -86,6 +87,32 @@ async def test_every_codec_of_every_client_is_read(make_stream, real_traces):
         stream.settings.topics.contribute,
         stream.settings.topics.rejected,
     }
+
+
+async def test_workers_know_that_what_ends_transactions_is_no_lag(make_stream, real_traces):
+    """Tools take it for one: the group's position is behind the last record (docs/operators/scaling.md)."""
+    stream = await make_stream(1)
+    kafka, raw = stream.settings.kafka, stream.settings.topics.raw
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=raw) as producer:
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            await producer.begin_transaction()
+            for line in real_traces[:3]:
+                await producer.send(raw, line)
+            await end()
+    async with stream.worker() as worker:
+        await worker.published(3)
+        async with asyncio.timeout(READY_LIMIT):
+            while await lags(worker) != [0]:
+                await asyncio.sleep(0.1)
+        aborted, markers = 3, 2
+        async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap_servers) as consumer:
+            (end,) = (await consumer.end_offsets([TopicPartition(raw, 0)])).values()
+
+        assert end - (await stream.committed())[0] == aborted + markers
+
+
+async def lags(worker):
+    return [sample.value for sample in page.samples(await worker.metrics(), "kp_consumer_lag_records")]
 
 
 async def test_batches_that_no_client_should_write_become_dead_letters(make_stream, real_traces):
