@@ -12,18 +12,19 @@ from clients.topic import MARKERS, RECORDS
 
 _Result = dict[str, Any]
 
-_SET = ("by default", "with the setting", "setting")
-
 
 def reads() -> str:
     """Return a row for each client: what it delivers, whether a bounded read ends, what lag remains."""
-    head = ("client", *_SET, "a bounded read ends", "lag when all is read")
-    return _table(head, {READ, BOUNDED}, _reads)
+    delivered = ("delivers by default", "with the setting", "setting")
+    return _table(
+        ("client", *delivered, "a bounded read ends", "lag when all is read"), {READ, BOUNDED}, _reads
+    )
 
 
 def keys() -> str:
     """Return a row for each client: how many keys it puts where Java's client does."""
-    return _table(("client", *_SET), {PUBLISH}, _keys)
+    head = ("client", "in Java's partition by default", "with the setting", "setting")
+    return _table(head, {PUBLISH}, _keys)
 
 
 def _table(head: tuple[str, ...], tasks: set[str], row: Callable[[Client], tuple[str, ...]]) -> str:
