@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from producers.script import Script, script
-from support.environments import install_node, install_python
+from support.environments import install_node, install_python, run
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = Path(__file__).parent / "runners"
@@ -127,4 +127,14 @@ def _install_node(producer: Producer) -> None:
     install_node(producer.place, [*producer.packages, *(JAVASCRIPT / "packages.txt").read_text().split()])
 
 
-INSTALLERS = {"python": _install_python, "node": _install_node}
+def _install_go(producer: Producer) -> None:
+    """Build the runner's program, named as its folder, which needs nothing else afterwards."""
+    sources = producer.place / "sources"
+    shutil.copytree(producer.folder, sources)
+    run("go", "mod", "init", producer.folder.name, folder=sources)
+    run("go", "get", *producer.packages, folder=sources)
+    run("go", "mod", "tidy", folder=sources)
+    run("go", "build", "-o", f"{producer.place}/bin/", ".", folder=sources)
+
+
+INSTALLERS = {"python": _install_python, "node": _install_node, "go": _install_go}
