@@ -25,8 +25,8 @@ from bench.machine import cores
 from bench.traces import endless_texts
 from knowledgepulse_worker.embedding import Batcher, load_embedder
 from knowledgepulse_worker.embedding.base import Precision
-from knowledgepulse_worker.embedding.forward import NAME, Forward
-from knowledgepulse_worker.embedding.network import read_bert
+from knowledgepulse_worker.embedding.bert import read_bert
+from knowledgepulse_worker.embedding.forward import Forward
 from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
 from knowledgepulse_worker.embedding.weights import find_model
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
@@ -70,7 +70,7 @@ def forward(precision: Precision, lengths: str) -> tuple[str, Rate]:
     ids = [window.truncate(row) for row in tokenizer.ids(list(itertools.islice(endless_texts(lengths), 300)))]
     call = Forward(bert, precision, MAX_TOKENS, len(cores()))
     call.warm()
-    return f"{NAME}, {len(cores())} threads, {precision}", _in_threads(call, ids)
+    return f"{call.runtime}, {len(cores())} threads, {precision}", _in_threads(call, ids)
 
 
 def _in_threads(call: Callable[[list[int]], object], texts: list[list[int]]) -> Rate:

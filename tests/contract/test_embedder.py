@@ -9,8 +9,10 @@ import pytest
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embedder, LexicalEmbedder, load_embedder
 from knowledgepulse_worker.embedding.base import ModelInput
+from knowledgepulse_worker.embedding.bert import read_bert
 from knowledgepulse_worker.embedding.cores import usable_cores
 from knowledgepulse_worker.embedding.forward import precisions
+from knowledgepulse_worker.embedding.int16 import instructions_for
 from knowledgepulse_worker.embedding.tokenizing import Window
 from knowledgepulse_worker.embedding.weights import find_model
 from knowledgepulse_worker.errors import EmbeddingError
@@ -28,12 +30,10 @@ def make_lexical(text="sdk") -> LexicalEmbedder:
     return LexicalEmbedder(text=text)
 
 
-def make_openvino(**embedding) -> Embedder:
+def make_model(**embedding) -> Embedder:
     settings = EmbeddingSettings(**{"precision": "float32", "device": "cpu"} | embedding)
     # One thread a call: on a busy machine several wait for each other, six times as long.
-    embedder = load_embedder(settings, CacheSettings(), parallel=usable_cores())
-    assert embedder.runtime.startswith("OpenVINO")
-    return embedder
+    return load_embedder(settings, CacheSettings(), parallel=usable_cores())
 
 
 def make_pytorch(max_tokens=256, precision="float32", text="sdk") -> Embedder:
@@ -45,7 +45,7 @@ def make_pytorch(max_tokens=256, precision="float32", text="sdk") -> Embedder:
 
 
 REAL = [
-    pytest.param(make_openvino, marks=pytest.mark.model, id="OpenVINO"),
+    pytest.param(make_model, marks=pytest.mark.model, id="our own"),
     pytest.param(make_pytorch, marks=pytest.mark.reference, id="PyTorch"),
 ]
 
@@ -140,7 +140,7 @@ def test_texts_longer_than_the_window_are_counted_and_truncated(make_real):
 def test_with_sdk_truncation_the_real_traces_score_as_the_reference(
     traces, reference_scores, max_tokens, count
 ):
-    embedder = make_openvino(max_tokens=max_tokens, truncation="sdk")
+    embedder = make_model(max_tokens=max_tokens, truncation="sdk")
     scorer = Scorer(lambda text: embedder.embed([text]).vectors[0])
 
     scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces[:count]}
@@ -153,33 +153,38 @@ def test_with_sdk_truncation_the_real_traces_score_as_the_reference(
     )
 
 
-@pytest.fixture
-def with_bfloat16():
-    """Skips the test where the worker refuses bfloat16."""
-    if "bfloat16" not in precisions():
-        pytest.skip("this CPU has no instructions for bfloat16")
+@pytest.fixture(params=["bfloat16", "int16"])
+def fast_precision(request):
+    """A precision that rounds; skips the test where the worker refuses it."""
+    there = {
+        "bfloat16": lambda: "bfloat16" in precisions(),
+        "int16": lambda: instructions_for(read_bert(find_model(None, None, None).path)),
+    }
+    if not there[request.param]():
+        pytest.skip(f"this processor or installation has no {request.param}")
+    return request.param
 
 
 @pytest.mark.model
-@pytest.mark.usefixtures("with_bfloat16")
-def test_in_bfloat16_scores_are_the_references_within_a_thousandth(traces, reference_scores):
+def test_in_a_fast_precision_scores_are_the_references_within_a_thousandth(
+    traces, reference_scores, fast_precision
+):
     """So no decision flips unless a score is that close to its threshold."""
-    embedder = make_openvino(truncation="sdk", precision="bfloat16")
+    embedder = make_model(truncation="sdk", precision=fast_precision)
     scorer = Scorer(lambda text: embedder.embed([text]).vectors[0])
 
-    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces[:80]}
+    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces}
 
-    assert embedder.identity == make_openvino(truncation="sdk").identity
-    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores[:80]}
+    assert embedder.identity == make_model(truncation="sdk").identity
+    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores}
     assert scores == pytest.approx(expected, rel=0, abs=1e-3)
     assert scores != pytest.approx(expected, rel=0, abs=1e-6)
 
 
 @pytest.mark.model
-@pytest.mark.usefixtures("with_bfloat16")
-def test_in_bfloat16_a_text_has_the_same_vector_whatever_its_batch(traces):
+def test_in_a_fast_precision_a_text_has_the_same_vector_whatever_its_batch(traces, fast_precision):
     """So novelty does not depend on which texts a batch happened to have."""
-    embedder, other = make_openvino(precision="bfloat16"), make_openvino(precision="bfloat16")
+    embedder, other = make_model(precision=fast_precision), make_model(precision=fast_precision)
     texts = [*TEXTS.values(), *(embedding_text(trace) for trace in traces[:4])]
 
     together = embedder.embed(texts).vectors
@@ -226,7 +231,7 @@ def test_a_model_failure_is_an_embedding_error(standard, monkeypatch):
 def test_the_runtimes_agree_on_the_identity_and_on_the_vectors(traces):
     """So a ledger remains valid when a worker moves to a machine with a GPU."""
     texts = [embedding_text(trace) for trace in traces[::20]]
-    openvino, pytorch = make_openvino(), make_pytorch()
+    openvino, pytorch = make_model(), make_pytorch()
 
     assert openvino.identity == pytorch.identity
     np.testing.assert_allclose(openvino.embed(texts).vectors, pytorch.embed(texts).vectors, rtol=0, atol=1e-6)
@@ -236,7 +241,7 @@ def test_the_runtimes_agree_on_the_identity_and_on_the_vectors(traces):
 def test_the_default_model_s_identity_is_that_of_earlier_releases():
     """So ledgers go on at an upgrade: another identity would cut them."""
     identity = "da810228a708bcd4ccf337e7336fe396471d2e475e53af6b66be3731ad47834b"
-    assert make_openvino().identity == identity
+    assert make_model().identity == identity
 
 
 def test_concurrent_threads_get_their_own_vectors(standard):

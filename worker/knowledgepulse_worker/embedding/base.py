@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from knowledgepulse_worker.scoring import PART_SEPARATOR, TraceText
 
-Precision = Literal["float32", "bfloat16"]
-"""The number format of a model's arithmetic; its vectors are float32."""
+Precision = Literal["float32", "bfloat16", "int16"]
+"""The number format of a model's products; its vectors are float32."""
 
 
 @dataclass(frozen=True, slots=True)

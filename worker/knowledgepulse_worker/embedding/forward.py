@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Precision
+from knowledgepulse_worker.embedding.bert import Bert
 from knowledgepulse_worker.embedding.cores import usable_cores
-from knowledgepulse_worker.embedding.network import Bert, build_network, openvino
+from knowledgepulse_worker.embedding.instructions import allows_bfloat16
+from knowledgepulse_worker.embedding.network import build_network, openvino
 from knowledgepulse_worker.errors import ModelError
 
 # The bindings initialize their use of NumPy at the first tensor. If two threads do this at the same time,
@@ -24,24 +25,15 @@ _ = openvino.Tensor(np.zeros(1, dtype=np.float32)).data
 # became a SIGSEGV.
 _CORE = openvino.Core()
 
-NAME = f"OpenVINO {openvino.__version__.partition('-')[0]}"
-
 _LENGTH_MULTIPLE = 16
 """Lengths are rounded up to a multiple of this, since OpenVINO compiles the network for every length."""
 
-_HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
-
-_WITHOUT_BFLOAT16 = {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI"}
-"""Limits of oneDNN's that forbid instructions for bfloat16, although OpenVINO lists them."""
-_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-"""The variables that limit oneDNN's instructions, by its present and its former name; the first counts."""
+_HINTS = {"float32": "f32", "bfloat16": "bf16"}
 
 
 def precisions() -> tuple[Precision, ...]:
-    """Return the precisions that the CPU has instructions for, the fastest first."""
-    capabilities = _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    limit = next((os.environ[name] for name in _LIMITS if name in os.environ), "")
-    if "BF16" in capabilities and limit.upper() not in _WITHOUT_BFLOAT16:
+    """Return OpenVINO's precisions that the CPU has instructions for, the fastest first."""
+    if "BF16" in _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES") and allows_bfloat16():
         return ("bfloat16", "float32")
     return ("float32",)
 
@@ -79,6 +71,8 @@ class Forward:
     Raises:
         ModelError: the CPU has no instructions for the precision.
     """
+
+    runtime = f"OpenVINO {openvino.__version__.partition('-')[0]}"
 
     def __init__(self, bert: Bert, precision: Precision, longest: int, parallel: int = 1) -> None:
         require_precision(precision, precisions())

@@ -46,10 +46,9 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
 
 
 def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
-    """Load the model into OpenVINO, or into PyTorch if it runs on a GPU or is not a BERT model."""
+    """Load a BERT model for the CPU, or any model into PyTorch if it runs on a GPU or is not a BERT model."""
     with extra("worker"):  # these imports are slow, and the other backends do not need them
-        from knowledgepulse_worker.embedding.forward import precisions  # noqa: PLC0415
-        from knowledgepulse_worker.embedding.network import UnsupportedModelError  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.bert import UnsupportedModelError  # noqa: PLC0415
         from knowledgepulse_worker.embedding.tokenizing import Window  # noqa: PLC0415
         from knowledgepulse_worker.embedding.transformer import TransformerEmbedder  # noqa: PLC0415
         from knowledgepulse_worker.embedding.weights import find_model  # noqa: PLC0415
@@ -61,9 +60,8 @@ def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
     if settings.device == "cpu" or (settings.device == "auto" and not _has_gpu()):
         if parallel > 1:  # the tokenizer's threads would compete with ours
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        precision = precisions()[0] if settings.precision == "auto" else settings.precision
         try:
-            return TransformerEmbedder(model, window, model_input, precision, parallel)
+            return TransformerEmbedder(model, window, model_input, settings.precision, parallel)
         except UnsupportedModelError as error:
             reason = str(error)
     with extra("sentence-transformers", reason):

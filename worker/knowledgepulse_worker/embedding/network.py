@@ -1,4 +1,4 @@
-"""Build the network of a BERT sentence-transformers model from its safetensors with OpenVINO's operations.
+"""Build the network of a BERT model with OpenVINO's operations.
 
 The architecture follows Devlin et al. 2019 (arXiv:1810.04805), as in transformers' ``BertModel``. RoBERTa
 (Liu et al. 2019, arXiv:1907.11692) and XLM-RoBERTa differ in the numbers of the positions only. The network
@@ -7,215 +7,22 @@ has the transformer and the pooling (mean or CLS) of a sentence-transformers fol
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
-from knowledgepulse_worker.embedding.tokenizing import Window
-from knowledgepulse_worker.errors import ModelError
+from knowledgepulse_worker.embedding.bert import Bert
 
 # OpenVINO would report each import to its makers if it found this module.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 import openvino  # noqa: E402
 from openvino import opset13 as ops  # noqa: E402
 
-__all__ = ["Bert", "UnsupportedModelError", "build_network", "openvino", "read_bert"]
-
-ModelWeights = Mapping[str, NDArray[np.float32]]
+__all__ = ["build_network", "openvino"]
 
 _MASKED_SCORE = -1e4
 """Added to the attention scores of padding, whose share is then exp(-10,000) = 0 in every precision."""
-
-_ROBERTA = ("roberta", "xlm-roberta")
-"""Model types whose positions begin after the padding token's id."""
-
-_CONFIG: dict[str, tuple[Any, ...]] = {
-    "model_type": ("bert", *_ROBERTA),
-    "hidden_act": ("gelu",),
-    "position_embedding_type": ("absolute",),
-    "is_decoder": (False,),
-}
-"""Supported values in ``config.json``; a missing member has the first one, as in transformers."""
-
-_OPTIONAL: dict[str, dict[str, tuple[Any, ...]]] = {
-    "sentence_bert_config.json": {"do_lower_case": (False,)},
-    "config_sentence_transformers.json": {"default_prompt_name": (None,)},
-}
-"""Supported values in these files, if they exist: a text must not be changed before it is tokenized."""
-
-_POOLING = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-"""The members of a pooling configuration from before sentence-transformers 6, and their current names."""
-
-
-_DEFAULT_ARCHITECTURE = (12, 1e-12, None)
-"""BERT's number of heads, its epsilon and the id that its positions begin after."""
-
-
-class UnsupportedModelError(ModelError):
-    """The model has another architecture, which sentence-transformers may be able to run."""
-
-
-@dataclass(frozen=True)
-class Bert:
-    """A BERT sentence-transformers model: its shape, weights and pooling.
-
-    Attributes:
-        file: the file with the weights.
-        dimensions: the length of the vectors.
-        layers: the number of layers.
-        heads: the number of attention heads in a layer.
-        epsilon: the epsilon of the layer normalization.
-        positions: the longest text, in tokens.
-        padding: the id of the padding token, after which positions begin, as in RoBERTa; None if they begin
-            at 0.
-        vocabulary: the number of token ids.
-        pooling: ``mean`` for the mean over the text's tokens, or ``cls`` for the first token.
-        weights: the tensors by their names in ``BertModel``, float32.
-    """
-
-    file: Path
-    dimensions: int
-    layers: int
-    heads: int
-    epsilon: float
-    positions: int
-    padding: int | None
-    vocabulary: int
-    pooling: str
-    weights: ModelWeights
-
-    def identity(self, window: Window) -> str:
-        """Return a hash of all that a text's vector depends on, but for the computing library.
-
-        Mean pooling and BERT's defaults leave no mark, as in ledgers from before these counted.
-        """
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.weights.items()):
-            digest.update(f"0.model.{name}".encode())  # the name in sentence-transformers
-            digest.update(np.ascontiguousarray(tensor).tobytes())
-        digest.update(f"{window.max_tokens} {window.truncation} {self.dimensions}".encode())
-        if self.pooling != "mean":
-            digest.update(self.pooling.encode())
-        architecture = (self.heads, self.epsilon, self.padding)
-        if architecture != _DEFAULT_ARCHITECTURE:
-            digest.update(repr(architecture).encode())
-        return digest.hexdigest()
-
-
-def read_bert(folder: Path) -> Bert:
-    """Read a model's configuration and weights.
-
-    Raises:
-        UnsupportedModelError: :func:`build_network` cannot build the model.
-        ModelError: a file is missing, is damaged or does not fit the others; the message names the file.
-    """
-    file = folder / "config.json"
-    config = _read_object(file)
-    _require_supported(file, config, _CONFIG)
-    for name, supported in _OPTIONAL.items():
-        if (folder / name).exists():
-            _require_supported(folder / name, _read_object(folder / name), supported)
-    number = partial(_number, file, config)
-    padding = int(number("pad_token_id")) if config.get("model_type") in _ROBERTA else None
-    bert = Bert(
-        file=folder / "model.safetensors",
-        dimensions=int(number("hidden_size")),
-        layers=int(number("num_hidden_layers")),
-        heads=int(number("num_attention_heads")),
-        epsilon=number("layer_norm_eps", 1e-12),
-        positions=int(number("max_position_embeddings")) - (0 if padding is None else padding + 1),
-        padding=padding,
-        vocabulary=int(number("vocab_size")),
-        pooling=_read_pooling(folder),
-        weights=_read_weights(folder / "model.safetensors"),
-    )
-    if bert.heads < 1 or bert.dimensions % bert.heads:
-        raise ModelError(
-            f"embedding.model: {file}: {bert.dimensions} dimensions do not divide among {bert.heads} heads"
-        )
-    return bert
-
-
-def _require_supported(file: Path, config: Mapping[str, Any], supported: Mapping[str, Sequence[Any]]) -> None:
-    for key, values in supported.items():
-        if (value := config.get(key, values[0])) not in values:
-            expected = " or ".join(map(repr, values))
-            raise UnsupportedModelError(f"embedding.model: {file}: {key} is {value!r}, not {expected}")
-
-
-def _number(file: Path, config: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    value = config.get(key, default)
-    if not isinstance(value, int | float):
-        raise ModelError(f"embedding.model: {file}: {key} is {value!r}, not a number")
-    return value
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    content = _read_json(file)
-    if not isinstance(content, dict):
-        raise ModelError(f"embedding.model: {file} is not a JSON object")
-    return content
-
-
-def _read_json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_bytes())
-    except OSError as error:
-        raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ModelError(f"embedding.model: {file} is not JSON: {error}") from error
-
-
-def _read_pooling(folder: Path) -> str:
-    modules = _read_json(folder / "modules.json")
-    try:
-        kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
-    except (KeyError, TypeError) as error:
-        raise ModelError(f"embedding.model: {folder / 'modules.json'} is not a list of modules") from error
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise UnsupportedModelError(
-            f"embedding.model: {folder / 'modules.json'}: has the modules {', '.join(kinds)}"
-        )
-    file = folder / str(modules[1].get("path", "1_Pooling")) / "config.json"
-    config = _read_object(file)
-    modes = config.get("pooling_mode") or [mode for key, mode in _POOLING.items() if config.get(key)]
-    mode = modes if isinstance(modes, str) else "+".join(modes)
-    if mode not in ("mean", "cls"):
-        raise UnsupportedModelError(
-            f"embedding.model: {file}: pools by {mode or 'nothing known'}, not mean or cls"
-        )
-    return mode
-
-
-def _read_weights(file: Path) -> ModelWeights:
-    try:
-        tensors = load_file(file)
-    except OSError as error:
-        raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror or error}") from error
-    except (SafetensorError, KeyError, TypeError) as error:  # the last two for formats that NumPy lacks
-        raise ModelError(f"embedding.model: {file} is damaged or of an unknown format: {error!r}") from error
-    return {
-        name.removeprefix("bert.").removeprefix("roberta."): tensor.astype(np.float32, copy=False)
-        for name, tensor in tensors.items()
-        if np.issubdtype(tensor.dtype, np.floating)
-    }
 
 
 def build_network(bert: Bert, tokens: int | None = None) -> openvino.Model:
@@ -264,12 +71,9 @@ class _Builder:
     def _embed(self, ids: openvino.Node, places: openvino.Node) -> openvino.Node:
         """Return the embeddings of the ids; ``places`` are the rows of the positions' table."""
         bert = self._bert
-        words = self._table("embeddings.word_embeddings.weight", bert.vocabulary)
-        first = 0 if bert.padding is None else bert.padding + 1
-        positions = self._table("embeddings.position_embeddings.weight", first + bert.positions)
-        kinds = self._table("embeddings.token_type_embeddings.weight", None)
-        tokens = ops.add(ops.gather(_constant(words), ids, _axis(0)), _constant(kinds[:1]))
-        tokens = ops.add(tokens, ops.gather(_constant(positions), places, _axis(0)))
+        words = bert.tensor("embeddings.word_embeddings.weight", (bert.vocabulary, bert.dimensions))
+        positions = ops.gather(_constant(bert.position_embeddings()), places, _axis(0))
+        tokens = ops.add(ops.gather(_constant(words), ids, _axis(0)), positions)
         return self._normalized(tokens, "embeddings.LayerNorm")
 
     def _layer(self, tokens: openvino.Node, mask: openvino.Node | None, name: str) -> openvino.Node:
@@ -300,38 +104,16 @@ class _Builder:
         return ops.transpose(ops.reshape(tokens, shape, special_zero=True), _axes(0, 2, 1, 3))
 
     def _linear(self, inputs: openvino.Node, name: str, outputs: int | None) -> openvino.Node:
-        bias = self._tensor(f"{name}.bias", (outputs,))
-        weight = self._tensor(f"{name}.weight", (len(bias), None))
+        bias = self._bert.tensor(f"{name}.bias", (outputs,))
+        weight = self._bert.tensor(f"{name}.weight", (len(bias), None))
         product = ops.matmul(inputs, _constant(weight), transpose_a=False, transpose_b=True)
         return ops.add(product, _constant(bias))
 
     def _normalized(self, tokens: openvino.Node, name: str) -> openvino.Node:
         shape = (self._bert.dimensions,)
         scaled = ops.mvn(tokens, _axes(-1), True, self._bert.epsilon, "inside_sqrt")
-        scaled = ops.multiply(scaled, _constant(self._tensor(f"{name}.weight", shape)))
-        return ops.add(scaled, _constant(self._tensor(f"{name}.bias", shape)))
-
-    def _table(self, name: str, rows: int | None) -> NDArray[np.float32]:
-        return self._tensor(name, (rows, self._bert.dimensions))
-
-    def _tensor(self, name: str, shape: Sequence[int | None]) -> NDArray[np.float32]:
-        """Return a tensor; None in its shape is any size."""
-        tensor = self._bert.weights.get(name)
-        if tensor is None:
-            raise ModelError(
-                f"embedding.model: {self._bert.file} has no tensor {name}, which config.json implies"
-            )
-        fits = len(tensor.shape) == len(shape) and all(
-            expected in (None, actual) for expected, actual in zip(shape, tensor.shape, strict=True)
-        )
-        if not fits:
-            expected = " × ".join("any" if size is None else str(size) for size in shape)
-            actual = " × ".join(map(str, tensor.shape))
-            raise ModelError(
-                f"embedding.model: {self._bert.file}: {name} has the shape {actual}; "
-                f"config.json implies {expected}"
-            )
-        return tensor
+        scaled = ops.multiply(scaled, _constant(self._bert.tensor(f"{name}.weight", shape)))
+        return ops.add(scaled, _constant(self._bert.tensor(f"{name}.bias", shape)))
 
 
 def _mean(tokens: openvino.Node, present: openvino.Node | None) -> openvino.Node:

@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
+from knowledgepulse_worker.embedding.bert import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.forward import precisions, require_precision
-from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, well_formed
 from knowledgepulse_worker.embedding.weights import MODEL_FILES, ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError, ModelError

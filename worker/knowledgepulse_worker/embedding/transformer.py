@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, ModelInput, Precision
+from knowledgepulse_worker.embedding.bert import Bert, read_bert
 from knowledgepulse_worker.embedding.embedding_cache import EmbeddingCache
-from knowledgepulse_worker.embedding.forward import NAME, Forward
-from knowledgepulse_worker.embedding.network import read_bert
+from knowledgepulse_worker.embedding.instructions import has_bfloat16
+from knowledgepulse_worker.embedding.int16 import IntegerForward, instructions_for
 from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
 from knowledgepulse_worker.embedding.weights import ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.embedding.forward import Forward
 
 
 class TransformerEmbedder:
@@ -24,7 +29,7 @@ class TransformerEmbedder:
         model: the model's folder.
         window: the part of a text that is read.
         model_input: what the model reads of a trace.
-        precision: the number format of the arithmetic.
+        precision: the number format of the products; ``auto`` selects the fastest.
         parallel: the number of threads that call concurrently.
 
     Raises:
@@ -34,7 +39,6 @@ class TransformerEmbedder:
     """
 
     device = "cpu"
-    runtime = NAME
     batch = 1
 
     def __init__(
@@ -42,7 +46,7 @@ class TransformerEmbedder:
         model: ModelFolder,
         window: Window,
         model_input: ModelInput,
-        precision: Precision,
+        precision: Precision | Literal["auto"],
         parallel: int = 1,
     ) -> None:
         bert = read_bert(model.path)
@@ -51,11 +55,11 @@ class TransformerEmbedder:
         self.dimensions = bert.dimensions
         self.identity = model_input.identity(bert.identity(window))
         self.parallel = parallel
-        self.precision = precision
         self._window = window
         self._input = model_input
         self._tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), window.max_tokens)
-        self._forward = Forward(bert, precision, window.max_tokens, parallel)
+        self.precision, self._forward = _load_forward(bert, precision, window.max_tokens, parallel)
+        self.runtime = self._forward.runtime
         self._recent = EmbeddingCache()
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
@@ -87,3 +91,16 @@ class TransformerEmbedder:
                 self._recent.add(ids, vector)
             vectors[rows] = vector
         return vectors, repeated
+
+
+def _load_forward(
+    bert: Bert, precision: Precision | Literal["auto"], longest: int, parallel: int
+) -> tuple[Precision, Forward | IntegerForward]:
+    """Return the precision, by default bfloat16, int16 or float32, whichever there is first, and its pass."""
+    if precision == "int16" or (precision == "auto" and not has_bfloat16() and instructions_for(bert)):
+        return "int16", IntegerForward(bert, longest)
+    # OpenVINO takes half a second and 40 MB, which 13-bit integers do not need.
+    from knowledgepulse_worker.embedding.forward import Forward, precisions  # noqa: PLC0415
+
+    chosen = precisions()[0] if precision == "auto" else precision
+    return chosen, Forward(bert, chosen, longest, parallel)

@@ -262,10 +262,10 @@ class EmbeddingSettings(_Section):
         description="text that precedes each text, if the model was trained so: `query: ` for "
         "multilingual-e5-small",
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "int16"] = Field(
         "auto",
-        description="precision of the model; `auto`: bfloat16 if the processor has instructions for it, "
-        "otherwise float32",
+        description="precision of the model's products; `auto`: bfloat16 if the processor has instructions "
+        "for it, then int16 (integers of 13 bits) where it was compiled, otherwise float32",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto",

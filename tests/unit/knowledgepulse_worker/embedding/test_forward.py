@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from knowledgepulse_worker.embedding import forward as module
+from knowledgepulse_worker.embedding.bert import read_bert
 from knowledgepulse_worker.embedding.forward import Forward, precisions
-from knowledgepulse_worker.embedding.network import read_bert
 from knowledgepulse_worker.errors import ModelError
 from support.bert import write_bert
 
@@ -96,7 +96,7 @@ def test_a_precision_that_the_processor_lacks_is_refused_with_those_that_it_has(
 
 def run(folder, code):
     start = "import sys; from pathlib import Path; "
-    start += "from knowledgepulse_worker.embedding.network import read_bert; "
+    start += "from knowledgepulse_worker.embedding.bert import read_bert; "
     start += (
         "from knowledgepulse_worker.embedding.forward import Forward; bert = read_bert(Path(sys.argv[1]))\n"
     )

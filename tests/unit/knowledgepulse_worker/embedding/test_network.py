@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from knowledgepulse_worker.embedding.bert import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.forward import Forward
-from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, read_tokenizer
 from knowledgepulse_worker.errors import ModelError
 from support.bert import POSITIONS, VOCABULARY, WIDTH, write_bert

@@ -9,7 +9,7 @@ from knowledgepulse_worker.records.ledger_records import Entry, decode_vector
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.novelty_audit import CachedRecord, VectorOrigin
 
-REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
+REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002, "int16": 0.002}
 """Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
 
 _BATCH = 32
