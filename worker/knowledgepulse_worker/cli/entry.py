@@ -16,7 +16,7 @@ from typing import Any, cast
 import click
 
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.cli.examples import EXAMPLES, TASKS
+from knowledgepulse_worker.cli.examples import EXAMPLES, OTHER_WORDS, TASKS
 from knowledgepulse_worker.errors import EXPECTED, MissingExtraError, exit_status_of
 from knowledgepulse_worker.logs import leave_out_attempts
 from knowledgepulse_worker.process.signals import stop_signals
@@ -203,6 +203,8 @@ class _Group(CommandGroup):
                     command = lazy.load()
                     if isinstance(command, click.Group) and name in command.commands:
                         places.append(f"{lazy.name} {name}")
+        if not places and name in OTHER_WORDS:
+            places.append(OTHER_WORDS[name])
         if places:
             ctx.fail(f"No such command {given!r}. Did you mean {' or '.join(map(repr, places))}?")
 

@@ -12,6 +12,15 @@ TASKS = {
 }
 """The names of the commands by task, in the order in which people do them."""
 
+OTHER_WORDS = {
+    "explain": "traces show",
+    "init": "config",
+    "status": "check",
+    "threshold": "policy tune",
+    "validate": "check",
+}
+"""The commands by what they are called elsewhere."""
+
 EXAMPLES = {
     "sample": "kp-worker sample traces > traces.jsonl",
     "convert": "kp-worker convert session.jsonl > traces.jsonl",

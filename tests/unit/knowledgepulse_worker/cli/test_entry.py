@@ -174,6 +174,8 @@ def test_a_command_of_another_group_is_named_for_one_that_is_looked_for_elsewher
         ("replay", "'dead-letters replay'"),
         ("list", "'dead-letters list' or 'traces list'"),
         ("version", "'--version'"),
+        ("validate", "'check'"),
+        ("threshold", "'policy tune'"),
         ("help", "'--help'"),
     ],
 )
