@@ -91,14 +91,15 @@ async def _replace(trial: Trial, *, upgraded: bool) -> None:
 async def everything(trial: Trial, doses: Sequence[str]) -> None:
     """Upgrade two workers of another release, then change their policy, kill one or add and stop one.
 
-    Each policy has a share, in every second one with a learned value.
+    Each policy has a share, some with a learned value, a cap for agents or a lowest score.
     """
     await _replace(trial, upgraded=True)
     for number, dose in enumerate(doses):
         if dose == "policy":
             domains = {name: DomainPolicy(learned=_learned()) for name in REFERENCE_WEIGHTS if number % 2}
             share = round(random.uniform(0.1, 0.5), 6)
-            policy = Policy(share=share, share_window=30, domains=domains)
+            limits = {"min_score": 0.3 * (number % 3 == 0), "agent_cap": 0.5 if number % 4 else 1}
+            policy = Policy(share=share, share_window=30, domains=domains, **limits)
             trial.fleet.change_policy(policy)
             await trial.until(partial(trial.fleet.follow, policy), "the workers do not take the new policy")
         elif dose == "move":

@@ -10,7 +10,10 @@ from support.streams import Message, score_of
 
 pytestmark = pytest.mark.integration
 
-FIFTH = {"policy": {"share": 0.2, "share_window": 40}, "embedding": {"backend": "none"}}
+FIFTH = {
+    "policy": {"share": 0.2, "share_window": 40, "min_score": 0.2, "agent_cap": 0.5},
+    "embedding": {"backend": "none"},
+}
 
 
 async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, real_traces, config):

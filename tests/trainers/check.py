@@ -134,6 +134,17 @@ def test_what_readers_keep_and_learn(place, datasets, model):
     write_table("readers", lines)
 
 
+def test_what_trainers_of_preferences_learn(place, datasets, model):
+    """Each token of a run counts, also of what its tools answered: so no export makes pairs for them."""
+    printed = run(place, "trl", "trl_preferences.py", model, datasets["object"] / "messages")
+    lines = ["| trainer | rows | call | answer of a tool |", "|---|---|---|---|"]
+    for name, read in printed["read"].items():
+        answer = "learnt" if any("no such room" in text for text in read) else "not learnt"
+        call = outcome(probe(read, "4711"))
+        lines.append(f"| {name} of TRL {printed['version']} | {len(read)} | {call} | {answer} |")
+    write_table("preferences", lines)
+
+
 def cells(name, read):
     for form in ("text", "tail"):
         yield str(len(read[form]))

@@ -7,9 +7,16 @@ import pytest
 
 from knowledgepulse_worker.kafka.policy_topic import _complete, _kept_policy
 from knowledgepulse_worker.policy import DomainPolicy, LearnedValue, Policy, Term, is_digest_of
-from knowledgepulse_worker.records.ledger_records import decode_entry, encode_entry, read_record
+from knowledgepulse_worker.records.ledger_records import (
+    DomainScores,
+    decode_entry,
+    encode_entry,
+    encode_scores,
+    read_record,
+    scores_key,
+)
 from knowledgepulse_worker.records.score_header import decode_score, encode_score
-from knowledgepulse_worker.scoring import NoFactsError
+from knowledgepulse_worker.scoring import LastScores, NoFactsError
 from knowledgepulse_worker.tools.common.scored_records import read_line
 from support.traces import DATA
 
@@ -42,6 +49,14 @@ class FormerScore(msgspec.Struct, frozen=True, omit_defaults=True):
     threshold: float
     nearest: str | None
     withheld: str | None = None
+
+
+class FormerLastScores(msgspec.Struct, array_like=True, frozen=True):
+    """The type of last scores in release 0.4.0."""
+
+    scale: str
+    count: int
+    scores: list[float]
 
 
 class Kept:
@@ -95,6 +110,16 @@ def test_the_former_release_reads_a_score_with_a_learned_value():
     former = msgspec.json.decode(encode_score(score), type=FormerScore)
 
     assert former.score == score.quality_score
+
+
+def test_last_scores_without_agents_are_those_of_release_0_4():
+    """A rolling upgrade reads the ledgers of both, unless the policy has a cap."""
+    last, former = LastScores("scale", 3, [0.25, 0.5]), FormerLastScores("scale", 3, [0.25, 0.5])
+    stored = encode_scores(DomainScores(7, b"", "model", last))
+    of_former = msgspec.msgpack.encode((7, b"", "model", former, 1))
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(last), type=FormerLastScores) == former
+    assert read_record(scores_key("code"), of_former) == read_record(scores_key("code"), stored)
 
 
 def test_a_member_of_a_later_release_is_kept_in_an_entry_and_skipped_in_a_score():
