@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from support.java_kafka import VERSION, running_broker
 
 
 def main() -> None:
+    # Runners end with it, also if a shell lets programs in the background ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     chosen = _arguments().clients
     with running_broker(print) as broker:
         for client in clients():
