@@ -20,6 +20,7 @@ from bench import (
     footprint,
     machine,
     novelty,
+    processor,
     report,
     stream,
     worker_runs,
@@ -42,6 +43,7 @@ class Part:
 
 
 PARTS = {
+    "processor": Part(processor.run, 40, 15, needs_broker=False),
     "embedder": Part(embedder.run, 260, 60, needs_broker=False),
     "worker": Part(worker_runs.run, 900, 85),
     "stream": Part(stream.run, 300, 35),

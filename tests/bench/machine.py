@@ -35,10 +35,9 @@ def describe(broker: Broker | None) -> dict[str, str]:
     Args:
         broker: the broker of the run; None if it needs none.
     """
-    info = _cpu_info()
     versions = {name: _version(name) for name in _DISTRIBUTIONS}
     return {
-        "CPU": info.get("model name", platform.processor() or "unknown"),
+        "CPU": processor(),
         "cores": f"{len(cores())} usable of {os.cpu_count()}",
         "best precision": precisions()[0],
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
@@ -47,6 +46,21 @@ def describe(broker: Broker | None) -> dict[str, str]:
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "broker": _place(broker),
     }
+
+
+def processor() -> str:
+    """Return the processor's name and the instructions that count for the model."""
+    info = _cpu_info()
+    flags = info.get("flags", "").split()
+    known = {
+        "amx_bf16": "AMX",
+        "avx512_bf16": "AVX512-BF16",
+        "avx512_vnni": "AVX512-VNNI",
+        "avx512f": "AVX512",
+        "avx2": "AVX2",
+    }
+    best = next((name for flag, name in known.items() if flag in flags), "unknown instructions")
+    return f"{info.get('model name', platform.processor() or 'unknown')} with {best}"
 
 
 def _place(broker: Broker | None) -> str:

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from knowledgepulse_bert import supported
 from knowledgepulse_worker.embedding import LexicalEmbedder, load_embedder
 from knowledgepulse_worker.errors import MissingExtraError, ModelError
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
@@ -145,3 +146,29 @@ def test_a_gpu_that_would_emulate_bfloat16_refuses_it(folder, monkeypatch):
 
     with pytest.raises(ModelError, match=r"embedding\.precision: got bfloat16, .* set auto or float32"):
         load(model=str(folder), device="cuda", precision="bfloat16", max_tokens=16)
+
+
+@pytest.fixture
+def without_bfloat16(monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("without_bfloat16")
+def test_without_bfloat16_the_model_runs_in_int16(monkeypatch):
+    if "avx2" not in supported():
+        pytest.skip("no AVX2, or there was no compiler")
+    embedder = load(384, device="cpu")
+
+    assert (embedder.precision, embedder.runtime) == ("int16", "knowledgepulse_bert with avx2")
+
+    monkeypatch.setattr("knowledgepulse_worker.embedding.int16.supported", tuple)
+    assert load(384, device="cpu").precision == "float32"
+
+
+@pytest.mark.usefixtures("without_bfloat16")
+def test_a_model_whose_sizes_do_not_fit_runs_in_float32(folder):
+    assert load(model=str(folder), device="cpu", max_tokens=16).precision == "float32"
+
+    with pytest.raises(ModelError, match=r"embedding\.precision: got int16, .* set auto or float32"):
+        load(model=str(folder), device="cpu", max_tokens=16, precision="int16")
