@@ -27,7 +27,9 @@ async def test_a_share_holds_through_a_kill_and_added_partitions(make_stream, re
         await worker.owns(2)  # the killed one may have published everything
         await stream.outputs(worker, raw)
         assert await worker.stop() == 0
-    assert (await kp_worker("topics", "--partitions", "4", "--config", config(stream.settings)))[0] == 0
+    assert (await kp_worker("topics", "--partitions", "4", "--yes", "--config", config(stream.settings)))[
+        0
+    ] == 0
     raw += await stream.publish(Message(line, b"key", n % 4) for n, line in enumerate(real_traces))
     async with stream.worker() as worker:
         outputs = await stream.outputs(worker, raw)
