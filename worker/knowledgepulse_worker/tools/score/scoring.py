@@ -108,7 +108,7 @@ class Scoring:
         try:
             embedder = load_embedder(settings.embedding, settings.cache)
         except (ModelError, MissingExtraError) as error:
-            raise type(error)(f"{error}; `--embedder lexical` needs no model") from error
+            raise type(error)(f"`--embedder lexical` needs no model; {error}") from error
         topic = Partitions(self.partitions, self.key, partial(make_scorer, settings, embedder))
         return partial(topic.score, max_bytes=settings.limits.trace_bytes)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import tracemalloc
 
 import pytest
 from click.testing import CliRunner
 
+from knowledgepulse_worker.errors import MissingExtraError
+from knowledgepulse_worker.tools.score import scoring
 from knowledgepulse_worker.tools.score.score_command import score
 
 
@@ -99,9 +100,11 @@ def test_a_line_that_is_too_large_is_not_held_in_memory(tmp_path, real_traces):
 
 
 def test_who_has_no_model_learns_of_the_embedder_that_needs_none(traces, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    monkeypatch.setitem(sys.modules, "knowledgepulse_worker.embedding.forward", None)
+    def load(*_settings):
+        raise MissingExtraError("openvino is not installed")
+
+    monkeypatch.setattr(scoring, "load_embedder", load)
 
     result = CliRunner().invoke(score, [str(traces)])
 
-    assert str(result.exception).endswith("; `--embedder lexical` needs no model")
+    assert str(result.exception) == "`--embedder lexical` needs no model; openvino is not installed"
