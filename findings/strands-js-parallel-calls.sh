@@ -4,7 +4,7 @@
 # Seen: Strands for JavaScript closes a block of an answer only where the answer ends, and each block replaces the one before it. The
 #   last call runs; the text and the other calls are gone, from the conversation and from the spans, without a word.
 # Versions: @strands-agents/sdk 1.19.0, openai 6.45.0, node 24.21.0, 2026-11-28
-# So: no converter can tell these calls; the table of programs that were run names what their spans lack.
+# So: no converter can tell these calls; the table of docs/producers/spans.md names what their spans lack.
 set -euo pipefail
 source "$(dirname "$0")/support/install.sh"
 quietly npm install --no-audit --no-fund @strands-agents/sdk@1.19.0 openai@6.45.0 zod@4.6.7 node@24.21.0
