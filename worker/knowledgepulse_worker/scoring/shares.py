@@ -104,8 +104,8 @@ class _Ranking:
         turns = map(_turn, range(self.count - len(self.log) + 1, self.count + 1))
         self._ordered = sorted(zip(self.log, turns, self.agents, strict=True))
 
-    def add(self, score: float, agent: bytes, window: int) -> RankedScore:
-        """Add a score, keep no more than a window of them, and return it as it is ranked."""
+    def add(self, score: float, agent: bytes, window: int) -> int:
+        """Add a score, keep no more than a window of them, and return how many are ranked after it."""
         ordered = self._ordered
         self.count += 1
         while len(ordered) >= window:
@@ -117,36 +117,42 @@ class _Ranking:
         self.log.append(score)
         self.agents.append(agent)
         own = (score, _turn(self.count), agent)
-        ordered.insert(bisect_left(ordered, own), own)
-        return own
+        place = bisect_left(ordered, own)
+        ordered.insert(place, own)
+        return place
 
     def added(self, domain: str, forgotten: str | None) -> AddedScore:
         """Return the newest score."""
         first, end = self.first, len(self.log)
         return AddedScore(domain, forgotten, self.scale, self.count, self.log, self.agents, first, end)
 
-    def rank(self, own: RankedScore, profile: Profile) -> int:
-        """Return the rank of a score that was added, 1 for the best."""
-        if (limit := profile.counted_of_agent(self._passing(profile))) is None:
-            return len(self._ordered) - bisect_left(self._ordered, own)
-        return 1 + [*counted(reversed(self._ordered), own[2], limit)].index(own)
+    def standing(self, place: int, passing: int, limit: int | None) -> tuple[int, float]:
+        """Return the rank of a score that was added, 1 for the best, and the lowest that passes of its agent.
+
+        Args:
+            place: the number of scores that are ranked after it.
+            passing: the number of scores that pass, more than 0.
+            limit: the number of scores that count of each other agent; None if all do.
+        """
+        ordered = self._ordered
+        if limit is None:
+            return len(ordered) - place, ordered[-passing][0]
+        own = ordered[place]
+        best = [*counted(reversed(ordered), own[2], limit)]
+        return best.index(own) + 1, best[passing - 1][0] if passing <= len(best) else 0.0
 
     def cut(self, profile: Profile, agent: bytes | None = None) -> float | None:
         """Return the lowest score with which an agent passes; None if there are too few for one to pass.
 
         Without an agent, it is the lowest that passes if nothing is capped.
         """
-        if not (passing := self._passing(profile)):
+        if not (passing := places(profile.share or 0, len(self._ordered))):
             return None
         limit = None if agent is None else profile.counted_of_agent(passing)
         if agent is None or limit is None:
             return self._ordered[-passing][0]
         best = [*islice(counted(reversed(self._ordered), agent, limit), passing)]
         return best[-1][0] if len(best) == passing else 0.0
-
-    def _passing(self, profile: Profile) -> int:
-        """Return how many of the scores pass."""
-        return places(profile.share or 0, len(self._ordered))
 
 
 class RecentScores:
@@ -185,12 +191,13 @@ class RecentScores:
             return replace(score, share=share, threshold=score.threshold if cut is None else cut)
         if ranking is None:
             ranking = _Ranking(LastScores(profile.scale, 0, []))
-        own = ranking.add(score.quality_score, agent, profile.window(ranking.count + 1))
+        place = ranking.add(score.quality_score, agent, profile.window(ranking.count + 1))
         self.added = ranking.added(domain, self._set_newest(domain, ranking))
-        number, cut = self.added.end - self.added.first, ranking.cut(profile, agent)
-        if cut is None:
+        number = self.added.end - self.added.first
+        if not (passing := places(share, number)):
             return replace(score, share=share, of=number)
-        return replace(score, share=share, threshold=cut, rank=ranking.rank(own, profile), of=number)
+        rank, cut = ranking.standing(place, passing, profile.counted_of_agent(passing))
+        return replace(score, share=share, threshold=cut, rank=rank, of=number)
 
     def cuts(self, profiles: Mapping[str, Profile]) -> dict[str, float]:
         """Return the lowest scores that pass by the shares of profiles, without their caps."""
