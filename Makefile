@@ -109,6 +109,7 @@ TESTED := --extra demo --extra export --extra otel --extra policy --extra secret
 requirements: $(VENV)/.test ## regenerate the locked packages, with hashes, of requirements/ and of the image in deploy/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	echo hatchling hatch-fancy-pypi-readme | tr " " "\n" | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
+	echo ziglang | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/compiler.txt
 	$(LOCK) deploy/requirements.txt --extra worker --extra otel
 	$(LOCK) deploy/requirements-cuda.txt --extra worker --extra otel --extra sentence-transformers
 	$(LOCK) requirements/demo.txt --extra demo

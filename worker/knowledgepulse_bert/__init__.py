@@ -4,6 +4,24 @@ It knows neither models' files nor tokens: it takes arrays and gives arrays. ``e
 once for each set of instructions; ``encoder.py`` checks and packs.
 """
 
-from knowledgepulse_bert.encoder import Encoder, EncoderSize, Instructions, Layer, Linear, Norm, supported
+from knowledgepulse_bert.encoder import (
+    Encoder,
+    EncoderSize,
+    Instructions,
+    Layer,
+    Linear,
+    Norm,
+    processor_flags,
+    supported,
+)
 
-__all__ = ["Encoder", "EncoderSize", "Instructions", "Layer", "Linear", "Norm", "supported"]
+__all__ = [
+    "Encoder",
+    "EncoderSize",
+    "Instructions",
+    "Layer",
+    "Linear",
+    "Norm",
+    "processor_flags",
+    "supported",
+]

@@ -354,18 +354,6 @@ static int fits(const encoder *made, size_t weight_count, size_t parameter_count
            parameter_count == 2 * of->width + made->layers * 2 * (7 * of->width + of->inner);
 }
 
-/* Whether the processor and its operating system have the instructions of this library. */
-int is_supported(void) {
-    return __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-#ifdef __AVX512VNNI__
-           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512cd");
-#else
-           __builtin_cpu_supports("avx2");
-#endif
-}
-
 void close_encoder(encoder *made) {
     if (!made) return;
     workspace *work = &made->work;

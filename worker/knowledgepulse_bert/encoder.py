@@ -19,6 +19,12 @@ Instructions = Literal["avx512vnni", "avx2"]
 _Value = TypeVar("_Value", bound=np.generic)
 _CACHE_LINE = 64
 
+_NEEDED: dict[Instructions, set[str]] = {
+    "avx512vnni": {"avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "bmi2", "fma"},
+    "avx2": {"avx2", "bmi2", "fma"},
+}
+"""Linux's names of the instructions that each library may contain."""
+
 _LARGEST = 4095
 """The largest 13-bit integer."""
 _PANEL = 16
@@ -88,10 +94,19 @@ def supported() -> tuple[Instructions, ...]:
     return tuple(name for name in get_args(Instructions) if _library(name) is not None)
 
 
+def processor_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
+    """Return Linux's names of what the processor can do; none on another system."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return set()
+    return set(next((line for line in lines if line.startswith("flags")), "").split())
+
+
 @cache
 def _library(instructions: Instructions) -> ctypes.CDLL | None:
     file = Path(__file__).parent / f"{instructions}.so"
-    if not file.exists():
+    if not file.exists() or not processor_flags() >= _NEEDED[instructions]:
         return None
     library = ctypes.CDLL(str(file))
     size, floats, integers = ctypes.c_size_t, _pointer(np.float32), _pointer(np.int16)
@@ -102,7 +117,7 @@ def _library(instructions: Instructions) -> ctypes.CDLL | None:
     library.encode.argtypes = [ctypes.c_void_p, floats, size]
     library.close_encoder.restype = None
     library.close_encoder.argtypes = [ctypes.c_void_p]
-    return library if library.is_supported() else None
+    return library
 
 
 def _pointer(dtype: type[np.generic]) -> Any:

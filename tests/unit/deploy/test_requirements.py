@@ -27,7 +27,9 @@ GROUPS = {
 }
 """And with the dependency groups."""
 
-every_file = pytest.mark.parametrize("file", [*EXTRAS, "deploy/build.txt", "deploy/weights.txt"])
+every_file = pytest.mark.parametrize(
+    "file", [*EXTRAS, "deploy/build.txt", "deploy/compiler.txt", "deploy/weights.txt"]
+)
 
 
 def requirements(root, file):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from knowledgepulse_bert import Instructions
+from knowledgepulse_bert import Instructions, processor_flags
 
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 """The variables that limit oneDNN's instructions, by its present and its former name; the first counts."""
@@ -32,12 +32,7 @@ def allows_bfloat16() -> bool:
 
 def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     """Return whether Linux lists instructions for bfloat16, which takes less memory than to ask OpenVINO."""
-    try:
-        text = cpuinfo.read_text()
-    except OSError:  # another system
-        return False
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return allows_bfloat16() and not _BFLOAT16.isdisjoint(flags.split())
+    return allows_bfloat16() and not _BFLOAT16.isdisjoint(processor_flags(cpuinfo))
 
 
 def _limit() -> str:
