@@ -15,6 +15,7 @@ from chaos.brokers import running_brokers
 from chaos.proxy import running_proxy
 from knowledgepulse_kafka.errors import TopicError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.tools.publish.spool import Spool
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher, publish_lines
 from support.commands import kp_worker
 from support.streams import Stream, own_settings
@@ -195,6 +196,26 @@ async def test_a_trace_may_be_as_large_as_settings_and_topic_allow(stream, confi
     status, _, errors = await kp_worker(*command, "--skip", "4")
     assert (status, errors) == (0, f"2 records published to {stream.settings.topics.raw}\n")
     assert Counter(await values(stream, 5)) == {small: 3, large: 2}
+
+
+async def test_a_trace_that_the_topic_refuses_is_set_aside_and_each_other_one_written_once(
+    stream, config, tmp_path
+):
+    """Brokers write what other partitions got behind it, although it was sent with them."""
+    await stream.configure_topic(stream.settings.topics.raw, {"max.message.bytes": "20000"})
+    traces = [
+        json.dumps({"id": f"kp:trace:{number}", "text": "x" * (30_000 if number in (7, 70) else 10)}).encode()
+        for number in range(100)
+    ]
+    Spool(tmp_path / "spool").add(traces)
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+
+    command = ("publish", "--spool", str(tmp_path / "spool"), str(empty), "--config", config(stream.settings))
+    status, _, errors = await kp_worker(*command)
+
+    assert (status, errors.count("; kept in ")) == (1, 2)
+    assert Counter(await values(stream, 98)) == Counter(line for line in traces if len(line) < 30_000)
 
 
 def trace_of(size):

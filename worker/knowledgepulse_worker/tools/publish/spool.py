@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -194,24 +194,24 @@ def reject(file: Path) -> Path:
 
 def reject_line(file: Path, number: int, line: bytes) -> Path:
     """Set aside a line of a file, given its number; return the line's own file."""
-    return _line_of(file, number, line, _REJECTED)
+    return _part_of(file, number, [line], _REJECTED)
 
 
-def split(file: Path, lines: Iterable[tuple[int, bytes]]) -> list[Path]:
-    """Replace a file by one for each of its lines, given with their numbers; return those, in order."""
-    files = [_line_of(file, number, line, _TRACES) for number, line in lines]
+def replace(file: Path, *parts: Sequence[tuple[int, bytes]]) -> list[Path]:
+    """Replace a file by one for each part of its lines, given with their numbers; return those, in order."""
+    files = [_part_of(file, part[0][0], (line for _, line in part), _TRACES) for part in parts if part]
     file.unlink()
     return files
 
 
-def _line_of(file: Path, number: int, line: bytes, ending: str) -> Path:
-    """Write a line of a file to a file of its own, which comes at the same place among those that wait."""
-    own = file.with_suffix(f".{number:06}{ending}")
-    with open(own, "wb", opener=_private) as written:
-        written.write(line)
+def _part_of(file: Path, number: int, lines: Iterable[bytes], ending: str) -> Path:
+    """Write lines of a file, given the first one's number, to a file that waits at the same place."""
+    part = file.with_suffix(f".{number:06}{ending}")
+    with open(part, "wb", opener=_private) as written:
+        written.writelines(lines)
         written.flush()
         os.fsync(written.fileno())
-    return own
+    return part
 
 
 def _take_over(part: Path) -> None:

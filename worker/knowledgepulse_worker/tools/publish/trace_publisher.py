@@ -38,10 +38,13 @@ _CLOSE_LIMIT, _END_LIMIT = 5.0, 1.0
 
 @dataclass
 class PublishProgress:
-    """Progress of a publication, in records."""
+    """Progress of a publication, in records, which are numbered from 0."""
 
     records: int = 0  # that were sent
     confirmed: int = 0  # before the first unconfirmed one
+    left: frozenset[int] = (
+        frozenset()
+    )  # the numbers of those that were sent and not confirmed, once it has ended
     without_key: int = 0  # that were sent without a key
 
 
@@ -109,7 +112,9 @@ class TracePublisher:
         finally:
             self._warning.cancel()
             await self._publisher.__aexit__()
-            self._count_confirmed()
+            first = self._count_confirmed()
+            left = (n for n, delivery in enumerate(self._unconfirmed, first) if not _is_confirmed(delivery))
+            self.published.left = frozenset(left)
 
     async def publish(self, trace: ReasoningTrace | bytes) -> bytes | None:
         """Publish a trace or its unchanged JSON; return its key, or None if it has none.
@@ -161,12 +166,14 @@ class TracePublisher:
                 )
 
     def _count_confirmed(self) -> int:
-        while self._unconfirmed and self._unconfirmed[0].done():
-            if self._unconfirmed[0].cancelled() or self._unconfirmed[0].exception():
-                break
+        while self._unconfirmed and _is_confirmed(self._unconfirmed[0]):
             self._unconfirmed.popleft()
             self.published.confirmed += 1
         return self.published.confirmed
+
+
+def _is_confirmed(delivery: asyncio.Future[object]) -> bool:
+    return delivery.done() and not delivery.cancelled() and delivery.exception() is None
 
 
 def publishing_rights(settings: Settings) -> Iterator[Right]:

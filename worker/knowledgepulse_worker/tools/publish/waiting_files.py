@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from knowledgepulse_kafka.errors import TooLargeError
 from knowledgepulse_worker.terminal.printable import printable_line
-from knowledgepulse_worker.tools.publish.spool import opened, reject, reject_line, split
-from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher, publish_lines
+from knowledgepulse_worker.tools.publish.spool import opened, reject, reject_line, replace
+from knowledgepulse_worker.tools.publish.trace_publisher import PublishProgress, TracePublisher, publish_lines
 from knowledgepulse_worker.tools.terminal.console import errors
+
+_Item = TypeVar("_Item")
 
 
 class WaitingFiles:
@@ -22,15 +26,15 @@ class WaitingFiles:
         limit: seconds for all files.
 
     Attributes:
-        records: the number of records that were sent.
+        records: the number of records that were published.
         without_key: the number of those without a key.
         rejected: the number of files that were set aside, also those with a single trace.
     """
 
     def __init__(self, connect: Callable[[], TracePublisher], limit: float) -> None:
         self.records = self.without_key = self.rejected = 0
-        self._confirmed = 0
-        self._aside = set[int]()
+        self._published = PublishProgress()
+        self._numbers = dict[tuple[Path, int], int | None]()
         self._connect = connect
         self._deadline = time.monotonic() + limit
 
@@ -52,37 +56,37 @@ class WaitingFiles:
 
     def _publish_apart(self, begun: Sequence[Path], error: TooLargeError) -> None:
         """Publish what is left of files, among whose traces is one that the topic refuses: by halves."""
-        if len(begun) > 1:
-            files = list(filter(Path.exists, begun))
-            middle = (len(files) + 1) // 2
-            for half in (files[:middle], files[middle:]):
-                self.publish(half)
+        left = {file: self._left_of(file) for file in begun if file.exists()}
+        if sum(map(len, left.values())) == 1:
+            (refused,) = (part for file, lines in left.items() for part in replace(file, lines))
+            self._set_aside(error, reject(refused))
             return
-        (file,) = begun
-        lines = self._unconfirmed(file)
-        if len(lines) > 1:
-            self.publish(split(file, lines))
-        else:
-            self._set_aside(error, reject(file))
+        parts = [_halves(lines) if len(left) == 1 else [lines] for lines in left.values()]
+        files = [own for file, of_file in zip(left, parts, strict=True) for own in replace(file, *of_file)]
+        for half in _halves(files):
+            self.publish(half)
 
-    def _unconfirmed(self, file: Path) -> list[tuple[int, bytes]]:
-        """Return the lines, with their numbers, of the only file that was begun."""
-        numbered = enumerate(file.read_bytes().splitlines(keepends=True), 1)
-        lines = [(place, line) for place, line in numbered if line.strip() and place not in self._aside]
-        return lines[self._confirmed :]
+    def _left_of(self, file: Path) -> list[tuple[int, bytes]]:
+        """Return the lines of a file that are to be published yet, with their numbers."""
+        with file.open("rb") as lines:
+            return [line for line in enumerate(lines, 1) if line[1].strip() and self._is_left(file, line[0])]
+
+    def _is_left(self, file: Path, place: int) -> bool:
+        number = self._numbers.get((file, place), sys.maxsize)  # not read yet
+        return number is not None and (number >= self._published.records or number in self._published.left)
 
     def _publish(self, files: Sequence[Path], begun: list[Path]) -> None:
         """Publish files together; ``begun`` gets those that were begun."""
         publisher, ends = self._connect(), deque[tuple[Path, int]]()
+        self._published = publisher.published
+        self._numbers.clear()
         try:
             lines = self._lines(files, publisher, begun, ends)
             publish_lines(lines, publisher, self._deadline - time.monotonic())
         finally:
-            published = publisher.published
-            self._confirmed = published.confirmed
-            _delete(ends, published.confirmed)
-            self.records += published.records
-            self.without_key += published.without_key
+            _delete(ends, self._published.confirmed)
+            self.records += self._published.records - len(self._published.left)
+            self.without_key += self._published.without_key
 
     def _lines(
         self,
@@ -95,7 +99,6 @@ class WaitingFiles:
         number = 0
         for file in files:
             begun.append(file)
-            self._aside.clear()
             _delete(ends, publisher.published.confirmed)
             if (lines := opened(file)) is None:
                 self._set_aside(f"{file}: is no file, such as a link or a folder", reject(file))
@@ -106,8 +109,9 @@ class WaitingFiles:
                         publisher.require_size(line.strip())
                     except TooLargeError as error:
                         self._set_aside(error, reject_line(file, place, line))
-                        self._aside.add(place)
+                        self._numbers[file, place] = None
                     else:
+                        self._numbers[file, place] = number
                         number += bool(line.strip())
                         yield line
             ends.append((file, number))
@@ -115,6 +119,11 @@ class WaitingFiles:
     def _set_aside(self, problem: object, kept: Path) -> None:
         self.rejected += 1
         errors.print(printable_line(f"{problem}; kept in {kept}"), markup=False, emoji=False)
+
+
+def _halves(items: Sequence[_Item]) -> list[Sequence[_Item]]:
+    middle = (len(items) + 1) // 2
+    return [half for half in (items[:middle], items[middle:]) if half]
 
 
 def _delete(ends: deque[tuple[Path, int]], confirmed: int) -> None:

@@ -224,7 +224,7 @@ def test_a_refused_trace_takes_few_connections(broker, refusing, spool, tmp_path
     publish_file(spool, tmp_path)
 
     assert [json.loads(line)["id"] for line in broker.got] == [str(n) for n in range(1000) if n != 600]
-    assert broker.connections <= 2 + 2 * 10
+    assert broker.connections <= 4 * 10
     assert waiting(spool) == [".rejected"]
 
 
