@@ -19,7 +19,7 @@ def publish(monkeypatch, tmp_path):
 
         monkeypatch.setattr(publication, "publish_lines", publish_lines)
         file = tmp_path / "traces.jsonl"
-        file.write_text("{}\n")
+        file.write_text('{"id": "kp:trace:1"}\n')
         return CliRunner().invoke(entry.main, ["publish", str(file), *options]).output
 
     return run
