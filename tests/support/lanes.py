@@ -163,16 +163,17 @@ class Harness:
         topics = ("raw-traces", *self.scored, self.dead_letter, self.redacted)
         outputs = Outputs(TopicSettings(), dict.fromkeys(topics, 3))
         policy = policy or Policy()
+        in_force = PolicyInForce(policy)
         metrics = Metrics(policy, 0.1, self.registry)
         redaction = Redaction(redact, self.redacted, outputs, metrics) if redact else None
         self.services = Services(
             settings=Settings(cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS), limits=self.limits),
-            policy=PolicyInForce(policy),
+            policy=in_force,
             batcher=self.batcher if embedding else None,
             replacements=Replacements(outputs, lambda _: None, redaction),
             changelog_topic=self.ledger,
             metrics=metrics,
-            reporter=Reporter(metrics),
+            reporter=Reporter(metrics, in_force),
         )
         self._lanes = []
 

@@ -383,14 +383,24 @@ class Profile:
 
 
 class PolicyInForce:
-    """The current policy, which scoring reads for each trace.
+    """The current policies, which scoring reads for each trace.
 
     Attributes:
         policy: can be replaced at any time; earlier decisions stand.
+        shadow: the policy whose decisions are only compared; None without one.
+        refused: why the latest edit of the policy is not in force, and which is; empty without one.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, shadow: Policy | None = None) -> None:
         self.policy = policy
+        self.shadow = shadow
+        self.refused = ""
+
+    @property
+    def reading(self) -> Reading:
+        """What the learned values of both policies read of a trace."""
+        reading = self.policy.reading
+        return reading if self.shadow is None else max(reading, self.shadow.reading)
 
 
 class Policy(BaseModel):

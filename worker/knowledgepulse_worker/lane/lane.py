@@ -451,7 +451,7 @@ class Lane:
         if isinstance(taken, UndecodableRecord):
             outcome = failed(taken, taken.failure)
         else:
-            outcome = self._scorer.score(taken, self._services.policy.policy)
+            outcome = self._scorer.score(taken, self._services.policy)
         outcome.ledger_record = self._ledger_record(outcome.entry)
         self._build_output(outcome)
         return outcome

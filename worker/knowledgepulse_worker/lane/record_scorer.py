@@ -11,7 +11,7 @@ from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import EmbeddedText
 from knowledgepulse_worker.lane.stages import DecodedRecord, RecordOutcome, TakenRecord
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.policy import Policy, Reading
+from knowledgepulse_worker.policy import PolicyInForce, Reading
 from knowledgepulse_worker.records.ledger_records import Entry, Failure, encode_vector, entry_version
 from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import (
@@ -44,18 +44,18 @@ class RecordScorer:
         self._embedder = embedder
         self._metrics = metrics
 
-    def score(self, taken: DecodedRecord, policy: Policy) -> RecordOutcome:
+    def score(self, taken: DecodedRecord, in_force: PolicyInForce) -> RecordOutcome:
         """Score a trace whose embedding is there.
 
         An unexpected error turns only this record into a dead letter.
         """
-        record, trace = taken.record, taken.trace
+        record, trace, policy = taken.record, taken.trace, in_force.policy
         embedded = None if taken.embedding is None else taken.embedding.result()
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
         counts = None
         try:
-            if reading := max(policy.reading, self._metrics.reading):
+            if reading := in_force.reading:
                 buckets = None if embedded is None else embedded.buckets
                 if reading is Reading.WORDS and buckets is None:
                     buckets = word_buckets(trace)

@@ -16,6 +16,7 @@ from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
+from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.records.decode_content import counts_of
 from knowledgepulse_worker.scoring import ScoredRecord, reading_of
 
@@ -30,6 +31,7 @@ class Reporter:
 
     Args:
         metrics: counts and times every record.
+        in_force: the policies, which tell what is read of a trace.
         retention_check: counts outputs that are soon deleted; None if no output topic deletes by age.
         tracing: exports a span for every record; None to export none.
     """
@@ -37,10 +39,12 @@ class Reporter:
     def __init__(
         self,
         metrics: Metrics,
+        in_force: PolicyInForce,
         retention_check: RetentionCheck | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._metrics = metrics
+        self._in_force = in_force
         self._retention_check = retention_check
         self._tracing = tracing
 
@@ -82,7 +86,7 @@ class Reporter:
                 objective=outcome.objective,
             )
         elif score is not None and (metadata := outcome.metadata) is not None:
-            counts, reading = outcome.counts, self._metrics.reading
+            counts, reading = outcome.counts, self._in_force.reading
             if reading > reading_of(counts):
                 counts = counts_of(record.value or b"", reading)
             decided = ScoredRecord(

@@ -34,7 +34,7 @@ from knowledgepulse_worker.observe.metric_registry import (
     start_at_zero,
 )
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent, UnreadOffsetReason, excerpt
-from knowledgepulse_worker.policy import DIMENSIONS, Policy, Reading
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import RescoreReport, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
 
@@ -315,12 +315,6 @@ class Metrics:
         if policy is not None:
             self._shadow_policy.labels(policy.digest).set(1)
             self.shadow = RescoreReport(policy, flips=deque(maxlen=LAST_RECORDS))
-
-    @property
-    def reading(self) -> Reading:
-        """What the learned values of the policy in force and of the shadow policy read of a trace."""
-        shadow = Reading.NOTHING if self.shadow is None else self.shadow.policy.reading
-        return max(shadow, self.recent.policies[-1].reading)
 
     def policy_reloaded(self, result: str) -> None:
         """Count a reload of a changed policy file."""

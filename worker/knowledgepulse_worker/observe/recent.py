@@ -104,7 +104,6 @@ class Recent:
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
         truncations: the latest truncations that were found, for as long as the process runs.
         skips: likewise, the latest offsets that no worker reads.
-        policy_refused: why the latest edit of the policy is not in force, and which is; empty without one.
         ends: when the last processes before this one ended, in seconds since the epoch, the latest last.
         last_end: how the last one ended; empty for the first.
         over_budget: how long a text takes to embed, if that exceeds the budget; else empty.
@@ -128,7 +127,6 @@ class Recent:
         self.truncations: deque[TruncatedOffsets] = deque(maxlen=LAST_RECORDS)
         self.skips: deque[Skip] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
-        self.policy_refused = ""
         self.over_budget = ""
         self.ends: tuple[float, ...] = ()
         self.last_end = ""

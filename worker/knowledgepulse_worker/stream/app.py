@@ -140,7 +140,7 @@ class WorkerApp:
             outcomes=ended.total(),
             rate=sum(second.total() for second in recent.per_second()) / RATE_SECONDS,
             last_output=recent.last_output,
-            policy_refused=recent.policy_refused,
+            policy_refused=self._services.policy.refused,
             ends=recent.ends,
             last_end=recent.last_end,
             keys_elsewhere=self.source.key_placement.problem,
@@ -231,7 +231,7 @@ def services_of(
         replacements=Replacements(outputs, TopicLimits(topics).problem_of, redaction),
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
-        reporter=Reporter(metrics, RetentionCheck(topics, metrics), tracing),
+        reporter=Reporter(metrics, policy, RetentionCheck(topics, metrics), tracing),
         suspects=suspects or Suspects(),
         throttles=throttles or Throttles(),
     )

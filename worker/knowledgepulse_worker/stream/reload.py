@@ -32,7 +32,7 @@ class PolicyReload:
     Args:
         config: the settings file.
         settings: the settings in effect since the start.
-        in_force: holds the current policy.
+        in_force: holds the current policies.
         metrics: counts every attempt and compares decisions with the shadow policy's.
         keep: records a policy before its first use; a policy that cannot be recorded is retried.
     """
@@ -48,7 +48,6 @@ class PolicyReload:
         self._config = config
         self._settings = settings
         self._in_force = in_force
-        self._shadow = settings.shadow
         self._metrics = metrics
         self._keep = keep
         self._read: bytes | None = None
@@ -88,7 +87,7 @@ class PolicyReload:
             self._reject(error)
             self._accepted = None
         else:
-            self._metrics.recent.policy_refused = ""
+            self._in_force.refused = ""
 
     def _notice_stale_mount(self) -> None:
         """Warn once if the file was replaced behind a single-file mount, which keeps showing the old file.
@@ -119,7 +118,7 @@ class PolicyReload:
         self._has_policy = has_policy
 
     async def _apply(self, policy: Policy, shadow: Policy | None) -> None:
-        old, old_shadow = self._in_force.policy.digest, _digest(self._shadow)
+        old, old_shadow = self._in_force.policy.digest, _digest(self._in_force.shadow)
         if (policy.digest, _digest(shadow)) == (old, old_shadow):
             return
         if policy.digest != old:
@@ -131,7 +130,7 @@ class PolicyReload:
             if begun:
                 logger.info("the last scores of these domains begin anew: %s", ", ".join(begun))
         if _digest(shadow) != old_shadow:
-            self._shadow = shadow
+            self._in_force.shadow = shadow
             self._metrics.set_shadow(shadow)
             logger.info("shadow policy %s replaces %s", _digest(shadow), old_shadow)
         self._metrics.policy_reloaded("ok")
@@ -139,7 +138,7 @@ class PolicyReload:
     def _reject(self, error: Exception) -> None:
         digest = self._in_force.policy.digest
         logger.error("keeping policy %s: %s", digest, error)
-        self._metrics.recent.policy_refused = f"{excerpt(str(error))}; policy {digest} stays in force"
+        self._in_force.refused = f"{excerpt(str(error))}; policy {digest} stays in force"
         self._metrics.policy_reloaded("failed")
 
     def _content(self) -> bytes | None:

@@ -148,7 +148,7 @@ class _Process:
         )
         metrics.set_shadow(settings.shadow)
         metrics.restarted(self.caution.restarts, self.caution.ends, self.caution.last_end)
-        in_force = PolicyInForce(settings.policy)
+        in_force = PolicyInForce(settings.policy, settings.shadow)
         async with AsyncExitStack() as stack:
             stack.callback(self.suspects.close)
             services = await self._services(stack, metrics, in_force)

@@ -41,6 +41,12 @@ def scored_records(harness):
     ]
 
 
+def shadow_of(harness, shadow):
+    """Compare decisions with those of a shadow policy."""
+    harness.services.policy.shadow = shadow
+    harness.services.metrics.set_shadow(shadow)
+
+
 def compared(harness):
     return {
         routes: harness.metric("kp_shadow_decisions_total", active=routes[0], shadow=routes[1])
@@ -50,7 +56,7 @@ def compared(harness):
 
 async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_harness, raw, real_traces):
     harness = make_harness(policy=ACTIVE)
-    harness.services.metrics.set_shadow(SHADOW)
+    shadow_of(harness, SHADOW)
 
     await harness.processed(
         await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))
@@ -84,7 +90,7 @@ async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces)
     published = []
     for shadow in (None, SHADOW):
         harness = make_harness(policy=ACTIVE, embedding=False)
-        harness.services.metrics.set_shadow(shadow)
+        shadow_of(harness, shadow)
         await harness.processed(await harness.lane(), *(raw(n, line) for n, line in enumerate(real_traces)))
         published.append((harness.outputs(), harness.publisher.records(harness.ledger)))
 
@@ -93,7 +99,7 @@ async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces)
 
 async def test_a_trace_that_becomes_a_dead_letter_is_no_decision(make_harness, raw):
     harness = make_harness(policy=Policy(threshold=0))
-    harness.services.metrics.set_shadow(SHADOW)
+    shadow_of(harness, SHADOW)
     harness.publisher.refused.add("contribute")
 
     await harness.processed(await harness.lane(), raw(0, b"no JSON"), raw(1))
@@ -201,7 +207,7 @@ async def test_a_learned_value_is_the_same_in_the_stream_the_shadow_a_file_and_a
 ):
     """To the last bit, whichever of the two policies has it."""
     harness = make_harness(policy=active, embedding=embedding)
-    harness.services.metrics.set_shadow(shadow)
+    shadow_of(harness, shadow)
 
     await harness.processed(
         await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))

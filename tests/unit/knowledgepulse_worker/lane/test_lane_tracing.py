@@ -30,7 +30,8 @@ def make_traced(make_harness):
         harness = make_harness(**options)
         harness.spans = Spans()
         harness.services = replace(
-            harness.services, reporter=Reporter(harness.services.metrics, tracing=harness.spans)
+            harness.services,
+            reporter=Reporter(harness.services.metrics, harness.services.policy, tracing=harness.spans),
         )
         return harness
 

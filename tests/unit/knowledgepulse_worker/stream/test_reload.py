@@ -25,7 +25,7 @@ class Running:
         self.config = config
         config.write_text(text)
         settings = load_settings(config)
-        self.in_force = PolicyInForce(settings.policy)
+        self.in_force = PolicyInForce(settings.policy, settings.shadow)
         self.registry = CollectorRegistry()
         self.metrics = Metrics(settings.policy, 0.1, self.registry)
         self.metrics.set_shadow(settings.shadow)
@@ -239,11 +239,11 @@ def test_a_change_of_weights_under_a_share_says_that_the_last_scores_begin_anew(
 
 def test_a_refused_edit_is_told_until_a_valid_policy_comes(start):
     here = start("[policy]\nthreshold = 0.5")
-    recent, digest = here.metrics.recent, here.in_force.policy.digest
+    in_force, digest = here.in_force, here.in_force.policy.digest
 
     here.changed_to("[policy]\nthreshold = 7")
-    assert "policy.threshold: got 7" in recent.policy_refused
-    assert recent.policy_refused.endswith(f"policy {digest} stays in force")
+    assert "policy.threshold: got 7" in in_force.refused
+    assert in_force.refused.endswith(f"policy {digest} stays in force")
 
     here.changed_to("[policy]\nthreshold = 0.5")  # the former one, which is in force already
-    assert recent.policy_refused == ""
+    assert in_force.refused == ""
