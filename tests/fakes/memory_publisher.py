@@ -18,10 +18,11 @@ from knowledgepulse_kafka.errors import (
     UnacceptableError,
 )
 from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_worker.lane.commit import Prepared
 
 
 class MemoryPublisher:
-    """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher` in memory.
+    """Publishes and commits positions in memory.
 
     Args:
         partitions: the partition count of every topic.
@@ -66,13 +67,17 @@ class MemoryPublisher:
         for place in [place for place in self._ends if place[0] == topic]:
             del self._ends[place]
 
+    async def commit(self, prepared: Prepared) -> CommitOutcome:
+        """Commit what an assignment has prepared."""
+        return await self.publish(prepared.records(), prepared.positions, prepared.alone)
+
     async def publish(
         self,
         records: Sequence[OutputRecord],
         positions: Mapping[int, Position],
         alone: Collection[OutputRecord] = (),
     ) -> CommitOutcome:
-        """Commit records and positions; see the protocol."""
+        """Commit records and positions, or refuse or fail as the test says."""
         await self.gate.wait()
         if self.is_failing:
             raise DeliveryError("not confirmed")

@@ -11,12 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fakes.memory_publisher import MemoryPublisher
+from knowledgepulse_kafka.commit_outcome import Committed
 from knowledgepulse_kafka.records import Fault, RawRecord
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.lane.assignment import Assignment
-from knowledgepulse_worker.lane.commit import commit
+from knowledgepulse_worker.lane.commit import prepare, settle
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.replacements import Replacements
@@ -108,6 +109,17 @@ def score(output):
 def unread(offset, reason="too_large"):
     """Return the placeholder for a record in a batch that could not be decoded."""
     return RawRecord("raw-traces", 0, offset, 0, None, None, (), fault=Fault(reason, "the batch up to 1"))
+
+
+async def commit(assignment, publish):
+    """Commit what an assignment has completed; return its new positions, an empty dict if there are none."""
+    prepared, positions = assignment.prepare(), {}
+    while prepared is not None:
+        outcome = await publish(prepared.records(), prepared.positions, prepared.alone)
+        if isinstance(outcome, Committed):
+            positions = {number: position.offset for number, position in prepared.positions.items()}
+        prepared = assignment.settle(prepared, outcome)
+    return positions
 
 
 async def feed(lane, *records):
@@ -230,8 +242,10 @@ class Harness:
 
     async def commit(self, *lanes: Lane) -> None:
         """Commit what lanes have completed."""
-        services = self.services
-        await commit(lanes, self.publisher.publish, services.replacements, services.metrics)
+        services, prepared = self.services, prepare(lanes)
+        while prepared is not None:
+            outcome = await self.publisher.commit(prepared)
+            prepared = settle(prepared, outcome, services.replacements, services.metrics)
 
     async def processed(self, lane: Lane, *records: RawRecord) -> None:
         """Take records and commit their outcomes."""

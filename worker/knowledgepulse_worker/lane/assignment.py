@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from knowledgepulse_kafka.client_types import Place
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced
 from knowledgepulse_kafka.records import RawRecord
-from knowledgepulse_worker.lane.commit import commit
+from knowledgepulse_worker.lane.commit import Prepared, prepare, settle
 from knowledgepulse_worker.lane.lane import Lane, Services
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.lane.partition_task import PartitionTask
-from knowledgepulse_worker.records.publisher import Publisher
 
 LARGE_BYTES = 65_536
 """Size in bytes above which a record blocks the event loop for milliseconds."""
@@ -67,31 +68,35 @@ class Assignment:
         """The lanes of the partitions from which a record was taken."""
         return [task.lane for task in self.tasks.values() if task.lane is not None]
 
-    async def commit(self, publish: Publisher) -> Mapping[int, int] | None:
-        """Commit the complete records of all lanes; return the new positions by partition.
+    def prepare(self) -> Prepared | None:
+        """Return the complete records of all lanes, for one transaction.
 
-        None stands for partitions that other members may own; nothing is committed then.
+        None if there are none, or as long as a broker throttles the producer.
+        """
+        throttle = self._services.throttles.producer
+        if throttle.remaining:
+            return None
+        return prepare(self.lanes, is_throttled=throttle.recent > 0)
 
-        Nothing is committed as long as a broker throttles the producer.
+    def settle(self, prepared: Prepared, outcome: CommitOutcome) -> Prepared | None:
+        """Take note of how a transaction has ended; return what is to be committed in its place, if anything.
+
+        After a rebalance, other members may own the partitions, so the assignment is over.
 
         Raises:
-            DeliveryError: the transaction failed, and the process must end.
+            DeliveryError: nothing can replace a record that a broker refused, and the process must end.
         """
         services = self._services
-        throttle = services.throttles.producer
-        if throttle.remaining:
-            return {}
-        positions = await commit(
-            self.lanes,
-            publish,
-            services.replacements,
-            services.metrics,
-            is_throttled=throttle.recent > 0,
-        )
-        for partition, offset in (positions or {}).items():
-            self.tasks[partition].committed = offset
-            services.suspects.committed(partition, offset)
-        return positions
+        following = settle(prepared, outcome, services.replacements, services.metrics)
+        if isinstance(outcome, Committed):
+            now = time.time()
+            for partition, position in prepared.positions.items():
+                self.tasks[partition].committed = position.offset
+                services.suspects.committed(partition, position.offset)
+                services.metrics.committed(partition, now)
+        elif isinstance(outcome, Rebalanced):
+            self.close()  # otherwise, every further transaction would be aborted, too
+        return following
 
     def refresh_gauges(self) -> None:
         """Refresh the gauges before a scrape."""

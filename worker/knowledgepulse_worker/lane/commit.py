@@ -1,4 +1,4 @@
-"""Commit the complete records of all lanes in one transaction (KIP-98, KIP-447).
+"""What one transaction commits of all lanes, and what follows from how it ends (KIP-98, KIP-447).
 
 A broker that refuses a batch does not say which of its records is at fault, and the transaction is aborted.
 Its outcomes are still here, so they are sent again, the refused records in batches of their own. A record
@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
-from knowledgepulse_kafka.commit_outcome import Committed, Rebalanced, Refused, Throttled
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced, Refused, Throttled
 from knowledgepulse_kafka.errors import Refusal
 from knowledgepulse_kafka.records import OutputRecord, Position
 from knowledgepulse_worker.lane.lane import Lane
 from knowledgepulse_worker.lane.replacements import Replacements
 from knowledgepulse_worker.lane.stages import RecordOutcome
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.records.publisher import Publisher
 
 THROTTLED_BYTES = 131_072
 """The size of a transaction while a quota throttles the producer, unless a single record is larger."""
@@ -54,93 +53,91 @@ class _Share:
 
 
 @dataclass(frozen=True)
-class _Transaction:
-    """An attempt to commit.
+class Prepared:
+    """What one transaction is to commit.
 
     Attributes:
         shares: the lanes' shares of it.
+        is_throttled: whether a quota throttles the producer.
+        began: when the first attempt was prepared (``time.monotonic``).
         alone: the records that are sent in batches of their own.
     """
 
     shares: Sequence[_Share]
+    is_throttled: bool
+    began: float
     alone: Sequence[OutputRecord] = ()
-
-    @classmethod
-    def of(cls, lanes: Sequence[Lane], *, is_throttled: bool) -> Self:
-        ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
-        chosen = _longest(ready) if is_throttled else ready
-        return cls([_Share.of(lane, complete) for lane, complete in chosen])
 
     @property
     def positions(self) -> Mapping[int, Position]:
+        """The next position in each partition of the raw topic."""
         return {share.lane.partition: share.position for share in self.shares}
 
     def records(self) -> list[OutputRecord]:
+        """Return the records to publish, in order within each topic and partition."""
         return [record for share in self.shares for record in share.records()]
 
-    def mended(
-        self, refusals: Sequence[Refusal], replacements: Replacements, *, is_throttled: bool
-    ) -> _Transaction:
-        """Return the next attempt, after brokers have refused records of this one."""
-        together = _replace(self.shares, refusals, replacements)
-        if together and is_throttled and sum(len(share.complete) for share in self.shares) > 1:
-            return _Transaction([_half(self.shares, together[0])], self.alone)
-        return _Transaction(self.shares, [*self.alone, *together])
+    def mended(self, refusals: Sequence[Refusal], replacements: Replacements) -> Prepared:
+        """Return the next attempt, after brokers have refused records of this one.
 
-    def committed(self, offsets: Sequence[int]) -> Mapping[int, int]:
-        """Tell the lanes the offsets of their records; return the positions."""
+        Raises:
+            DeliveryError: nothing can replace a record.
+        """
+        together = _replace(self.shares, refusals, replacements)
+        if together and self.is_throttled and sum(len(share.complete) for share in self.shares) > 1:
+            return replace(self, shares=[_half(self.shares, together[0])])
+        return replace(self, alone=[*self.alone, *together])
+
+    def committed(self, offsets: Sequence[int]) -> None:
+        """Tell the lanes the offsets of their records."""
         end = 0
         for share in self.shares:
             records = share.records()
             begin, end = end, end + len(records)
             share.lane.committed(len(share.complete), zip(offsets[begin:end], records, strict=True))
-        return {partition: position.offset for partition, position in self.positions.items()}
 
 
-async def commit(
-    lanes: Sequence[Lane],
-    publish: Publisher,
-    replacements: Replacements,
-    metrics: Metrics,
-    *,
-    is_throttled: bool = False,
-) -> Mapping[int, int] | None:
-    """Commit the complete records of lanes.
+def prepare(lanes: Sequence[Lane], *, is_throttled: bool = False) -> Prepared | None:
+    """Return the complete records of lanes, for one transaction; None if there are none.
 
     Args:
         lanes: the lanes.
-        publish: publishes in a transaction.
-        replacements: replaces the records that the broker refuses.
-        metrics: counts and times the transactions.
         is_throttled: whether to commit only the records that are scored longest.
+    """
+    ready = [(lane, complete) for lane in lanes if (complete := lane.complete())]
+    if not ready:
+        return None
+    chosen = _longest(ready) if is_throttled else ready
+    shares = [_Share.of(lane, complete) for lane, complete in chosen]
+    return Prepared(shares, is_throttled, time.monotonic())
 
-    Returns:
-        the committed position by partition; empty if there was nothing to commit, or if a quota has just
-        begun to throttle the producer; None if other members may own the partitions.
+
+def settle(
+    prepared: Prepared, outcome: CommitOutcome, replacements: Replacements, metrics: Metrics
+) -> Prepared | None:
+    """Take note of how a transaction has ended; return what is to be committed in its place, if anything.
+
+    Args:
+        prepared: what was to be committed.
+        outcome: how the transaction has ended.
+        replacements: replaces the records that the broker refused.
+        metrics: counts and times the transactions.
 
     Raises:
-        DeliveryError: the transaction failed, and the process must end.
-        SecurityError: a right is missing, and the process must end.
+        DeliveryError: nothing can replace a refused record, and the process must end.
     """
-    transaction = _Transaction.of(lanes, is_throttled=is_throttled)
-    if not transaction.shares:
-        return {}
-    started = time.monotonic()
-    while True:
-        outcome = await publish(transaction.records(), transaction.positions, transaction.alone)
-        match outcome:
-            case Committed(offsets):
-                metrics.stage("commit", time.monotonic() - started)
-                return transaction.committed(offsets)
-            case Throttled():
-                metrics.aborted("throttled")
-                return {}
-            case Rebalanced():
-                metrics.aborted("rebalance")
-                return None
-            case Refused(error):
-                metrics.aborted("refused")
-                transaction = transaction.mended(error.refusals, replacements, is_throttled=is_throttled)
+    match outcome:
+        case Committed(offsets):
+            metrics.stage("commit", time.monotonic() - prepared.began)
+            prepared.committed(offsets)
+        case Throttled():
+            metrics.aborted("throttled")
+        case Rebalanced():
+            metrics.aborted("rebalance")
+        case Refused(error):
+            metrics.aborted("refused")
+            return prepared.mended(error.refusals, replacements)
+    return None
 
 
 def _longest(ready: Sequence[tuple[Lane, list[RecordOutcome]]]) -> list[tuple[Lane, list[RecordOutcome]]]:

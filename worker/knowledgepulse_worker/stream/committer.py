@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
-from knowledgepulse_kafka.commit_outcome import CommitOutcome
-from knowledgepulse_kafka.group_offsets import GroupMetadata
-from knowledgepulse_kafka.records import OutputRecord, Position
+from knowledgepulse_kafka.commit_outcome import CommitOutcome, Committed, Rebalanced
 from knowledgepulse_kafka.session import Session
 from knowledgepulse_worker.errors import EXPECTED
 from knowledgepulse_worker.lane.assignment import Assignment
-from knowledgepulse_worker.observe.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -24,16 +19,14 @@ class Committer:
     Args:
         session: the membership of the group, which the coordinator checks.
         topic: the raw topic.
-        metrics: notes the partitions with a commit.
 
     Attributes:
         transaction_began: when the transaction in progress began (``time.monotonic``); None without one.
     """
 
-    def __init__(self, session: Session, topic: str, metrics: Metrics) -> None:
+    def __init__(self, session: Session, topic: str) -> None:
         self._session = session
         self._topic = topic
-        self._metrics = metrics
         self._has_failed = False
         self.transaction_began: float | None = None
 
@@ -49,33 +42,26 @@ class Committer:
             return False
         self.transaction_began = time.monotonic()
         try:
-            positions = await assignment.commit(partial(self._publish, self._session.member.group))
+            outcome = await self._commit(assignment)
         except EXPECTED:
             self._has_failed = True  # the producer begins no other transaction
             raise
         finally:
             self.transaction_began = None
-        if positions is None:
+        if isinstance(outcome, Rebalanced):
             logger.warning(
                 "the transaction was aborted, because the group has rebalanced without this worker"
             )
-            assignment.close()  # otherwise, every further transaction would be aborted, too
-            return False
-        now = time.time()
-        for number in positions:
-            self._metrics.committed(number, now)
-        return bool(positions)
+        return isinstance(outcome, Committed)
 
-    async def _publish(
-        self,
-        group: GroupMetadata,
-        records: Sequence[OutputRecord],
-        positions: Mapping[int, Position],
-        alone: Collection[OutputRecord] = (),
-    ) -> CommitOutcome:
-        """Commit in the raw topic; with its first argument bound, this is a ``Publisher``.
+    async def _commit(self, assignment: Assignment) -> CommitOutcome | None:
+        """Commit, again while brokers refuse records; return how the last transaction ended, if any began.
 
-        A commit may take several transactions, and outlive its assignment: all are under one membership.
+        It may take several transactions, and outlive the assignment: all are under one membership.
         """
-        places = {(self._topic, partition): position for partition, position in positions.items()}
-        return await self._session.commit(records, places, alone, group)
+        membership, outcome, prepared = self._session.member.group, None, assignment.prepare()
+        while prepared is not None:
+            positions = {(self._topic, number): position for number, position in prepared.positions.items()}
+            outcome = await self._session.commit(prepared.records(), positions, prepared.alone, membership)
+            prepared = assignment.settle(prepared, outcome)
+        return outcome

@@ -130,7 +130,7 @@ class Source(Rebalances):
         client, metrics = self.session.member, services.metrics
         self.unread_offsets = UnreadOffsets(client, metrics)
         self.key_placement = KeyPlacement(raw.partitions, client, metrics)
-        self.committer = Committer(self.session, raw.name, metrics)
+        self.committer = Committer(self.session, raw.name)
         self._log = LogChanges(client, raw.name, topic_ids, metrics, lambda: self.tasks)
         self._recovery = Recovery(self._log, self.unread_offsets, metrics, changelog.name, reader)
         self.assignment = self._assignment_of({})

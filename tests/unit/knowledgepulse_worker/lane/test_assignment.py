@@ -14,7 +14,7 @@ from knowledgepulse_worker.lane import commit as commit_module
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.lane.ledger import Changelog
 from knowledgepulse_worker.records.suspects import Caution, Suspects
-from support.lanes import headers, score
+from support.lanes import commit, headers, score
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -40,7 +40,7 @@ async def committed(harness, assignment, expected):
     """Commit until the tasks have reached positions."""
     async with asyncio.timeout(60):
         while not expected.items() <= positions(assignment).items():
-            await assignment.commit(harness.publisher.publish)
+            await commit(assignment, harness.publisher.publish)
             await asyncio.sleep(0)
 
 
@@ -84,7 +84,7 @@ async def test_one_transaction_commits_all_partitions(make_harness, raw):
     for partition in range(3):
         await take(assignment, raw(0, b"no JSON", partition=partition))
 
-    await assignment.commit(harness.publisher.publish)
+    await commit(assignment, harness.publisher.publish)
 
     assert harness.publisher.transactions == 1
     assert harness.publisher.positions == dict.fromkeys(range(3), Position(1))
@@ -95,7 +95,7 @@ async def test_nothing_is_committed_while_nothing_happens(make_harness, raw):
     assignment = harness.assignment()
     await processed(harness, assignment, raw(0))
 
-    assert await assignment.commit(harness.publisher.publish) == {}
+    assert await commit(assignment, harness.publisher.publish) == {}
     assert harness.publisher.transactions == 1
 
 
@@ -110,12 +110,12 @@ async def test_a_transaction_that_a_quota_holds_back_is_committed_later_in_small
         await take(assignment, raw(offset, b"no JSON", partition=partition))
     harness.publisher.is_throttled = True
 
-    assert await assignment.commit(harness.publisher.publish) == {}
+    assert await commit(assignment, harness.publisher.publish) == {}
     throttle.note(1.0)
     harness.publisher.is_throttled = False
-    assert await assignment.commit(harness.publisher.publish) == {}  # the throttle time is not over
+    assert await commit(assignment, harness.publisher.publish) == {}  # the throttle time is not over
     monkeypatch.setattr(throttle, "_until", 0.0)
-    positions = [await assignment.commit(harness.publisher.publish) for _ in range(3)]
+    positions = [await commit(assignment, harness.publisher.publish) for _ in range(3)]
 
     assert positions == [{0: 1}, {0: 2}, {1: 1}]
     assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 1
@@ -137,7 +137,7 @@ async def test_what_a_broker_refuses_under_a_quota_is_found_with_one_batch_a_par
         return await harness.publisher.publish(records, positions, alone)
 
     throttle._until = 0.0
-    positions = [await assignment.commit(publish) for _ in range(4)]
+    positions = [await commit(assignment, publish) for _ in range(4)]
 
     assert positions == [{0: 1}, {0: 2}, {0: 3, 1: 1}, {}]
     assert harness.metric("kp_aborted_transactions_total", reason="throttled") == 0
