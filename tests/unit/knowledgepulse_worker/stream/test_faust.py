@@ -88,11 +88,11 @@ async def test_a_failed_transaction_ends_the_process_without_a_crash_of_the_app(
     world = await start()
     error = DeliveryError("a transaction took longer than 10 s")
 
-    async def fail(_publish):
+    async def fail(_assignment):
         raise error
 
     await world.member.rebalance([0])
-    monkeypatch.setattr(world.source.assignment, "commit", fail)
+    monkeypatch.setattr(world.source.committer, "_commit", fail)
 
     await world.until(lambda: world.failures)
     await world.source.commit()
